@@ -1,0 +1,106 @@
+"""The one data structure: columns of equal length, from the rollout workers to the learner.
+
+| column             | shape after rows [B]   | dtype        | meaning                                              |
+|--------------------|------------------------|--------------|------------------------------------------------------|
+| obs                | [B, *observation]      | as stored    | what the policy saw before it acted                  |
+| new_obs            | [B, *observation]      | as stored    | what followed; the true final one at an episode end  |
+| actions            | [B, *action]           | int64, float32 | as the policy drew them, before clipping           |
+| rewards            | [B]                    | float32      | received after the action                            |
+| terminateds        | [B]                    | bool         | the task ended: nothing is bootstrapped past it      |
+| truncateds         | [B]                    | bool         | the episode was cut: its value is bootstrapped       |
+| action_logp        | [B]                    | float32      | log-probability of the action when it was drawn      |
+| action_dist_inputs | [B, K]                 | float32      | parameters of the action distribution at that time   |
+| vf_preds           | [B]                    | float32      | value estimate at that time                          |
+| advantages         | [B]                    | float32      | advantage estimate                                   |
+| value_targets      | [B]                    | float32      | what the value estimate is fitted to                 |
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+OBS = "obs"
+NEXT_OBS = "new_obs"
+ACTIONS = "actions"
+REWARDS = "rewards"
+TERMINATEDS = "terminateds"
+TRUNCATEDS = "truncateds"
+ACTION_LOGP = "action_logp"
+ACTION_DIST_INPUTS = "action_dist_inputs"
+VF_PREDS = "vf_preds"
+ADVANTAGES = "advantages"
+VALUE_TARGETS = "value_targets"
+EPS_ID = "eps_id"
+
+
+class SampleBatch(dict):
+    """A dict of column name -> array whose first dimensions are equal.
+
+    Args:
+        columns: mapping of name to array, all of the same length.
+        policy_version: the lowest version of the weights that acted in these rows; learners report the lag from it.
+
+    Raises:
+        ValueError: if two columns differ in length.
+    """
+
+    def __init__(self, columns=(), *, policy_version: int = 0):
+        super().__init__(columns)
+        self.policy_version = policy_version
+        lengths = {name: len(column) for name, column in self.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns of a SampleBatch must have equal lengths, but got {lengths}")
+
+    def __reduce__(self):
+        return _rebuild, (dict(self), self.policy_version)
+
+    def __repr__(self):
+        columns = ", ".join(f"{name}{list(column.shape[1:])}" for name, column in self.items())
+        return f"SampleBatch({self.count} rows: {columns})"
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.values()))) if self else 0
+
+    @staticmethod
+    def concat(batches: Sequence["SampleBatch"]) -> "SampleBatch":
+        """Joins batches in the given order; a single one is returned as it is, without a copy.
+
+        Raises:
+            ValueError: if there is no batch, or their columns differ.
+        """
+        if not batches:
+            raise ValueError("SampleBatch.concat needs at least one batch")
+        if len(batches) == 1:
+            return batches[0]
+        names = set(batches[0])
+        for batch in batches[1:]:
+            if set(batch) != names:
+                raise ValueError(f"batches to join must have the same columns; they differ in {names ^ set(batch)}")
+        columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        return SampleBatch(columns, policy_version=min(batch.policy_version for batch in batches))
+
+    def rows(self, index) -> "SampleBatch":
+        """The rows that `index` selects: a view for a slice, a copy for a mask or an array of positions."""
+        columns = {name: column[index] for name, column in self.items()}
+        return SampleBatch(columns, policy_version=self.policy_version)
+
+    def shuffled(self, rng: np.random.Generator) -> "SampleBatch":
+        """A copy with the rows in random order, the same order in every column."""
+        return self.rows(rng.permutation(self.count))
+
+    def minibatches(self, size: int) -> Iterator["SampleBatch"]:
+        """Contiguous views of `size` rows; the last one may be shorter.
+
+        Raises:
+            ValueError: if size is not positive.
+        """
+        if size < 1:
+            raise ValueError(f"a minibatch needs at least one row, but size={size} was given")
+        for start in range(0, self.count, size):
+            yield self.rows(slice(start, start + size))
+
+
+def _rebuild(columns: dict, policy_version: int) -> SampleBatch:
+    return SampleBatch(columns, policy_version=policy_version)

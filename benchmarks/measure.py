@@ -1,0 +1,297 @@
+"""What every benchmark needs: the machine in a line, rounds that alternate, peers in their own python, a table.
+
+A figure of one run says little on a shared machine; a ratio of two things that took turns in one run says more. So a
+benchmark hands the ways of doing the same work to `alternate`, which runs them A B A B ... and takes the median of the
+ratios of the rounds. The scripts run from a checkout (`python benchmarks/NAME.py`) and measure that checkout.
+"""
+
+import argparse
+import inspect
+import json
+import multiprocessing
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = Path(__file__).resolve().parent / "peers"
+PACKAGES = ("numpy", "torch", "gymnasium", "pyzmq")
+
+# Set before numpy is imported: one thread a process, as with every peer; two processes would else fight for the cores.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+
+# ---------------------------------------------------------------------------------------------------------- machine
+
+
+def machine() -> str:
+    """One line: processor, cores this process may use, memory, load, and the versions of what is measured with."""
+    cores = len(os.sched_getaffinity(0))
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    versions = [f"{name} {version}" for name in PACKAGES if (version := _version(name))]
+    return ", ".join(
+        [
+            _cpu_model(),
+            f"{cores} core{'s' * (cores != 1)}",
+            f"{memory_gib:.0f} GiB",
+            f"load {os.getloadavg()[0]:.1f}",
+            f"Python {platform.python_version()}",
+            *versions,
+        ]
+    )
+
+
+def _cpu_model() -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return found.group(1).strip() if found else platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------------ rounds
+
+
+@dataclass
+class Rounds:
+    """What the sides measured, one value per side and round; a side that could not be run is not there."""
+
+    values: dict[str, list[float]]
+
+    def median(self, side: str) -> float | None:
+        return statistics.median(self.values[side]) if side in self.values else None
+
+    def ratio(self, side: str, other: str) -> float | None:
+        """Median over the rounds of side / other; None when one of them could not be run."""
+        if side not in self.values or other not in self.values:
+            return None
+        return statistics.median(a / b for a, b in zip(self.values[side], self.values[other]))
+
+    def spread(self, side: str) -> str:
+        """Lowest and highest value, for a line below the table."""
+        return f"{side} {_figure(min(self.values[side]))}-{_figure(max(self.values[side]))}"
+
+
+def alternate(rounds: int = 7, warm_up: int = 1, **sides: Callable[[], float | None] | None) -> Rounds:
+    """Run the sides in turn, round after round: `alternate(7, ours=f, limit=g, peer=h)`.
+
+    Args:
+        rounds: how often each side is run and counted.
+        warm_up: rounds before those, thrown away.
+        sides: functions without arguments that do the work once and return its value (a rate or a time; the same unit
+            for all). One that is None, or returns None (a peer that is not set up), is left out.
+    """
+    present = {name: side for name, side in sides.items() if side is not None}
+    values: dict[str, list[float]] = {name: [] for name in present}
+    for index in range(warm_up + rounds):
+        for name in list(present):
+            value = present[name]()
+            if value is None:
+                del present[name], values[name]
+            elif index >= warm_up:
+                values[name].append(value)
+    return Rounds(values)
+
+
+# ------------------------------------------------------------------------------------------------------------- table
+
+
+@dataclass
+class Row:
+    """One line of the table: a figure of ours beside the limit and the peer's, all in the same unit.
+
+    `bar` reads "<= 2.0 limit", ">= 8 peer" or "<= 10": the last one is about the figure itself. The ratios are
+    ours / limit and ours / peer; give the medians of `Rounds.ratio` where there are rounds, else the figures' are taken.
+    """
+
+    what: str
+    unit: str
+    ours: float
+    limit: float | None = None
+    peer: float | None = None
+    bar: str = ""
+    limit_ratio: float | None = None
+    peer_ratio: float | None = None
+    peer_name: str = ""
+
+    def __post_init__(self):
+        if self.limit_ratio is None and self.limit:
+            self.limit_ratio = self.ours / self.limit
+        if self.peer_ratio is None and self.peer:
+            self.peer_ratio = self.ours / self.peer
+        if self.bar and not _BAR.fullmatch(self.bar):
+            raise ValueError(f"bar={self.bar!r} must read like '<= 2.0 limit', '>= 8 peer' or '<= 10'.")
+
+    def verdict(self) -> str:
+        """pass, miss, or "-": no bar, or nothing to hold it against here."""
+        if not self.bar:
+            return "-"
+        relation, bound, against = _BAR.fullmatch(self.bar).groups()
+        value = {None: self.ours, "limit": self.limit_ratio, "peer": self.peer_ratio}[against]
+        if value is None:
+            return "-"
+        met = value <= float(bound) if relation == "<=" else value >= float(bound)
+        return "pass" if met else "MISS"
+
+
+_BAR = re.compile(r"(<=|>=)\s*([0-9.]+)(?:\s*x?\s*(limit|peer))?")
+_HEAD = ("what", "unit", "ours", "limit", "peer", "of limit", "of peer", "bar", "")
+
+
+def table(rows: Sequence[Row]) -> None:
+    """Print the rows in aligned columns."""
+    lines = [_HEAD, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    for line in lines:
+        texts = [cell.ljust(width) for cell, width in zip(line[:2], widths)]
+        figures = [cell.rjust(width) for cell, width in zip(line[2:], widths[2:])]
+        print("  ".join(texts + figures).rstrip(), flush=True)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    peer = f"{row.peer_name} {_figure(row.peer)}".strip() if row.peer is not None else "-"
+    ratios = (f"{ratio:.2f}" if ratio is not None else "-" for ratio in (row.limit_ratio, row.peer_ratio))
+    return (row.what, row.unit, _figure(row.ours), _figure(row.limit), peer, *ratios, row.bar or "-", row.verdict())
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+# ------------------------------------------------------------------------------------------------------------- peers
+
+
+def peer(name: str, script: str, *arguments: object, timeout_s: float = 600) -> dict | None:
+    """Run benchmarks/peers/SCRIPT.py in the peer's own python; the object of the JSON line it prints.
+
+    None, and a line that says why, when its environment is not set up or the script failed.
+    """
+    python = PEERS / "venvs" / name / "bin" / "python"
+    if not python.exists():
+        return _without(script, f"not set up; benchmarks/peers/setup {name}")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    environment.pop("PYTHONPATH", None)
+    argv = [str(python), str(PEERS / f"{script}.py"), *map(str, arguments)]
+    finished = _run(argv, environment, timeout_s)
+    if finished is None:
+        return _without(script, f"not finished after {timeout_s:.0f} s")
+    results = [line for line in finished.stdout.splitlines() if line.startswith("{")]
+    if finished.returncode != 0 or not results:
+        return _without(script, f"exit code {finished.returncode}: {' | '.join(finished.stderr.splitlines()[-3:])}")
+    return json.loads(results[-1])
+
+
+def _without(script: str, reason: str) -> None:
+    print(f"# without {script}: {reason}", flush=True)
+
+
+def _run(argv: list[str], environment: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess | None:
+    """Like subprocess.run, but after the time-out the whole process group ends, not its leader alone; then None."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        argv, env=environment, cwd=ROOT, text=True, stdout=pipe, stderr=pipe, start_new_session=True
+    )
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            return None
+        raise
+    return subprocess.CompletedProcess(argv, process.returncode, output, errors)
+
+
+# --------------------------------------------------------------------------------------------------------- processes
+
+
+def command(argv: Sequence[str], timeout_s: float = 600) -> tuple[float, str]:
+    """Seconds from starting a program of this checkout to its end, and what it printed.
+
+    Raises:
+        RuntimeError: if it failed or was not finished in time; with the end of what it said.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started = time.perf_counter()
+    finished = _run(list(argv), environment, timeout_s)
+    seconds = time.perf_counter() - started
+    if finished is None:
+        raise RuntimeError(f"{' '.join(argv)} was not finished after {timeout_s:.0f} s.")
+    if finished.returncode != 0:
+        said = "\n".join((finished.stdout + finished.stderr).splitlines()[-20:])
+        raise RuntimeError(f"{' '.join(argv)} ended with exit code {finished.returncode}:\n{said}")
+    return seconds, finished.stdout
+
+
+def together(function: Callable, count: int, *arguments) -> list:
+    """Call `function(*arguments)` in `count` forked processes at the same time; their results.
+
+    They start together, behind a barrier. A function that sets something up first is a generator function: what comes
+    before its first `yield` runs ahead of the barrier, and the second thing it yields is the result.
+    """
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(count)
+    results = [context.Pipe(duplex=False) for _ in range(count)]
+    processes = [
+        context.Process(target=_one_of_many, args=(function, arguments, barrier, sender), daemon=True)
+        for _, sender in results
+    ]
+    for process in processes:
+        process.start()
+    for _, sender in results:
+        sender.close()
+    try:
+        return [receiver.recv() for receiver, _ in results]
+    except EOFError:
+        raise RuntimeError(f"A process of {function.__name__} died; its error stands above.") from None
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def _one_of_many(function: Callable, arguments: tuple, barrier, sender) -> None:
+    try:
+        running = function(*arguments) if inspect.isgeneratorfunction(function) else None
+        if running:
+            next(running)
+        barrier.wait(60)
+        sender.send(next(running) if running else function(*arguments))
+    except BaseException:
+        barrier.abort()
+        raise
+
+
+def pinned(*cores: int) -> None:
+    """Keep this process, and what it starts from now on, to these cores (by their number among those it may use)."""
+    usable = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {usable[core % len(usable)] for core in cores})
+
+
+# --------------------------------------------------------------------------------------------------------- arguments
+
+
+def arguments(description: str, rounds: int = 7) -> argparse.ArgumentParser:
+    """A parser with what all scripts take; each adds its own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds, help="how often each side is measured")
+    parser.add_argument("--no-peers", action="store_true", help="leave the other libraries out")
+    return parser

@@ -117,7 +117,7 @@ class Row:
     """One line of the table: a figure of ours beside the limit and the peer's, all in the same unit.
 
     `bar` reads "<= 2.0 limit", ">= 8 peer" or "<= 10": the last one is about the figure itself. The ratios are
-    ours / limit and ours / peer; give the medians of `Rounds.ratio` where there are rounds, else the figures' are taken.
+    ours / limit and ours / peer: the medians of `Rounds.ratio` where there are rounds, else those of the figures.
     """
 
     what: str

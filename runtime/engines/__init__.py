@@ -1,0 +1,1 @@
+"""The engines: each does the verbs of `base.Engine`."""

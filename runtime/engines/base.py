@@ -1,0 +1,188 @@
+"""What an engine must do. Everything above it (decorators, handles, options, errors) is shared by all engines.
+
+The contract in words:
+
+- Calls are validated above: options are checked, timeouts are None or >= 0, lists for `wait` unique and long enough.
+- An argument that is itself an `ObjectRef` is replaced by its value before the function runs; one inside a container
+  stays a reference. If its value is an error, the call does not run and has the same error as its own result.
+- A failing call does not raise in `submit` or `call`: its references raise in `get`. Raised at once are only an
+  argument that cannot be pickled (TypeError, see `unpicklable.explain`), resources that can never fit
+  (`options.check_feasible`), and use after `stop()` (SessionClosedError) or in a forked child (ForkedProcessError).
+- With num_returns == 1 the value is what the function returned; with n > 1 it must return n values (else every
+  reference gets a ValueError as a TaskError); with 0 there is no reference, and errors of such a call are only logged.
+- Exceptions of user code become `failures.RemoteFailure` where they are raised and `.error()` where they are got.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cloudpickle
+
+from ..unpicklable import captured_sizes, explain
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..options import ActorOptions, TaskOptions
+    from ..refs import ObjectRef
+
+logger = logging.getLogger("runtime")
+
+LARGE_DEFINITION_BYTES = 10 * 2**20
+LARGEST_DEFINITION_BYTES = 100 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How a session is set up; complete, nothing left for the engine to guess.
+
+    Attributes:
+        resources: totals by name: CPU, GPU, memory (bytes) and the user's.
+        gpu_ids: what CUDA_VISIBLE_DEVICES may be filled with, one per GPU (indices, UUIDs).
+        object_store_memory: bytes of shared memory the session may use.
+        preload: modules that the worker processes share from their birth.
+        log_to_driver: whether the output of workers is shown in the driver.
+    """
+
+    resources: dict[str, float]
+    gpu_ids: tuple[str, ...] = ()
+    object_store_memory: int = 2**30
+    preload: tuple[str, ...] = ()
+    log_to_driver: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where the calling code runs. Ids are hexadecimal; None where there is no such thing."""
+
+    session_id: str
+    node_id: str
+    worker_id: str
+    actor_id: str | None = None
+    task_id: str | None = None
+    name: str | None = None
+    gpu_ids: tuple[str, ...] = ()
+    resources: dict[str, float] = field(default_factory=dict)
+
+
+class Definition:
+    """A user's function or class, pickled by value where it cannot be imported, once per session.
+
+    Args:
+        target: the function or class itself.
+    """
+
+    __slots__ = ("_data", "_digest", "_session", "name", "target")
+
+    def __init__(self, target: Callable):
+        self.target = target
+        self.name: str = getattr(target, "__qualname__", repr(target)).replace("<locals>.", "")
+        self._session = self._digest = self._data = None
+
+    def pickled(self, session: str, dumps: Callable[[Any], bytes] = cloudpickle.dumps) -> tuple[bytes, bytes]:
+        """Its SHA-256 (32 bytes) and its pickle, made when a session first asks for it.
+
+        Args:
+            session: id of the session. Another one pickles anew: references captured in a closure belong to one.
+            dumps: the engine's pickler, which knows how to carry those.
+
+        Raises:
+            TypeError: it captures something that cannot be pickled; the message names it.
+            ValueError: it captures more than 100 MB.
+        """
+        if self._session != session:
+            self._data = self._dump(dumps)
+            self._digest = hashlib.sha256(self._data).digest()
+            self._session = session
+        return self._digest, self._data
+
+    def _dump(self, dumps):
+        try:
+            data = dumps(self.target)
+        except Exception as error:
+            raise TypeError(explain(self.target, self.name, error, dumps)) from error
+        if len(data) > LARGE_DEFINITION_BYTES:
+            largest = ", ".join(f"{name} ({size / 2**20:.0f} MB)" for name, size in captured_sizes(self.target))
+            text = (
+                f"{self.name} captures {len(data) / 2**20:.0f} MB: {largest}. Pass large data as an argument instead."
+            )
+            if len(data) > LARGEST_DEFINITION_BYTES:
+                raise ValueError(text)
+            logger.warning(text)
+        return data
+
+
+class FunctionDefinition(Definition):
+    """A remote function."""
+
+    __slots__ = ()
+
+
+class ClassDefinition(Definition):
+    """A remote class.
+
+    Attributes:
+        methods: public method name -> number of values it returns.
+    """
+
+    __slots__ = ("methods",)
+
+    def __init__(self, target: type, methods: dict[str, int]):
+        super().__init__(target)
+        self.methods = methods
+
+
+class Engine(Protocol):
+    """The verbs; see the module's docstring for what holds for all of them. Thread-safe."""
+
+    name: str
+
+    def start(self, config: EngineConfig) -> None:
+        """Starts the session. On an error nothing is left running."""
+
+    def stop(self) -> None:
+        """Ends the session and everything in it; harmless when called twice. No process or memory remains."""
+
+    def forked(self) -> None:
+        """Called in a child that user code forked: from now on every verb raises ForkedProcessError here."""
+
+    def submit(self, function: FunctionDefinition, args: tuple, kwargs: dict, options: TaskOptions) -> list[ObjectRef]:
+        """Runs a task; one reference per return value."""
+
+    def create_actor(self, cls: ClassDefinition, args: tuple, kwargs: dict, options: ActorOptions) -> bytes:
+        """Starts an actor and returns its id at once; errors of its constructor come with the first call."""
+
+    def call(self, actor_id: bytes, method: str, args: tuple, kwargs: dict, num_returns: int) -> list[ObjectRef]:
+        """Calls a method of an actor. Calls of one process to one actor run in the order they were made."""
+
+    def put(self, value: Any) -> ObjectRef:
+        """Stores a copy of the value."""
+
+    def get(self, refs: list[ObjectRef], timeout_s: float | None) -> list:
+        """The values in order; the first error among them is raised, once it is known."""
+
+    def wait(self, refs: list[ObjectRef], num_returns: int, timeout_s: float | None) -> tuple[list, list]:
+        """Done (at most num_returns) and other references, each in the order given; errors count as done."""
+
+    def kill(self, actor_id: bytes) -> None:
+        """Ends an actor now; its calls fail with ActorDiedError."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """An array to be filled and then put or returned without a copy; read-only from then on."""
+
+    def handle_added(self, actor_id: bytes) -> None:
+        """One more handle in this process."""
+
+    def handle_dropped(self, actor_id: bytes) -> None:
+        """One handle less. Called from `__del__`: it only appends to a queue. The actor ends with its last handle."""
+
+    def resources(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Total and free resources."""
+
+    def context(self) -> Context:
+        """Where the calling thread runs."""

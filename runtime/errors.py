@@ -1,0 +1,112 @@
+"""Every failure of the runtime itself; a user's mistake is a plain ValueError or TypeError.
+
+An exception that user code raises in a task or an actor reaches the caller as a `TaskError` that is also an instance
+of the user's own class (see failures.py), so both `except TaskError` and `except MyError` catch it.
+"""
+
+from __future__ import annotations
+
+
+class RuntimeFailure(Exception):
+    """Base of everything below."""
+
+
+class TaskError(RuntimeFailure):
+    """User code raised in a task or an actor call; `str()` shows the remote traceback.
+
+    Attributes:
+        failure: the `failures.RemoteFailure` it was made from.
+        cause: the user's exception (without its traceback), or None when it could not travel between processes.
+    """
+
+    failure = None
+    cause = None
+
+    def __str__(self):
+        return self.failure.text() if self.failure is not None else super().__str__()
+
+    def __reduce__(self):
+        if self.failure is None:
+            return super().__reduce__()
+        return self.failure.error, (), {"__notes__": list(getattr(self, "__notes__", ()))}
+
+
+class WorkerCrashedError(RuntimeFailure):
+    """The process that ran a task died, more often than `max_retries` allows; names exit code or signal."""
+
+
+class WorkerExitedError(WorkerCrashedError):
+    """A task called `sys.exit`; it is not retried."""
+
+
+class ActorDiedError(RuntimeFailure):
+    """The actor's process has ended for good; the message has the reason, exit code or signal, last lines of stderr."""
+
+
+class ActorUnavailableError(RuntimeFailure):
+    """The actor cannot be reached now and may come back; the call may or may not have run."""
+
+
+class GetTimeoutError(RuntimeFailure, TimeoutError):
+    """`get(..., timeout=s)` ran out of time; the task goes on and a later `get` can still succeed."""
+
+
+class ObjectLostError(RuntimeFailure):
+    """The value existed and is gone."""
+
+
+class OwnerDiedError(ObjectLostError):
+    """The process that was to produce or hold the value has died."""
+
+
+class ObjectStoreFullError(RuntimeFailure):
+    """Shared memory is used up to `object_store_memory` and nothing was freed in time."""
+
+
+class NodeDiedError(RuntimeFailure):
+    """The supervising process of the session has died; `shutdown()` and `init()` start anew."""
+
+
+class UnschedulableError(RuntimeFailure, ValueError):
+    """The resources asked for can never be met by this session."""
+
+
+class ResourceDeadlockError(RuntimeFailure):
+    """Tasks wait for one another and no further worker may be started; names the chain."""
+
+
+class TaskCancelledError(RuntimeFailure):
+    """The task was cancelled before it finished."""
+
+
+class PendingCallsLimitExceeded(RuntimeFailure):
+    """More calls wait for an actor than its limit allows."""
+
+
+class SessionClosedError(RuntimeFailure):
+    """A reference or handle of a session that has been shut down was used."""
+
+
+class ForkedProcessError(RuntimeFailure):
+    """The runtime was used in a child that user code forked; the session belongs to the parent."""
+
+
+__all__ = [
+    "ActorDiedError",
+    "ActorUnavailableError",
+    "ForkedProcessError",
+    "GetTimeoutError",
+    "NodeDiedError",
+    "ObjectLostError",
+    "ObjectStoreFullError",
+    "OwnerDiedError",
+    "PendingCallsLimitExceeded",
+    "ResourceDeadlockError",
+    "RuntimeFailure",
+    "SessionClosedError",
+    "TaskCancelledError",
+    "TaskError",
+    "UnschedulableError",
+    "WorkerCrashedError",
+    "WorkerExitedError",
+]

@@ -1,0 +1,233 @@
+"""What `@remote(...)` and `.options(...)` accept, checked when they are given.
+
+Resources are numbers by name: "CPU", "GPU", "memory" (bytes) and the user's own. Zero entries are left out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import dataclass, field, fields, replace
+
+from .errors import UnschedulableError
+
+NOT_YET = frozenset(
+    {
+        *("accelerator_type", "allow_out_of_order_execution", "concurrency_groups", "get_if_exists", "label_selector"),
+        *("lifetime", "max_calls", "max_concurrency", "max_pending_calls", "max_restarts", "max_task_retries"),
+        *("namespace", "placement_group", "runtime_env", "scheduling_strategy"),
+    }
+)
+BUILT_IN_RESOURCES = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
+RESOURCE_UNITS = 10_000  # quantities are exact to this part, so that fractions add up
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Options of a remote function.
+
+    Attributes:
+        num_cpus: CPUs the task occupies while it runs (fractions allowed).
+        num_gpus: GPUs, by number or fraction of one.
+        resources: the session's custom resources, name -> quantity.
+        memory: bytes that are booked for it, not enforced.
+        num_returns: how many values it returns; with 2 or more `.remote()` gives a list of references, with 0 None.
+        max_retries: how often it is started again when its process dies.
+        retry_exceptions: retry on exceptions of the user's code too: True, or a tuple of exception classes.
+        name: for messages; default the function's name.
+    """
+
+    num_cpus: float = 1
+    num_gpus: float = 0
+    resources: dict = field(default_factory=dict)
+    memory: int = 0
+    num_returns: int = 1
+    max_retries: int = 3
+    retry_exceptions: bool | tuple = False
+    name: str | None = None
+
+    def request(self) -> dict[str, float]:
+        """What must be free for the task to start, and is held until it ends."""
+        return _request(self.num_cpus, self.num_gpus, self.memory, self.resources)
+
+    def retries_on(self, exception: BaseException) -> bool:
+        """Whether an exception of the user's code is worth another attempt."""
+        if isinstance(self.retry_exceptions, tuple):
+            return isinstance(exception, self.retry_exceptions)
+        return self.retry_exceptions and isinstance(exception, Exception)
+
+
+@dataclass(frozen=True, slots=True)
+class ActorOptions:
+    """Options of a remote class.
+
+    Attributes:
+        num_cpus: CPUs the actor occupies for life; None: one must be free to start it, none is held.
+        num_gpus, resources, memory: as for tasks, held for life.
+        name: for messages; default the class's name.
+        oversubscribe: start it even when too few CPUs are free (or exist); the other resources are still needed.
+        env_vars: environment variables of its process.
+    """
+
+    num_cpus: float | None = None
+    num_gpus: float = 0
+    resources: dict = field(default_factory=dict)
+    memory: int = 0
+    name: str | None = None
+    oversubscribe: bool = False
+    env_vars: dict = field(default_factory=dict)
+
+    def request(self) -> dict[str, float]:
+        """What must be free to start the actor."""
+        cpus = 0 if self.oversubscribe else 1 if self.num_cpus is None else self.num_cpus
+        return _request(cpus, self.num_gpus, self.memory, self.resources)
+
+    def held(self) -> dict[str, float]:
+        """What it occupies as long as it lives; CPUs may exceed the request, and then what is free."""
+        return _request(self.num_cpus or 0, self.num_gpus, self.memory, self.resources)
+
+
+def updated(options, given: dict):
+    """A copy of `options` with the values of `given`, checked.
+
+    Raises:
+        ValueError: an unknown option (the message names the nearest), or a value out of range.
+        TypeError: a value of the wrong type.
+    """
+    known = [f.name for f in fields(options)]
+    for name in given:
+        if name not in known:
+            raise ValueError(_unknown(name, known, type(options)))
+    return replace(options, **{name: _CHECKS[name](name, value) for name, value in given.items()})
+
+
+def check_feasible(request: dict[str, float], total: dict[str, float], what: str) -> None:
+    """Refuses at once what can never fit.
+
+    Args:
+        request: resources asked for.
+        total: resources of the session.
+        what: "task train()", "actor Counter", for the message.
+
+    Raises:
+        UnschedulableError: some quantity asked for exceeds the total.
+    """
+    lacking = [name for name, quantity in request.items() if quantity > total.get(name, 0)]
+    if not lacking:
+        return
+    asked = ", ".join(f"{name}: {request[name]:g}" for name in lacking)
+    have = ", ".join(f"{name}: {quantity:g}" for name, quantity in sorted(total.items())) or "nothing"
+    raise UnschedulableError(
+        f"{what} asks for {asked}, which this session can never give; it has {have}. Ask for less, or give the session "
+        "more: runtime.init(num_cpus=..., num_gpus=..., resources={...})."
+    )
+
+
+def check_resources(name: str, value) -> dict[str, float]:
+    """A dict of custom resources, name -> quantity.
+
+    Raises:
+        TypeError, ValueError: not a dict of str -> number, negative, or the name of a built-in resource.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict of name -> quantity, got {value!r}")
+    for key, quantity in value.items():
+        if not isinstance(key, str):
+            raise TypeError(f"the names in {name} must be strings, got {key!r}")
+        if key in BUILT_IN_RESOURCES:
+            raise ValueError(f"{name} may not contain {key!r}; use num_cpus, num_gpus or memory for it")
+        check_quantity(f"{name}[{key!r}]", quantity)
+    return {key: quantity for key, quantity in value.items() if quantity}
+
+
+def check_quantity(name: str, value, infinite_ok: bool = False) -> float:
+    """A number >= 0 with at most four decimal places.
+
+    Raises:
+        TypeError, ValueError: not a number, negative, not finite, or finer than that.
+    """
+    if isinstance(value, bool) or (not isinstance(value, int | float) and not _is_numpy_number(value)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not value >= 0 or math.isinf(value):
+        raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
+    if abs(value * RESOURCE_UNITS - round(value * RESOURCE_UNITS)) > 1e-6 * max(1, value):
+        raise ValueError(f"{name} must be a multiple of 1/{RESOURCE_UNITS}, got {value!r}")
+    return value.item() if _is_numpy_number(value) else value
+
+
+def _is_numpy_number(value) -> bool:
+    return type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 and value.dtype.kind in "iuf"
+
+
+def _gpus(name, value):
+    value = check_quantity(name, value)
+    if value > 1 and value != int(value):
+        raise ValueError(f"{name} must be a whole number, or a fraction of one GPU (<= 1), got {value!r}")
+    return value
+
+
+def _count(minimum):
+    def check(name, value):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
+        if value < minimum:
+            raise ValueError(f"{name} must be >= {minimum}, got {value!r}")
+        return value
+
+    return check
+
+
+def _retry_exceptions(name, value):
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(c, type) and issubclass(c, BaseException) for c in value):
+        return tuple(value)
+    raise TypeError(f"{name} must be True, False or a list of exception classes, got {value!r}")
+
+
+def _name(name, value):
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {value!r}")
+    return value
+
+
+def _flag(name, value):
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def _env_vars(name, value):
+    if not isinstance(value, dict) or not all(isinstance(x, str) for pair in value.items() for x in pair):
+        raise TypeError(f"{name} must be a dict of str -> str, got {value!r}")
+    return dict(value)
+
+
+_CHECKS = {
+    "num_cpus": lambda name, value: None if value is None else check_quantity(name, value),
+    "num_gpus": lambda name, value: 0 if value is None else _gpus(name, value),
+    "resources": check_resources,
+    "memory": lambda name, value: 0 if value is None else check_quantity(name, value),
+    "num_returns": _count(0),
+    "max_retries": _count(-1),
+    "retry_exceptions": _retry_exceptions,
+    "name": _name,
+    "oversubscribe": _flag,
+    "env_vars": _env_vars,
+}
+
+
+def _request(num_cpus, num_gpus, memory, resources) -> dict[str, float]:
+    request = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory, **resources}
+    return {name: quantity for name, quantity in request.items() if quantity}
+
+
+def _unknown(name, known, kind) -> str:
+    what = "a remote function" if kind is TaskOptions else "a remote class"
+    if name in NOT_YET:
+        return f"the option {name!r} of {what} is not available; there are {', '.join(known)}"
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
+    return f"unknown option {name!r} of {what}. {hint}There are {', '.join(known)}."

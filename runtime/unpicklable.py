@@ -1,0 +1,94 @@
+"""Finds the part of a value that cannot be pickled, for error messages: `args[0].env._lock`."""
+
+from __future__ import annotations
+
+import inspect
+
+import cloudpickle
+
+MOST_PARTS = 10_000  # a search through a larger value would keep the user waiting for the message
+
+
+def explain(value, name: str, error: BaseException, dumps=cloudpickle.dumps) -> str:
+    """The message for a value that could not be pickled.
+
+    Args:
+        value: what was to be pickled.
+        name: what it is called: "args[0]", "the result of f()".
+        error: what the pickler raised.
+        dumps: the pickler; an engine's own also takes references and handles.
+    """
+    path, culprit = find(value, name, dumps)
+    return (
+        f"{path} cannot be pickled, and so cannot be sent to another process: it is a {type(culprit).__module__}."
+        f"{type(culprit).__qualname__} ({type(error).__name__}: {error}). Create it in the task or actor that uses it, "
+        "or leave it out with __getstate__."
+    )
+
+
+def find(value, name: str, dumps=cloudpickle.dumps) -> tuple[str, object]:
+    """The path and the object of the innermost part that cannot be pickled; the value itself if no part is to blame."""
+    path, seen, budget = name, set(), MOST_PARTS
+    while True:
+        seen.add(id(value))
+        for step, part in _parts(value):
+            budget -= 1
+            if budget > 0 and id(part) not in seen and not picklable(part, dumps):
+                path, value = path + step, part
+                break
+        else:
+            return path, value
+
+
+def picklable(value, dumps=cloudpickle.dumps) -> bool:
+    """Whether `dumps` can write it."""
+    try:
+        dumps(value)
+        return True
+    except Exception:  # RecursionError, TypeError, whatever a __reduce__ raises
+        return False
+
+
+def captured_sizes(target) -> list[tuple[str, int]]:
+    """The five largest things a function captures: name and pickled bytes, largest first."""
+    sizes = []
+    for name, value in _captured(target):
+        try:
+            sizes.append((name, len(cloudpickle.dumps(value))))
+        except Exception:
+            continue
+    return sorted(sizes, key=lambda entry: -entry[1])[:5]
+
+
+def _parts(value):
+    """Pairs of (how it is written after the path, the part)."""
+    if isinstance(value, dict):
+        for key, part in list(value.items()):
+            yield f"[{key!r}]", part
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, part in enumerate(value):
+            yield f"[{index}]", part
+    elif inspect.isfunction(value) or inspect.isclass(value):
+        for name, part in _captured(value):
+            yield f" (captures {name})", part
+    elif inspect.ismethod(value):
+        yield ".__self__", value.__self__
+    else:
+        for name, part in list(getattr(value, "__dict__", {}).items()):
+            yield f".{name}", part
+        for cls in type(value).__mro__:
+            slots = cls.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
+                    yield f".{name}", getattr(value, name)
+
+
+def _captured(target):
+    """What a function refers to outside itself, or the attributes of a class."""
+    if inspect.isclass(target):
+        yield from [(name, part) for name, part in list(vars(target).items()) if name[:2] != "__" or callable(part)]
+    elif inspect.isfunction(target):
+        variables = inspect.getclosurevars(target)
+        yield from {**variables.globals, **variables.nonlocals}.items()
+        for index, default in enumerate(target.__defaults__ or ()):
+            yield f"default {index}", default

@@ -1,0 +1,41 @@
+# Every target does all it needs from a fresh clone: Python >= 3.11, make and a package index are enough.
+#   make train      trains PPO on CartPole with four rollout workers, and says where the results are
+#   make test       lint and the quick tests
+#   make learning   the tests that train for minutes, and the longer fault tests
+#   make benchmark  our speed beside the limit and the peers (see benchmarks/)
+#   make clean      removes what the others made, except results/
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve
+
+.PHONY: train test learning benchmark clean
+.DELETE_ON_ERROR:
+
+train: $(VENV)/installed
+	@$(BIN)/rllib train -f tuned_examples/ppo/cartpole.yaml
+
+test: $(VENV)/installed
+	@$(BIN)/ruff check .
+	@$(BIN)/python -m pytest -m "not learning and not slow"
+
+learning: $(VENV)/installed
+	@$(BIN)/python -m pytest -m "learning or slow" --timeout 3600
+
+benchmark: $(VENV)/installed
+	@for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# torch is named so that the pinned release is taken, not the newest that the range admits.
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + \
+		". Say which: make PYTHON=/path/to/python3.11") if sys.version_info < (3, 11) else None'
+	@echo "Installing into $(VENV): about a minute the first time ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		"$$(grep '^torch==' constraints.txt)" -e '.[test]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	find rllib runtime tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The algorithms, one readable file each, and what they share."""

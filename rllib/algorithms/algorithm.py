@@ -1,0 +1,421 @@
+"""What all algorithms share: build, train, evaluate, save, restore, act.
+
+An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
+newest weights, counting, timing, evaluation and checkpoints.
+"""
+
+import json
+import logging
+import math
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.checkpoint import read_checkpoint, write_checkpoint
+from rllib.env.checks import check_environment
+from rllib.env.registry import EnvFactory, resolve
+from rllib.evaluation import seeding
+from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.settings import Postprocess, RolloutSettings
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
+from rllib.learners.learner import Learner, make_learner
+from rllib.metrics import DEFAULT_POLICY, Metrics, Result, episode_statistics
+from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
+from rllib.system_usage import SystemUsage
+
+logger = logging.getLogger(__name__)
+
+
+class Algorithm(ABC):
+    """One training run: a policy, its learner and the workers that sample for it.
+
+    Use it as a context manager, or call `stop()` at the end.
+
+    Args:
+        config: settings; a plain dict of them is taken as well. It is validated and frozen here if it is not yet.
+        env: environment, where the config names none.
+
+    Raises:
+        ValueError: with every mistake in the settings.
+        the environment's own exception, if it cannot be made or stepped.
+    """
+
+    config_class: ClassVar[type[AlgorithmConfig]]
+
+    def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
+        self.config = _frozen(self.config_class, config, env)
+        self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
+        factory = resolve(self.config.env)
+        observation_space, action_space = _spaces(factory, self.config)
+        self.observation_space, self.action_space = observation_space, action_space
+        self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
+        rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
+        spec = self.make_policy_spec(observation_space, action_space)
+        self.policy = Policy(spec, rng=rng)
+        self.learner = self.make_learner()
+        self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
+        self._rollout_settings = self._make_rollout_settings(factory, spec)
+        self._evaluations = 0
+        self._evaluation_workers: WorkerSet | None = None
+        self._usage = SystemUsage() if self.config.log_sys_usage else None
+        self._told_no_episode = False
+        self._stopped = False
+        self.workers = WorkerSet(
+            self._rollout_settings,
+            self.config.num_rollout_workers,
+            _actor_options(self.config),
+            _tolerance(self.config),
+        )
+
+    # ------------------------------------------------------------------ what an algorithm fills in
+
+    @abstractmethod
+    def training_step(self) -> dict[str, float]:
+        """Samples, updates, and returns the learner's statistics."""
+
+    @abstractmethod
+    def make_postprocess(self) -> Postprocess:
+        """What the workers add to each fragment."""
+
+    @abstractmethod
+    def make_learner(self) -> Learner:
+        """The learner of `self.policy`."""
+
+    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+        """The network for these spaces."""
+        return policy_spec(
+            observation_space, action_space, self.config.model, observation_filter=self.config.observation_filter
+        )
+
+    def algorithm_state(self) -> dict[str, Any]:
+        """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
+        return {}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        """Takes `algorithm_state` back."""
+
+    # ------------------------------------------------------------------ building blocks of a training step
+
+    def sample(self, num_steps: int) -> SampleBatch:
+        """At least so many environment steps, all of them acted by the newest weights.
+
+        The workers get the weights with the request; a round brings one fragment of each.
+        """
+        batches, steps = [], 0
+        with self.metrics.timer("sample"):
+            while steps < num_steps:
+                filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
+                for batch, report in self.workers.sample(self.policy.weights, self.num_updates, filter_state):
+                    self.metrics.add_sample(report)
+                    if report.filter_delta is not None:
+                        self.policy.filter.merge(report.filter_delta)
+                    batches.append(batch)
+                    steps += batch.count
+            return SampleBatch.concat(batches)
+
+    def learn(self, batch: SampleBatch, **settings) -> dict[str, float]:
+        """One `Learner.update` on the batch, counted and timed; see there for the settings."""
+        lag = self.num_updates - batch.policy_version
+        with self.metrics.timer("learn"):
+            stats = self.learner.update(batch, rng=self._learner_rng, **settings)
+        counters = self.metrics.counters
+        counters["num_env_steps_trained"] += batch.count
+        counters["num_updates"] += 1
+        counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
+        stats["policy_lag_updates"] = float(lag)
+        return stats
+
+    def make_default_learner(self, loss) -> Learner:
+        """A learner with the settings that all algorithms have in common."""
+        config = self.config
+        return make_learner(
+            self.policy,
+            loss,
+            kind=config.learner,
+            device="cuda" if config.num_gpus else "cpu",
+            adam_epsilon=config.adam_epsilon,
+            grad_clip=config.grad_clip,
+            grad_clip_by=config.grad_clip_by,
+        )
+
+    @property
+    def num_updates(self) -> int:
+        """Learner updates so far: the version of the weights."""
+        return self.metrics.counters["num_updates"]
+
+    @property
+    def timesteps(self) -> int:
+        """Environment steps sampled so far, what schedules run over."""
+        return self.metrics.counters["num_env_steps_sampled"]
+
+    # ------------------------------------------------------------------ training
+
+    def train(self) -> Result:
+        """One iteration: training steps until the `reporting` minima are reached.
+
+        Returns:
+            the result dict; `episode_reward_mean` is NaN until an episode has finished.
+        """
+        if self._stopped:
+            raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
+        self.metrics.start_iteration()
+        stats = self.training_step()
+        while not self._iteration_is_full():
+            stats = self.training_step()
+        result = self.metrics.result(stats)
+        self._add_surroundings(result)
+        interval = self.config.evaluation_interval
+        if interval and self.metrics.iteration % interval == 0:
+            result["evaluation"] = self.evaluate()
+        self._tell_no_episode_yet(result)
+        return result
+
+    def _iteration_is_full(self) -> bool:
+        config, metrics = self.config, self.metrics
+        return (
+            metrics.elapsed_s() >= (config.min_time_s_per_iteration or 0)
+            and metrics.sampled_this_iteration() >= (config.min_sample_timesteps_per_iteration or 0)
+            and metrics.trained_this_iteration() >= (config.min_train_timesteps_per_iteration or 0)
+        )
+
+    def _add_surroundings(self, result: Result) -> None:
+        result["num_healthy_workers"] = self.workers.num_healthy_workers
+        result["num_remote_worker_restarts"] = self.workers.num_restarts
+        result["num_in_flight_async_reqs"] = 0
+        result["fault_tolerance"] = {
+            "num_healthy_workers": self.workers.num_healthy_workers,
+            "num_remote_worker_restarts": self.workers.num_restarts,
+        }
+        result["perf"] = self._usage.read() if self._usage else {}
+        result["config"] = self.config.to_dict()
+
+    def _tell_no_episode_yet(self, result: Result) -> None:
+        if not self._told_no_episode and math.isnan(result["episode_reward_mean"]):
+            self._told_no_episode = True
+            logger.info(
+                "no episode has finished yet, so the reward keys are NaN; the longest running one has %d steps",
+                result["longest_running_episode"],
+            )
+
+    # ------------------------------------------------------------------ evaluation and inference
+
+    def evaluate(self, num_episodes: int | None = None, explore: bool | None = None) -> dict:
+        """Plays whole episodes in fresh environments, on seeds that training never uses.
+
+        Args:
+            num_episodes: `evaluation_duration` if not given.
+            explore: sample actions; by default the most likely ones are taken, unless `evaluation_config` says
+                `explore: True`.
+
+        Returns:
+            the episode statistics of `train()`, of these episodes alone.
+        """
+        count = self.config.evaluation_duration if num_episodes is None else num_episodes
+        if explore is None:
+            explore = bool((self.config.evaluation_config or {}).get("explore", False))
+        self._evaluations += 1
+        if self.config.evaluation_num_workers:
+            episodes = self._remote_evaluation(count, explore)
+        else:
+            episodes = play_episodes(self.policy, self._rollout_settings, count, self._evaluations, explore=explore)
+        statistics = episode_statistics(episodes)
+        statistics["episodes_this_iter"] = len(episodes)
+        statistics["timesteps_this_iter"] = sum(statistics["hist_stats"]["episode_lengths"])
+        statistics["num_healthy_workers"] = (
+            self._evaluation_workers.num_healthy_workers if self._evaluation_workers else 0
+        )
+        return Result(statistics)
+
+    def _remote_evaluation(self, num_episodes: int, explore: bool) -> list:
+        if self._evaluation_workers is None:
+            self._evaluation_workers = WorkerSet(
+                self._rollout_settings,
+                self.config.evaluation_num_workers,
+                _actor_options(self.config),
+                _tolerance(self.config),
+            )
+        filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
+        return self._evaluation_workers.play_episodes(
+            self.policy.weights, filter_state, num_episodes, self._evaluations, explore
+        )
+
+    def compute_single_action(self, observation, explore: bool | None = None):
+        """The action for one observation, in the environment's own units.
+
+        Args:
+            observation: as the environment gives it.
+            explore: sample it; False takes the most likely one. By default the config's `explore`.
+        """
+        return self.compute_actions([observation], explore)[0]
+
+    def compute_actions(self, observations, explore: bool | None = None) -> np.ndarray:
+        """Actions for a sequence of observations; see `compute_single_action`."""
+        explore = self.config.explore if explore is None else explore
+        return self.policy.act_in_env(observations, explore=explore)
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The policy that is trained."""
+        if policy_id != DEFAULT_POLICY:
+            raise ValueError(f"there is no policy {policy_id!r}; this algorithm has {DEFAULT_POLICY!r} alone")
+        return self.policy
+
+    def get_weights(self) -> dict[str, np.ndarray]:
+        """A copy of the flat parameter vector, by policy."""
+        return {DEFAULT_POLICY: self.policy.weights.copy()}
+
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Takes over what `get_weights` gave; the workers get it with their next request."""
+        self.policy.set_weights(weights[DEFAULT_POLICY])
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def save(self, checkpoint_dir: str | Path) -> Path:
+        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
+
+        Args:
+            checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step.
+
+        Returns:
+            its path.
+        """
+        return write_checkpoint(checkpoint_dir, self.get_state(), user_code={"env": self.config.env})
+
+    def get_state(self) -> dict[str, Any]:
+        """The files of a checkpoint: name -> JSON-able dict, or dict of arrays."""
+        spec = self.policy.spec
+        return {
+            "algorithm.json": {
+                "algorithm": type(self).__name__,
+                "seed": self.seed,
+                "metrics": self.metrics.get_state(),
+                "state": self.algorithm_state(),
+                "evaluations": self._evaluations,
+            },
+            "config.json": self.config.to_json(),
+            "rng.json": {
+                "learner": self._learner_rng.bit_generator.state,
+                "workers": self.workers.foreach_worker(_worker_state),
+            },
+            f"policies/{DEFAULT_POLICY}/policy.json": spec.to_json(),
+            f"policies/{DEFAULT_POLICY}/weights.safetensors": self.policy.get_state(),
+            "learner.safetensors": self.learner.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes over `get_state`; spaces and network must be the same."""
+        algorithm, rng = state["algorithm.json"], state["rng.json"]
+        self.policy.set_state(state[f"policies/{DEFAULT_POLICY}/weights.safetensors"])
+        self.learner.set_state(state["learner.safetensors"])
+        self.metrics.set_state(algorithm["metrics"])
+        self.set_algorithm_state(algorithm["state"])
+        self._evaluations = algorithm["evaluations"]
+        self._learner_rng.bit_generator.state = rng["learner"]
+        if len(rng["workers"]) == max(self.config.num_rollout_workers, 1):
+            self.workers.foreach_worker(_restore_worker, json.dumps(rng["workers"]))
+
+    def restore(self, checkpoint_path: str | Path) -> None:
+        """Goes on from a checkpoint of the same algorithm, spaces and network.
+
+        Raises:
+            ValueError: if it is not a whole checkpoint, or of something else.
+        """
+        state = read_checkpoint(checkpoint_path)
+        name = state["algorithm.json"]["algorithm"]
+        if name != type(self).__name__:
+            raise ValueError(
+                f"the checkpoint {checkpoint_path} is of {name}, but this algorithm is {type(self).__name__}; use "
+                f"Algorithm.from_checkpoint, or build a {name}Config"
+            )
+        self.set_state(state)
+
+    # ------------------------------------------------------------------ the end
+
+    def stop(self) -> None:
+        """Ends the workers. The policy still acts; calling it again does nothing."""
+        if not self._stopped:
+            self._stopped = True
+            self.workers.stop()
+            if self._evaluation_workers is not None:
+                self._evaluation_workers.stop()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info) -> None:
+        self.stop()
+
+    def _make_rollout_settings(self, factory: EnvFactory, spec: PolicySpec) -> RolloutSettings:
+        config = self.config
+        return RolloutSettings(
+            env=factory,
+            env_config=dict(config.env_config),
+            policy=spec,
+            postprocess=self.make_postprocess(),
+            num_envs=config.num_envs_per_worker,
+            fragment_length=config.get_rollout_fragment_length(),
+            seed=self.seed,
+            num_workers=config.num_rollout_workers,
+            complete_episodes=config.batch_mode == "complete_episodes",
+            explore=config.explore,
+            normalize_actions=config.normalize_actions,
+            clip_actions=config.clip_actions,
+            clip_rewards=config.clip_rewards,
+            check_env=not config.disable_env_checking,
+        )
+
+
+def _frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
+    """A validated, frozen config of the algorithm's own class."""
+    if config is None:
+        config = config_class()
+    elif isinstance(config, dict):
+        config = config_class().update_from_dict(config)
+    elif env is not None or not config.is_frozen:
+        config = config.copy(copy_frozen=False)
+    if env is not None:
+        config.environment(env)
+    if not config.is_frozen:
+        config.validate()
+        config.freeze()
+    return config
+
+
+def _spaces(factory: EnvFactory, config: AlgorithmConfig):
+    """Observation and action space, from an environment that is made, stepped and closed here in the driver."""
+    if config.disable_env_checking and config.observation_space is not None and config.action_space is not None:
+        return config.observation_space, config.action_space
+    observation_space, action_space = check_environment(factory, config.env_config)
+    return config.observation_space or observation_space, config.action_space or action_space
+
+
+def _actor_options(config: AlgorithmConfig) -> dict:
+    return {
+        "num_cpus": config.num_cpus_per_worker,
+        "num_gpus": config.num_gpus_per_worker,
+        "resources": config.custom_resources_per_worker,
+    }
+
+
+def _tolerance(config: AlgorithmConfig) -> FaultTolerance:
+    return FaultTolerance(
+        restart=config.recreate_failed_workers,
+        ignore=config.ignore_worker_failures,
+        max_restarts=config.max_num_worker_restarts,
+        delay_s=config.delay_between_worker_restarts_s,
+        max_consecutive_failures=config.num_consecutive_worker_failures_tolerance,
+        sample_timeout_s=config.sample_timeout_s,
+    )
+
+
+def _worker_state(worker) -> list[dict]:
+    return worker.get_state()
+
+
+def _restore_worker(worker, states: str) -> None:
+    """Each worker picks its own from the states of all."""
+    worker.set_state(json.loads(states)[max(worker.worker_index - 1, 0)])

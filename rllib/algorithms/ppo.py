@@ -1,0 +1,115 @@
+"""Proximal policy optimisation, clipped surrogate (Schulman et al., arXiv:1707.06347).
+
+Departures from the paper, all of them Ray RLlib's or of "The 37 implementation details of PPO":
+- an adaptive penalty on KL(old || new) joins the clipped objective (the paper's section 4; `kl_coeff=0` is without);
+- advantages are GAE's (arXiv:1506.02438), standardised over the whole train batch;
+- the value loss is clipped in units of value, as OpenAI's PPO2 did: a prediction moves by at most `vf_clip_param` per
+  batch, and large returns still give a gradient. (Ray 2.x cuts the squared error itself, which then gives none.)
+"""
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.settings import section
+from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.learners.learner import Learner
+from rllib.losses.ppo import PPO_LOSS
+from rllib.schedules import Schedule
+
+
+class PPOConfig(AlgorithmConfig):
+    """Settings of PPO; the defaults are those of Ray 2.6."""
+
+    algo_class = "PPO"
+
+    @section
+    def training(
+        self,
+        *,
+        lr: Annotated[float | list, "learning rate of Adam, or a schedule [[timestep, value], ...]"] = 5e-5,
+        train_batch_size: Annotated[int, "environment steps per update"] = 4000,
+        sgd_minibatch_size: Annotated[int, "rows per gradient step"] = 128,
+        num_sgd_iter: Annotated[int, "epochs over each train batch"] = 30,
+        use_gae: Annotated[bool, "advantages by GAE; False: discounted returns minus the value"] = True,
+        use_critic: Annotated[bool, "subtract a value baseline (GAE needs one)"] = True,
+        lambda_: Annotated[float, "GAE's lambda, 0...1"] = 1.0,
+        clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule"] = 0.3,
+        use_kl_loss: Annotated[bool, "add the adaptive KL penalty"] = True,
+        kl_coeff: Annotated[float, "initial coefficient of the KL penalty"] = 0.2,
+        kl_target: Annotated[float, "KL(old || new) that the coefficient adapts to, nats"] = 0.01,
+        vf_clip_param: Annotated[float | None, "how far a value may move per batch, in value units; None: any"] = 10.0,
+        vf_loss_coeff: Annotated[float, "coefficient of the value loss"] = 1.0,
+        entropy_coeff: Annotated[float | list, "coefficient of the entropy bonus, or a schedule"] = 0.0,
+        entropy_coeff_schedule: Annotated[list | None, "the same as a schedule [[timestep, value], ...]"] = None,
+        shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
+    ): ...
+
+
+class PPO(Algorithm):
+    """The algorithm; see the module's docstring."""
+
+    config_class = PPOConfig
+
+    def __init__(self, config: PPOConfig | dict | None = None, env: Any = None):
+        super().__init__(config, env)
+        config = self.config
+        self._kl_coeff = config.kl_coeff if config.use_kl_loss else 0.0
+        self._lr = Schedule(config.lr_schedule or config.lr)
+        self._clip_param = Schedule(config.clip_param)
+        self._entropy_coeff = Schedule(config.entropy_coeff_schedule or config.entropy_coeff)
+
+    def make_postprocess(self) -> AdvantageEstimator:
+        config = self.config
+        return AdvantageEstimator(config.gamma, config.lambda_, config.use_gae, config.use_critic)
+
+    def make_learner(self) -> Learner:
+        return self.make_default_learner(PPO_LOSS)
+
+    def training_step(self) -> dict[str, float]:
+        config = self.config
+        batch = self.sample(config.train_batch_size)
+        batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+        coefficients = {
+            "lr": self._lr(self.timesteps),
+            "clip_param": self._clip_param(self.timesteps),
+            "entropy_coeff": self._entropy_coeff(self.timesteps),
+            "kl_coeff": self._kl_coeff,
+        }
+        stats = self.learn(
+            batch,
+            num_epochs=config.num_sgd_iter,
+            minibatch_size=config.sgd_minibatch_size,
+            shuffle=config.shuffle_sequences,
+            vf_clip_param=config.vf_clip_param,
+            vf_loss_coeff=config.vf_loss_coeff if config.use_critic else 0.0,
+            **coefficients,
+        )
+        self._adapt_kl_coeff(stats["kl"])
+        return {
+            **stats,
+            "cur_lr": coefficients["lr"],
+            "cur_kl_coeff": coefficients["kl_coeff"],
+            "entropy_coeff": coefficients["entropy_coeff"],
+        }
+
+    def _adapt_kl_coeff(self, kl: float) -> None:
+        """Section 4 of the paper, with the factors that Ray uses."""
+        if kl > 2.0 * self.config.kl_target:
+            self._kl_coeff *= 1.5
+        elif kl < 0.5 * self.config.kl_target:
+            self._kl_coeff *= 0.5
+
+    def algorithm_state(self) -> dict[str, Any]:
+        return {"kl_coeff": self._kl_coeff}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        self._kl_coeff = state["kl_coeff"]
+
+
+def standardized(advantages: np.ndarray) -> np.ndarray:
+    """Mean 0, standard deviation 1 over the batch; a batch of equal advantages becomes zeros, never NaN."""
+    return (advantages - advantages.mean()) / max(1e-4, float(advantages.std()))

@@ -1,0 +1,1 @@
+"""From environments to SampleBatches: rollout workers, the set of them, and evaluation."""

@@ -1,0 +1,65 @@
+"""What a worker adds to a fragment for the policy-gradient family: values, advantages and value targets."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.evaluation.fragment import Column, Fragment
+from rllib.losses.gae import gae
+from rllib.policy import Policy
+
+
+@dataclass(frozen=True)
+class AdvantageEstimator:
+    """Generalized advantage estimation over one fragment (arXiv:1506.02438).
+
+    The values of all T * N observations come from one batched forward pass when the fragment is full: acting itself
+    needs the policy's tower alone.
+
+    Args:
+        gamma: discount per step.
+        lambda_: GAE's lambda; 1 when use_gae is False (discounted returns minus the baseline).
+        use_gae: see lambda_.
+        use_critic: False takes the discounted returns themselves as advantages.
+    """
+
+    gamma: float
+    lambda_: float = 1.0
+    use_gae: bool = True
+    use_critic: bool = True
+
+    columns = (
+        Column(sb.VF_PREDS, (), "float32"),
+        Column(sb.ADVANTAGES, (), "float32"),
+        Column(sb.VALUE_TARGETS, (), "float32"),
+    )
+
+    def __call__(self, fragment: Fragment, policy: Policy) -> None:
+        """Fills the three columns above."""
+        values, next_values = bootstrap_values(fragment, policy)
+        advantages, targets = gae(
+            fragment[sb.REWARDS],
+            values,
+            next_values,
+            fragment[sb.TERMINATEDS],
+            fragment[sb.TRUNCATEDS],
+            self.gamma,
+            self.lambda_ if self.use_gae else 1.0,
+        )
+        fragment[sb.VF_PREDS][:] = values
+        fragment[sb.ADVANTAGES][:] = advantages if self.use_critic else targets
+        fragment[sb.VALUE_TARGETS][:] = targets
+
+
+def bootstrap_values(fragment: Fragment, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+    """V(o_t) and V(o_{t+1}), [T, N] each; after an episode's end the latter is of the true final observation."""
+    observations = fragment.observations
+    rows = observations.reshape(-1, *observations.shape[2:])
+    values = policy.values(rows).reshape(observations.shape[:2])
+    next_values = values[1:]
+    if fragment.final_observations:
+        next_values = next_values.copy()
+        steps, environments, finals = zip(*fragment.final_observations, strict=True)
+        next_values[list(steps), list(environments)] = policy.values(np.stack(finals))
+    return values[:-1], next_values

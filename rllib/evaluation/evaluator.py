@@ -1,0 +1,80 @@
+"""Whole episodes with a fixed policy: what it is worth, in environments that training never saw."""
+
+import numpy as np
+
+from rllib.env.actions import ActionMapper
+from rllib.env.episodes import Episode
+from rllib.env.vector import EnvironmentStream
+from rllib.evaluation import seeding
+from rllib.evaluation.settings import RolloutSettings
+from rllib.policy import Policy
+
+
+def play_episodes(
+    policy: Policy,
+    settings: RolloutSettings,
+    num_episodes: int,
+    round_index: int,
+    *,
+    worker_index: int = 0,
+    explore: bool = False,
+) -> list[Episode]:
+    """Plays episodes and returns them, statistics of the raw rewards.
+
+    Every environment plays its share of them to the end: taking the first ones to finish among all would favour short
+    episodes.
+
+    Args:
+        policy: acts; its observation filter is applied, never updated.
+        settings: which environments.
+        num_episodes: how many, at least 1.
+        round_index: which evaluation of the run this is; each has seeds of its own.
+        worker_index: which evaluation worker this is.
+        explore: sample the actions instead of taking the most likely ones.
+
+    Raises:
+        ValueError: if num_episodes is not positive.
+    """
+    if num_episodes < 1:
+        raise ValueError(f"an evaluation plays at least one episode, but num_episodes={num_episodes} was given")
+    num_envs = min(num_episodes, max(settings.num_envs, 8))
+    first = worker_index * num_envs
+    indices = range(first, first + num_envs)
+    stream = settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
+    try:
+        shares = np.full(num_envs, num_episodes // num_envs)
+        shares[: num_episodes % num_envs] += 1
+        rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
+        return _play(stream, policy, settings, shares, rng if explore else None)
+    finally:
+        stream.close()
+
+
+def _play(
+    stream: EnvironmentStream,
+    policy: Policy,
+    settings: RolloutSettings,
+    shares: np.ndarray,
+    rng: np.random.Generator | None,
+) -> list[Episode]:
+    num_envs = stream.num_envs
+    observations = np.empty((num_envs, *stream.observation_shape), stream.observation_dtype)
+    rewards = np.empty(num_envs, np.float32)
+    terminated, truncated = np.empty(num_envs, bool), np.empty(num_envs, bool)
+    returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
+    to_env = ActionMapper(stream.action_space, settings.normalize_actions, settings.clip_actions).to_env
+    finished: list[Episode] = []
+    shares = shares.copy()
+    stream.reset(observations)
+    while shares.any():
+        seen = policy.filter(observations, update=False) if policy.filters_observations else observations
+        actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True)
+        ended = stream.step(to_env(actions), observations, rewards, terminated, truncated)
+        returns += rewards
+        lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
+        for i, _ in ended:
+            if shares[i]:
+                finished.append(Episode(float(returns[i]), int(lengths[i])))
+                shares[i] -= 1
+            returns[i], lengths[i] = 0.0, 0
+    return finished

@@ -1,0 +1,253 @@
+"""Steps N environments in lockstep with a policy and writes what happens into columns.
+
+A worker is a plain object: it is handed its allocator and knows no runtime, so the same code samples in the driver
+(`num_rollout_workers=0`) and in an actor.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.env.actions import ActionMapper
+from rllib.env.episodes import Episode, EpisodeTracker
+from rllib.evaluation import seeding
+from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.fragment import Column, Fragment
+from rllib.evaluation.settings import RolloutSettings
+from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
+
+
+@dataclass
+class SampleReport:
+    """What a worker tells beside its batch: small, and sent in the same message.
+
+    Attributes:
+        episodes: those that ended in this fragment.
+        longest_running: steps of the longest episode still going on.
+        env_steps: transitions in the batch.
+        env_time_s, inference_time_s: where the time went.
+        filter_delta: observation statistics since the last report, to be merged by the driver; None without a filter.
+    """
+
+    episodes: list[Episode] = field(default_factory=list)
+    longest_running: int = 0
+    env_steps: int = 0
+    env_time_s: float = 0.0
+    inference_time_s: float = 0.0
+    filter_delta: Any = None
+
+
+class RolloutWorker:
+    """N environments, a policy, and the loop between them.
+
+    Args:
+        settings: see RolloutSettings.
+        worker_index: 0 for the local worker, 1... for the remote ones.
+        incarnation: how often this worker was replaced; gives it fresh random streams.
+        allocate: `allocate(shape, dtype)`; where the columns live.
+
+    Raises:
+        the user's own exception, with a note naming worker and environment, when an environment fails.
+    """
+
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        worker_index: int = 0,
+        incarnation: int = 0,
+        allocate: Callable[..., np.ndarray] = np.empty,
+    ):
+        self.settings = settings
+        self.worker_index = worker_index
+        self.policy = Policy(settings.policy)
+        self.policy_version = 0
+        self._allocate = allocate
+        first = max(worker_index - 1, 0) * settings.num_envs
+        indices = range(first, first + settings.num_envs)
+        self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in indices]
+        self.stream = settings.open_stream(seeding.ENVIRONMENTS, indices, worker_index, incarnation)
+        self.episodes = EpisodeTracker(settings.num_envs)
+        self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
+        self._columns = self._column_table()
+        # The newest observation of each environment: where the next fragment starts.
+        self._observations: np.ndarray | None = None
+        self._raw = np.empty((settings.num_envs, *self.stream.observation_shape), self.stream.observation_dtype)
+
+    def _column_table(self) -> tuple[Column, ...]:
+        policy, stream = self.policy, self.stream
+        observation_dtype = "float32" if policy.filters_observations else str(stream.observation_dtype)
+        return (
+            Column(sb.OBS, stream.observation_shape, observation_dtype),
+            Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
+            Column(sb.REWARDS, (), "float32"),
+            Column(sb.TERMINATEDS, (), "bool"),
+            Column(sb.TRUNCATEDS, (), "bool"),
+            Column(sb.ACTION_DIST_INPUTS, (policy.num_dist_inputs,), "float32"),
+            Column(sb.ACTION_LOGP, (), "float32"),
+            *self.settings.postprocess.columns,
+        )
+
+    # ------------------------------------------------------------------ weights and state
+
+    def set_weights(self, weights: np.ndarray, version: int, filter_state: dict | None = None) -> None:
+        """Takes over the flat parameter vector, and the observation filter's merged statistics if there are any."""
+        self.policy.set_weights(weights)
+        self.policy_version = version
+        if filter_state is not None:
+            self.policy.filter.set_state(filter_state)
+
+    def get_state(self) -> list[dict]:
+        """The state of the action streams, one dict an environment, for an exact continuation."""
+        return [rng.bit_generator.state for rng in self._rngs]
+
+    def set_state(self, state: list[dict]) -> None:
+        """Continues the action streams of `get_state`."""
+        for rng, saved in zip(self._rngs, state, strict=True):
+            rng.bit_generator.state = saved
+
+    # ------------------------------------------------------------------ sampling
+
+    def sample(self) -> tuple[SampleBatch, SampleReport]:
+        """One fragment of every environment, as rows, and what was noticed on the way.
+
+        Returns:
+            fragment_length * num_envs rows in truncate_episodes mode; in complete_episodes mode at least as many, each
+            episode whole.
+        """
+        report = SampleReport()
+        fragment = self._collect(self.settings.fragment_length, report)
+        if self.settings.complete_episodes:
+            fragment = self._complete(fragment, report)
+        started = time.perf_counter()
+        self._finish(fragment)
+        report.inference_time_s += time.perf_counter() - started
+        batch = fragment.to_batch(self.policy_version)
+        report.env_steps = batch.count
+        report.episodes = self.episodes.pop_finished()
+        report.longest_running = self.episodes.longest_running
+        report.filter_delta = self.policy.filter.pop_delta()
+        return batch, report
+
+    def _collect(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:
+        fragment = Fragment(self._columns, num_steps, self.settings.num_envs, self._allocate)
+        observations = list(fragment.observations)
+        if self._observations is None:
+            self.stream.reset(self._raw)
+            self._filtered(self._raw, observations[0])
+        else:
+            observations[0][:] = self._observations
+        env_time = self._step_through(fragment, observations, active)
+        report.env_time_s += env_time[0]
+        report.inference_time_s += env_time[1]
+        # A copy: a view would keep the whole fragment's memory from being used again.
+        self._observations = observations[-1].copy()
+        return fragment
+
+    def _step_through(self, fragment: Fragment, observations: list, active: list[bool] | None) -> tuple[float, float]:
+        """The hot loop. Returns the seconds spent in the environments and in the policy."""
+        policy, step, to_env, clock = self.policy, self.stream.step, self._mapper.to_env, time.perf_counter
+        filtering = policy.filters_observations
+        env_time = inference_time = 0.0
+        rows = zip(
+            observations[:-1],
+            observations[1:],
+            self._noise(fragment.num_steps),
+            fragment[sb.ACTION_DIST_INPUTS],
+            fragment[sb.ACTIONS],
+            fragment[sb.REWARDS],
+            fragment[sb.TERMINATEDS],
+            fragment[sb.TRUNCATEDS],
+        )
+        for t, (observation, following, noise, dist_inputs, actions, rewards, terminated, truncated) in enumerate(rows):
+            begun = clock()
+            policy.act(observation, noise, dist_inputs, actions)
+            acted = clock()
+            target = self._raw if filtering else following
+            if active is None:
+                ended = step(to_env(actions), target, rewards, terminated, truncated)
+            else:
+                ended = step(to_env(actions), target, rewards, terminated, truncated, active=active)
+            inference_time += acted - begun
+            env_time += clock() - acted
+            if filtering:
+                self._filtered(target, following)
+            if ended:
+                self._note_ends(fragment, t, ended)
+            if self.stream.reset_rows is not None:
+                fragment.mark_invalid(t, self.stream.reset_rows)
+        return env_time, inference_time
+
+    def _noise(self, num_steps: int) -> np.ndarray:
+        """[T, N, ...] of what makes the actions random, each environment's from its own stream."""
+        noise = [self.policy.noise(rng, num_steps) for rng in self._rngs]
+        stacked = np.stack(noise, axis=1)
+        return stacked if self.settings.explore else np.zeros_like(stacked)
+
+    def _filtered(self, raw: np.ndarray, out: np.ndarray) -> None:
+        if self.policy.filters_observations:
+            self.policy.filter(raw, out=out, update=True)
+        else:
+            out[:] = raw
+
+    def _note_ends(self, fragment: Fragment, t: int, ended: list[tuple[int, np.ndarray]]) -> None:
+        truncated = fragment[sb.TRUNCATEDS][t]
+        terminated = fragment[sb.TERMINATEDS][t]
+        for i, final in ended:
+            if truncated[i] and not terminated[i]:
+                if self.policy.filters_observations:
+                    final = self.policy.filter(np.asarray(final)[None], update=False)[0]
+                fragment.final_observations.append((t, i, final))
+
+    def _complete(self, fragment: Fragment, report: SampleReport) -> Fragment:
+        """Goes on until the episode that each environment was in at the end of the fragment is over."""
+        parts = [fragment]
+        ended = fragment[sb.TERMINATEDS][-1] | fragment[sb.TRUNCATEDS][-1]
+        while not ended.all():
+            active = [not over for over in ended.tolist()]
+            part = self._collect(1, report, active)
+            part.mark_invalid(0, ended)
+            ended = ended | part[sb.TERMINATEDS][0] | part[sb.TRUNCATEDS][0]
+            parts.append(part)
+        return Fragment.join(parts, self._columns, self._allocate)
+
+    def _finish(self, fragment: Fragment) -> None:
+        """What is cheaper for a whole fragment than step by step: statistics, log-probabilities, the postprocess."""
+        self.episodes.add_fragment(
+            fragment[sb.REWARDS], fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS], fragment.valid
+        )
+        _clip_rewards(fragment[sb.REWARDS], self.settings.clip_rewards)
+        dist_inputs, actions = fragment[sb.ACTION_DIST_INPUTS], fragment[sb.ACTIONS]
+        rows = fragment.num_steps * fragment.num_envs
+        fragment[sb.ACTION_LOGP].reshape(rows)[:] = self.policy.log_prob(
+            dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
+        )
+        self.settings.postprocess(fragment, self.policy)
+
+    def play_episodes(self, num_episodes: int, round_index: int, explore: bool = False) -> list[Episode]:
+        """Whole episodes in environments of their own, apart from the ones that are sampled: evaluation.
+
+        Args:
+            num_episodes: how many.
+            round_index: which evaluation this is; each has its own seeds.
+            explore: sample the actions instead of taking the most likely ones.
+        """
+        return play_episodes(
+            self.policy, self.settings, num_episodes, round_index, worker_index=self.worker_index, explore=explore
+        )
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self.stream.close()
+
+
+def _clip_rewards(rewards: np.ndarray, clip: bool | float | None) -> None:
+    """In place. True keeps the sign (DQN, Nature 2015); a number clips to [-number, number]."""
+    if clip is True:
+        np.sign(rewards, out=rewards)
+    elif clip:
+        np.clip(rewards, -clip, clip, out=rewards)

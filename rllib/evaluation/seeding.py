@@ -1,0 +1,41 @@
+"""Every random stream of a run, spawned from its one seed.
+
+Streams are keyed by what they serve, never by adding numbers to the seed, so that no two environments share one and the
+same environments are played whether four of them sit in one worker or one each in four.
+"""
+
+import numpy as np
+
+ENVIRONMENTS = 0
+ACTIONS = 1
+EVALUATION_ENVIRONMENTS = 2
+EVALUATION_ACTIONS = 3
+INITIAL_WEIGHTS = 4
+LEARNER = 5
+
+
+def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.SeedSequence:
+    """The independent sequence of one stream.
+
+    Args:
+        seed: the run's seed.
+        stream: one of the constants above.
+        index: which environment, counted over all workers.
+        incarnation: how often the worker was replaced; a new one continues with fresh episodes, not the old ones again.
+    """
+    return np.random.SeedSequence(entropy=seed, spawn_key=(stream, index, incarnation))
+
+
+def generator(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.Generator:
+    """A generator on that stream."""
+    return np.random.Generator(np.random.PCG64(seed_sequence(seed, stream, index, incarnation)))
+
+
+def environment_seed(seed: int, stream: int, index: int, incarnation: int = 0) -> int:
+    """A plain int, as `Env.reset(seed=...)` wants it (an np.int64 is refused there)."""
+    return int(seed_sequence(seed, stream, index, incarnation).generate_state(1)[0])
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system's entropy, small enough to be typed in again."""
+    return int(np.random.SeedSequence().generate_state(1)[0])

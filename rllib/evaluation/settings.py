@@ -1,0 +1,69 @@
+"""The values that rollout workers and evaluation need, in one picklable object."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from rllib.env.registry import EnvFactory
+from rllib.env.vector import EnvironmentStream, make_stream
+from rllib.evaluation import seeding
+from rllib.evaluation.fragment import Column, Fragment
+from rllib.models.catalog import PolicySpec
+from rllib.policy import Policy
+
+
+class Postprocess(Protocol):
+    """What an algorithm adds to a full fragment, in the worker."""
+
+    columns: tuple[Column, ...]
+
+    def __call__(self, fragment: Fragment, policy: Policy) -> None:
+        """Fills its columns of the fragment."""
+
+
+@dataclass(frozen=True)
+class RolloutSettings:
+    """Which environments, which policy, how much of them and how.
+
+    Args:
+        env: makes one environment.
+        env_config: handed to it.
+        policy: what the policy looks like.
+        postprocess: what the algorithm adds to each fragment.
+        num_envs: environments of one worker.
+        fragment_length: steps of each environment per fragment.
+        seed: the run's seed.
+        num_workers: remote workers of the set this one belongs to.
+        complete_episodes: go on until every episode begun in the fragment is over.
+        explore: sample actions; False takes the most likely ones.
+        normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
+        clip_actions: actions are clipped to those bounds.
+        clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
+        check_env: steps are checked against the spaces while they are still cheap to check.
+    """
+
+    env: EnvFactory
+    env_config: dict
+    policy: PolicySpec
+    postprocess: Postprocess
+    num_envs: int
+    fragment_length: int
+    seed: int
+    num_workers: int = 0
+    complete_episodes: bool = False
+    explore: bool = True
+    normalize_actions: bool = True
+    clip_actions: bool = False
+    clip_rewards: bool | float | None = None
+    check_env: bool = True
+
+    def open_stream(self, kind: int, indices: range, worker_index: int, incarnation: int) -> EnvironmentStream:
+        """The environments with these indices, each on its own seed of the given kind of stream."""
+        return make_stream(
+            self.env,
+            num_envs=len(indices),
+            seeds=[seeding.environment_seed(self.seed, kind, i, incarnation) for i in indices],
+            worker_index=worker_index,
+            num_workers=self.num_workers,
+            env_config=self.env_config,
+            check=self.check_env,
+        )

@@ -1,0 +1,253 @@
+"""The rollout workers of an algorithm: one object in this process, or actors that are replaced when they die."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import runtime
+from rllib.env.episodes import Episode
+from rllib.evaluation.rollout_worker import RolloutWorker, SampleReport
+from rllib.evaluation.settings import RolloutSettings
+from rllib.sample_batch import SampleBatch
+from runtime.errors import ActorDiedError, ActorUnavailableError, GetTimeoutError
+
+logger = logging.getLogger(__name__)
+
+# Imported once by the zygote, so that workers share the pages and start within milliseconds.
+PRELOAD = ("numpy", "gymnasium", "rllib.evaluation.worker_set")
+# A silent worker is reported after sample_timeout_s, and given up after this many times as long.
+PATIENCE = 10
+_DEATHS = (ActorDiedError, ActorUnavailableError)
+
+
+@dataclass(frozen=True)
+class FaultTolerance:
+    """What happens when a worker's process dies or falls silent. An environment's own exception is always raised.
+
+    Args:
+        restart: put a new worker in its place.
+        ignore: where restart is False, go on with those that are left instead of raising.
+        max_restarts: of all workers together, in the whole run.
+        delay_s: pause before a worker that died twice in a row is started again.
+        max_consecutive_failures: of one worker, without a fragment in between.
+        sample_timeout_s: a worker that has not answered for so long is reported.
+    """
+
+    restart: bool = True
+    ignore: bool = False
+    max_restarts: int = 1000
+    delay_s: float = 1.0
+    max_consecutive_failures: int = 100
+    sample_timeout_s: float = 60.0
+
+
+class RolloutActor:
+    """A RolloutWorker in a process of its own; its columns are born in shared memory."""
+
+    def __init__(self, settings: RolloutSettings, worker_index: int, incarnation: int):
+        self._worker = RolloutWorker(settings, worker_index, incarnation, allocate=runtime.empty)
+
+    def ready(self) -> int:
+        """Answers once the environments exist."""
+        return self._worker.worker_index
+
+    def sample(self, weights: np.ndarray, version: int, filter_state: dict | None) -> tuple[SampleBatch, SampleReport]:
+        """One fragment, sampled with these weights."""
+        self._worker.set_weights(weights, version, filter_state)
+        return self._worker.sample()
+
+    def play_episodes(
+        self, weights: np.ndarray, filter_state: dict | None, num_episodes: int, round_index: int, explore: bool
+    ) -> list[Episode]:
+        """Evaluates these weights."""
+        self._worker.set_weights(weights, 0, filter_state)
+        return self._worker.play_episodes(num_episodes, round_index, explore)
+
+    def apply(self, function: Callable, *args) -> Any:
+        """function(worker, *args)."""
+        return function(self._worker, *args)
+
+
+class WorkerSet:
+    """Samples with one local worker (num_workers=0) or with actors.
+
+    Args:
+        settings: what each of them does.
+        num_workers: remote workers; 0 samples in this process, without serialisation.
+        actor_options: resources of a worker, as for `runtime.remote`.
+        fault_tolerance: see FaultTolerance.
+
+    Raises:
+        the environment's own exception, if it cannot be made.
+        UnschedulableError: if a worker asks for what this machine does not have.
+    """
+
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        num_workers: int,
+        actor_options: dict | None = None,
+        fault_tolerance: FaultTolerance | None = None,
+    ):
+        self.settings = settings
+        self.num_workers = num_workers
+        self.num_restarts = 0
+        self._fault_tolerance = fault_tolerance or FaultTolerance()
+        self._failures = dict.fromkeys(range(1, num_workers + 1), 0)
+        self._incarnations = dict(self._failures)
+        self._local = None if num_workers else RolloutWorker(settings)
+        self._actors: dict[int, Any] = {}
+        if num_workers:
+            ensure_runtime()
+            self._class = runtime.remote(RolloutActor).options(oversubscribe=True, **(actor_options or {}))
+            self._actors = {index: self._start(index) for index in self._failures}
+            try:
+                runtime.get([actor.ready.remote() for actor in self._actors.values()])
+            except BaseException:
+                self.stop()
+                raise
+
+    def _start(self, index: int):
+        name = f"rollout worker {index}"
+        return self._class.options(name=name).remote(self.settings, index, self._incarnations[index])
+
+    # ------------------------------------------------------------------ sampling
+
+    def sample(
+        self, weights: np.ndarray, version: int, filter_state: dict | None = None
+    ) -> list[tuple[SampleBatch, SampleReport]]:
+        """One fragment from every worker, in the order of the workers, whoever was first.
+
+        Args:
+            weights: the flat parameter vector; the workers act with it.
+            version: how many updates it has seen.
+            filter_state: merged statistics of the observation filter, if there is one.
+        """
+        if self._local is not None:
+            self._local.set_weights(weights, version, filter_state)
+            return [self._local.sample()]
+        shared = runtime.put(weights)
+
+        def request(actor):
+            return actor.sample.remote(shared, version, filter_state)
+
+        return self._from_each(request)
+
+    def play_episodes(
+        self, weights: np.ndarray, filter_state: dict | None, num_episodes: int, round_index: int, explore: bool
+    ) -> list[Episode]:
+        """Evaluates, the episodes shared out among the workers."""
+        if self._local is not None:
+            self._local.set_weights(weights, 0, filter_state)
+            return self._local.play_episodes(num_episodes, round_index, explore)
+        shared = runtime.put(weights)
+        share = -(-num_episodes // self.num_workers)
+
+        def request(actor):
+            return actor.play_episodes.remote(shared, filter_state, share, round_index, explore)
+
+        return [episode for episodes in self._from_each(request) for episode in episodes][:num_episodes]
+
+    def foreach_worker(self, function: Callable, *args) -> list:
+        """function(worker, *args) on every worker, in order. The function is sent to their processes."""
+        if self._local is not None:
+            return [function(self._local, *args)]
+        return self._from_each(lambda actor: actor.apply.remote(function, *args))
+
+    def local_worker(self) -> RolloutWorker | None:
+        """The worker in this process; None when there are remote ones."""
+        return self._local
+
+    def remote_workers(self) -> list:
+        """The actors' handles, in order."""
+        return list(self._actors.values())
+
+    @property
+    def num_healthy_workers(self) -> int:
+        """Remote workers that are there."""
+        return len(self._actors)
+
+    def _from_each(self, request: Callable) -> list:
+        """Asks all actors at once and collects the answers in order, replacing those that died."""
+        pending = {index: request(actor) for index, actor in self._actors.items()}
+        answers = []
+        for index, ref in pending.items():
+            answers += self._answer(index, ref, request)
+        if not answers:
+            raise ActorDiedError("every rollout worker has died; with restart_failed_workers=True they are replaced")
+        return answers
+
+    def _answer(self, index: int, ref, request: Callable) -> list:
+        while True:
+            try:
+                answer = self._wait(index, ref)
+            except _DEATHS as death:
+                if not self._recover(index, death):
+                    return []
+                ref = request(self._actors[index])
+            else:
+                self._failures[index] = 0
+                return [answer]
+
+    def _wait(self, index: int, ref):
+        timeout_s = self._fault_tolerance.sample_timeout_s
+        for attempt in range(1, PATIENCE + 1):
+            try:
+                return runtime.get(ref, timeout=timeout_s)
+            except GetTimeoutError:
+                logger.warning(
+                    "rollout worker %d has not answered for %g s; a slow environment needs a longer "
+                    "sample_timeout_s or a shorter rollout_fragment_length",
+                    index,
+                    attempt * timeout_s,
+                )
+        raise ActorUnavailableError(
+            f"rollout worker {index} did not answer within {PATIENCE} x sample_timeout_s={timeout_s:g} s"
+        )
+
+    # ------------------------------------------------------------------ deaths
+
+    def _recover(self, index: int, death: Exception) -> bool:
+        """Replaces a worker. False: it is left out from now on. Raises what the settings do not tolerate."""
+        policy = self._fault_tolerance
+        actor = self._actors.pop(index)
+        runtime.kill(actor)
+        if not policy.restart:
+            if not policy.ignore:
+                raise death
+            logger.warning("rollout worker %d is left out from now on: %s", index, death)
+            return False
+        self._failures[index] += 1
+        self.num_restarts += 1
+        if self.num_restarts > policy.max_restarts or self._failures[index] > policy.max_consecutive_failures:
+            death.add_note(
+                f"rollout worker {index} is not started again: {self.num_restarts} restarts in this run "
+                f"(max_num_worker_restarts={policy.max_restarts}), {self._failures[index]} failures in a row "
+                f"(num_consecutive_worker_failures_tolerance={policy.max_consecutive_failures})"
+            )
+            raise death
+        logger.warning("rollout worker %d is replaced: %s", index, death)
+        if self._failures[index] > 1:
+            time.sleep(policy.delay_s)
+        self._incarnations[index] += 1
+        # Rebuilt in order, so that batches are always joined in the order of the workers.
+        self._actors = dict(sorted({**self._actors, index: self._start(index)}.items()))
+        return True
+
+    def stop(self) -> None:
+        """Ends the workers' processes and closes the local environments."""
+        for actor in self._actors.values():
+            runtime.kill(actor)
+        self._actors.clear()
+        if self._local is not None:
+            self._local.close()
+
+
+def ensure_runtime() -> None:
+    """Starts the runtime with the workers' imports done beforehand, unless it runs already."""
+    if not runtime.is_initialized():
+        runtime.init(preload=PRELOAD)

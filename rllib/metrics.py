@@ -1,0 +1,274 @@
+"""Counts, times and episode statistics of a run, and the result dict of an iteration (names of Ray 2.6).
+
+The keys of later Ray versions (`env_runners/...`, `learners/...`) and the `sampler_results/...` copies are not stored
+twice: a Result answers to them.
+"""
+
+import math
+import os
+import socket
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from contextlib import contextmanager
+from datetime import datetime
+
+from rllib.env.episodes import Episode
+
+DEFAULT_POLICY = "default_policy"
+
+# Ray 2.10+ name -> ours, under `env_runners`.
+_ENV_RUNNERS = {
+    "episode_return_mean": "episode_reward_mean",
+    "episode_return_min": "episode_reward_min",
+    "episode_return_max": "episode_reward_max",
+    "episode_len_mean": "episode_len_mean",
+    "episode_len_min": "episode_len_min",
+    "episode_len_max": "episode_len_max",
+    "num_episodes": "episodes_this_iter",
+    "num_episodes_lifetime": "episodes_total",
+    "num_env_steps_sampled": "num_env_steps_sampled_this_iter",
+    "num_env_steps_sampled_lifetime": "num_env_steps_sampled",
+}
+# The same for `learners/<policy>`; unlisted statistics keep their names.
+_LEARNERS = {
+    "mean_kl_loss": "kl",
+    "curr_kl_coeff": "cur_kl_coeff",
+    "curr_entropy_coeff": "entropy_coeff",
+    "default_optimizer_learning_rate": "cur_lr",
+    "gradients_default_optimizer_global_norm": "grad_gnorm",
+}
+_SAMPLER_RESULTS = (
+    "episode_reward_mean", "episode_reward_max", "episode_reward_min", "episode_len_mean", "episodes_this_iter",
+    "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics", "sampler_perf",
+    "num_faulty_episodes",
+)  # fmt: skip
+
+
+class Result(dict):
+    """What `train()` returns: a dict that also answers to "a/b" paths and to the names of later Ray versions."""
+
+    def __missing__(self, key):
+        if key == "env_runners":
+            return {new: self[old] for new, old in _ENV_RUNNERS.items() if dict.__contains__(self, old)}
+        if key == "sampler_results":
+            return {name: self[name] for name in _SAMPLER_RESULTS if dict.__contains__(self, name)}
+        if key == "learners":
+            return self._learners()
+        if isinstance(key, str) and "/" in key:
+            value = self
+            for part in key.split("/"):
+                value = value[part]
+            return value
+        raise KeyError(key)
+
+    def _learners(self) -> dict:
+        learners = {}
+        for policy, info in self.get("info", {}).get("learner", {}).items():
+            stats = info["learner_stats"]
+            learners[policy] = stats | {new: stats[old] for new, old in _LEARNERS.items() if old in stats}
+        return learners
+
+    def get(self, key, default=None):
+        """As for a dict, paths and later names included."""
+        try:
+            return self[key]
+        except (KeyError, TypeError):
+            return default
+
+    def __contains__(self, key):
+        missing = object()
+        return self.get(key, missing) is not missing
+
+
+class Metrics:
+    """Collects over the run; `result()` closes an iteration.
+
+    Args:
+        smoothing_episodes: reward and length statistics are over so many last episodes.
+    """
+
+    def __init__(self, smoothing_episodes: int = 100):
+        self.counters: Counter[str] = Counter()
+        self.episodes: deque[Episode] = deque(maxlen=smoothing_episodes)
+        self.episodes_total = 0
+        self.iteration = 0
+        self.time_total_s = 0.0
+        self._iterations_since_restore = 0
+        self._time_since_restore = 0.0
+        self._steps_at_restore = 0
+        self._hostname = socket.gethostname()
+        self.start_iteration()
+
+    def start_iteration(self) -> None:
+        """Begins the counts of `..._this_iter` and the clock."""
+        self._started = time.perf_counter()
+        self._before = self.counters.copy()
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._sampler_seconds: dict[str, float] = defaultdict(float)
+        self._episodes_before = self.episodes_total
+        self._longest_running = 0
+
+    @contextmanager
+    def timer(self, phase: str):
+        """Adds the block's seconds to a phase of this iteration."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] += time.perf_counter() - started
+
+    def add_sample(self, report) -> None:
+        """Takes over a worker's SampleReport."""
+        self.add_episodes(report.episodes)
+        self.counters["num_env_steps_sampled"] += report.env_steps
+        self._longest_running = max(self._longest_running, report.longest_running)
+        self._sampler_seconds["env_wait"] += report.env_time_s
+        self._sampler_seconds["inference"] += report.inference_time_s
+
+    def add_episodes(self, episodes: Iterable[Episode]) -> None:
+        """Takes over finished episodes."""
+        for episode in episodes:
+            self.episodes.append(episode)
+            self.episodes_total += 1
+
+    def sampled_this_iteration(self) -> int:
+        """Environment steps sampled since the iteration began."""
+        return self.counters["num_env_steps_sampled"] - self._before["num_env_steps_sampled"]
+
+    def trained_this_iteration(self) -> int:
+        """Environment steps trained on since the iteration began."""
+        return self.counters["num_env_steps_trained"] - self._before["num_env_steps_trained"]
+
+    def elapsed_s(self) -> float:
+        """Seconds since the iteration began."""
+        return time.perf_counter() - self._started
+
+    # ------------------------------------------------------------------ results
+
+    def result(self, learner_stats: dict[str, float]) -> Result:
+        """The result of the iteration that began with `start_iteration`."""
+        elapsed = self.elapsed_s()
+        self.iteration += 1
+        self._iterations_since_restore += 1
+        self.time_total_s += elapsed
+        self._time_since_restore += elapsed
+        result = Result(episode_statistics(self.episodes))
+        result.update(
+            episodes_this_iter=self.episodes_total - self._episodes_before,
+            episodes_total=self.episodes_total,
+            longest_running_episode=self._longest_running,
+            num_faulty_episodes=0,
+        )
+        result.update(self._steps(elapsed))
+        steps = {name: count for name, count in self.counters.items()}
+        result["counters"] = steps
+        result["info"] = {
+            **steps,
+            "learner": {
+                DEFAULT_POLICY: {
+                    "learner_stats": learner_stats,
+                    "num_agent_steps_trained": float(self.trained_this_iteration()),
+                    "num_grad_updates_lifetime": self.counters["num_grad_updates"],
+                }
+            },
+        }
+        result.update(self._times(elapsed))
+        return result
+
+    def _steps(self, elapsed: float) -> dict:
+        sampled, trained = self.sampled_this_iteration(), self.trained_this_iteration()
+        total, total_trained = self.counters["num_env_steps_sampled"], self.counters["num_env_steps_trained"]
+        steps = {
+            "timesteps_total": total,
+            "timesteps_this_iter": sampled,
+            "agent_timesteps_total": total,
+            "num_steps_trained_this_iter": trained,
+            "timesteps_since_restore": total - self._steps_at_restore,
+        }
+        for unit in ("env", "agent"):
+            for verb, lifetime, now in (("sampled", total, sampled), ("trained", total_trained, trained)):
+                name = f"num_{unit}_steps_{verb}"
+                steps[name] = lifetime
+                steps[f"{name}_this_iter"] = now
+                steps[f"{name}_throughput_per_sec"] = now / elapsed if elapsed else 0.0
+        return steps
+
+    def _times(self, elapsed: float) -> dict:
+        sampled, trained = self.sampled_this_iteration(), self.trained_this_iteration()
+        timers = {f"{phase}_time_ms": seconds * 1e3 for phase, seconds in self._seconds.items()}
+        timers["training_iteration_time_ms"] = elapsed * 1e3
+        for phase, steps in (("sample", sampled), ("learn", trained)):
+            if self._seconds.get(phase):
+                timers[f"{phase}_throughput"] = steps / self._seconds[phase]
+        now = datetime.now()
+        return {
+            "timers": timers,
+            "sampler_perf": {
+                f"mean_{part}_ms": seconds * 1e3 / max(sampled, 1) for part, seconds in self._sampler_seconds.items()
+            },
+            "training_iteration": self.iteration,
+            "iterations_since_restore": self._iterations_since_restore,
+            "time_this_iter_s": elapsed,
+            "time_total_s": self.time_total_s,
+            "time_since_restore": self._time_since_restore,
+            "timestamp": int(now.timestamp()),
+            "date": now.strftime("%Y-%m-%d_%H-%M-%S"),
+            "pid": os.getpid(),
+            "hostname": self._hostname,
+            "node_ip": "127.0.0.1",
+            "done": False,
+        }
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def get_state(self) -> dict:
+        """What a checkpoint keeps, as JSON-able data."""
+        return {
+            "counters": dict(self.counters),
+            "episodes": [[episode.episode_return, episode.length] for episode in self.episodes],
+            "episodes_total": self.episodes_total,
+            "iteration": self.iteration,
+            "time_total_s": self.time_total_s,
+        }
+
+    def set_state(self, state: dict) -> None:
+        """Continues from `get_state`."""
+        self.counters = Counter(state["counters"])
+        self.episodes.clear()
+        self.episodes.extend(Episode(episode_return, length) for episode_return, length in state["episodes"])
+        self.episodes_total = state["episodes_total"]
+        self.iteration = state["iteration"]
+        self.time_total_s = state["time_total_s"]
+        self._iterations_since_restore = 0
+        self._time_since_restore = 0.0
+        self._steps_at_restore = self.counters["num_env_steps_sampled"]
+        self.start_iteration()
+
+
+def episode_statistics(episodes: Iterable[Episode]) -> dict:
+    """Statistics of finished episodes; NaN where there is none yet."""
+    returns = [episode.episode_return for episode in episodes]
+    lengths = [episode.length for episode in episodes]
+    mean, low, high = _spread(returns)
+    len_mean, len_low, len_high = _spread(lengths)
+    return {
+        "episode_reward_mean": mean,
+        "episode_reward_min": low,
+        "episode_reward_max": high,
+        "episode_len_mean": len_mean,
+        "episode_len_min": len_low,
+        "episode_len_max": len_high,
+        "policy_reward_mean": {DEFAULT_POLICY: mean} if returns else {},
+        "policy_reward_min": {DEFAULT_POLICY: low} if returns else {},
+        "policy_reward_max": {DEFAULT_POLICY: high} if returns else {},
+        "hist_stats": {"episode_reward": returns, "episode_lengths": lengths},
+        "custom_metrics": {},
+        "episode_media": {},
+    }
+
+
+def _spread(values: list) -> tuple[float, float, float]:
+    if not values:
+        return math.nan, math.nan, math.nan
+    return sum(values) / len(values), min(values), max(values)

@@ -15,7 +15,15 @@ _LAZY = {
     "register_env": "rllib.env.registry",
 }
 
-__all__ = sorted(_LAZY)
+__all__ = [
+    "PPO",
+    "Algorithm",
+    "AlgorithmConfig",
+    "PPOConfig",
+    "Policy",
+    "SampleBatch",
+    "register_env",
+]
 
 
 def __getattr__(name: str):

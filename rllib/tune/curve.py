@@ -1,0 +1,58 @@
+"""The learning curve as a picture: return by environment steps."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class CurveLogger:
+    """Draws curve.png when it is closed.
+
+    Args:
+        directory: where curve.png goes.
+        title: above the curve.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+    """
+
+    def __init__(self, directory: Path, title: str = ""):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        self._figure, self._canvas = Figure, FigureCanvasAgg
+        self._path = directory / "curve.png"
+        self._title = title
+        self._points: list[tuple[float, float, float, float]] = []
+        # The first figure loads fonts and takes longer than all later ones: better now than at the end of the run.
+        self._draw().savefig(os.devnull, format="png")
+
+    def on_result(self, result: Mapping) -> None:
+        """Remembers one point; results before the first finished episode have none."""
+        keys = ("timesteps_total", "episode_reward_mean", "episode_reward_min", "episode_reward_max")
+        point = tuple(result.get(key) for key in keys)
+        if None not in point:
+            self._points.append(point)
+
+    def close(self) -> None:
+        """Draws the picture, if there is anything to draw."""
+        if self._points:
+            draft = self._path.with_suffix(".png.tmp")
+            self._draw().savefig(draft, format="png", dpi=120)
+            os.replace(draft, self._path)
+
+    def _draw(self):
+        figure = self._figure(figsize=(7.5, 4.5), layout="constrained")
+        self._canvas(figure)
+        axes = figure.subplots()
+        if self._points:
+            steps, mean, low, high = zip(*self._points)
+            axes.fill_between(steps, low, high, alpha=0.15, linewidth=0, label="lowest to highest episode")
+            marker = "." if len(steps) < 30 else None
+            axes.plot(steps, mean, linewidth=1.8, marker=marker, label="mean of the last episodes")
+            axes.legend(loc="best", frameon=False)
+        axes.set(title=self._title, xlabel="environment steps", ylabel="episode return")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        return figure

@@ -1,0 +1,148 @@
+"""The files of a run: one small class each, fed with every result, safe to lose the process at any time.
+
+| file                 | class             | content                                                        |
+|----------------------|-------------------|----------------------------------------------------------------|
+| params.json          | write_params      | the settings                                                   |
+| result.json          | JsonLogger        | a result a line, without the settings; NaN and infinity as null |
+| progress.csv         | CsvLogger         | the numbers and strings, nested ones as "a/b" columns          |
+| events.out.tfevents* | TensorBoardLogger | the numbers, by environment steps                              |
+| curve.png            | curve.CurveLogger | return by environment steps                                    |
+
+The last two need libraries that take longer to load than short runs do to train. `sidecar.py` runs them in a process of
+their own that reads result.json.
+"""
+
+import csv
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+# The settings are in params.json; they would be most of every line.
+_LEFT_OUT = ("config",)
+
+
+def plain(value):
+    """JSON-able stand-in for values that JSON does not know: numpy by content, all else by its repr."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    if isinstance(value, (int, float)):
+        return float(value)
+    name = getattr(value, "__qualname__", None)
+    return f"{value.__module__}:{name}" if name else repr(value)
+
+
+def encode(value) -> bytes:
+    """A value as JSON; NaN and infinity become null."""
+    return msgspec.json.encode(value, enc_hook=plain)
+
+
+def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | int | str]]:
+    """The numbers and strings of a result under "a/b" names; lists and the settings are left out."""
+    for key, value in result.items():
+        if key in _LEFT_OUT and not prefix:
+            continue
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}/")
+        elif isinstance(value, (int, float, str)):
+            yield f"{prefix}{key}", value
+        elif getattr(value, "ndim", None) == 0:
+            yield f"{prefix}{key}", value.item()
+
+
+def write_params(directory: Path, params: Mapping) -> None:
+    """Writes params.json."""
+    text = msgspec.json.format(encode(params), indent=2)
+    (directory / "params.json").write_bytes(text + b"\n")
+
+
+class JsonLogger:
+    """Appends each result as a line to result.json."""
+
+    def __init__(self, directory: Path):
+        self._file = open(directory / "result.json", "ab")  # noqa: SIM115 (closed in close())
+
+    def on_result(self, result: Mapping) -> None:
+        """Writes and flushes one line."""
+        self._file.write(encode({key: value for key, value in result.items() if key not in _LEFT_OUT}) + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+class CsvLogger:
+    """Appends each result as a row to progress.csv; when a new key appears, the file is rewritten with its column."""
+
+    def __init__(self, directory: Path):
+        self._path = directory / "progress.csv"
+        self._columns: dict[str, None] = {}  # in order; the values mean nothing
+        self._file = None
+        if self._path.exists():
+            self._columns = dict.fromkeys(_read_rows(self._path)[0])
+            self._open("a")
+
+    def on_result(self, result: Mapping) -> None:
+        """Writes and flushes one row."""
+        row = dict(flatten(result))
+        if new := [key for key in row if key not in self._columns]:
+            self._add_columns(new)
+        self._writer.writerow([row.get(column, "") for column in self._columns])
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file:
+            self._file.close()
+
+    def _open(self, mode: str) -> None:
+        self._file = open(self._path, mode, newline="")  # noqa: SIM115 (closed in close())
+        self._writer = csv.writer(self._file)
+
+    def _add_columns(self, new: list[str]) -> None:
+        self.close()
+        header, rows = _read_rows(self._path) if self._path.exists() else ([], [])
+        self._columns = dict.fromkeys([*header, *new])
+        draft = self._path.with_suffix(".csv.tmp")
+        with open(draft, "w", newline="") as file:
+            csv.writer(file).writerows([self._columns, *(row + [""] * len(new) for row in rows)])
+        os.replace(draft, self._path)
+        self._open("a")
+
+
+def _read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
+    with open(path, newline="") as file:
+        header, *rows = list(csv.reader(file)) or [[]]
+    return header, rows
+
+
+class TensorBoardLogger:
+    """Writes the numbers of each result to an event file, by environment steps.
+
+    Importing tensorboardX imports torch where it is installed (1.6 s, 200 MB) to convert tensors, of which there are
+    none here. Meant for a process of its own, which this class keeps from importing torch.
+    """
+
+    def __init__(self, directory: Path):
+        sys.modules.setdefault("torch", None)
+        import tensorboardX
+
+        self._writer = tensorboardX.SummaryWriter(str(directory), flush_secs=1)
+
+    def on_result(self, result: Mapping) -> None:
+        """Adds one point to every curve."""
+        step = result.get("timesteps_total") or result.get("training_iteration")
+        for key, value in flatten(result):
+            if isinstance(value, (int, float)) and math.isfinite(value):
+                self._writer.add_scalar(key, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the event file."""
+        self._writer.close()

@@ -1,0 +1,110 @@
+"""A process beside the run that writes what needs slow libraries: TensorBoard events and the curve.
+
+It follows result.json, which the run writes anyway, so that the run never waits for it. It ends when its standard input
+does: when the run closes it, or has died. What it has to say goes to its standard output.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from rllib.tune.curve import CurveLogger
+from rllib.tune.loggers import TensorBoardLogger
+
+_POLL_INTERVAL_S = 0.5
+
+
+class SidecarLogger:
+    """Starts the process with the first result and ends it with the run.
+
+    Args:
+        directory: the run's directory, in which JsonLogger writes result.json.
+        title: of the curve.
+        timeout_s: how long `close` waits for the last files.
+    """
+
+    def __init__(self, directory: Path, title: str = "", timeout_s: float = 60.0):
+        self.notices: list[str] = []
+        self._command = [sys.executable, "-m", "rllib.tune.sidecar", str(directory), title]
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen | None = None
+
+    def on_result(self, result: Mapping) -> None:
+        """Starts the process if it does not run yet."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+
+    def finish(self) -> None:
+        """Tells the process that there are no more results, without waiting."""
+        if self._process and not self._process.stdin.closed:
+            self._process.stdin.close()
+
+    def close(self) -> None:
+        """Waits until all is written; `notices` says what could not be."""
+        if self._process is None:
+            return
+        self.finish()
+        try:
+            self._process.wait(self._timeout_s)
+            said = self._process.stdout.read().decode(errors="replace")
+            self.notices += said.splitlines()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            self.notices.append(f"TensorBoard events and curve were not finished after {self._timeout_s:g} s")
+        finally:
+            self._process.stdout.close()
+
+
+def main(directory: Path, title: str) -> None:
+    """Follows result.json until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to answer; it closes our standard input
+    os.nice(10)
+    loggers = _loggers(directory, title)
+    with open(directory / "result.json", "rb") as file:
+        ended = False
+        while not ended:
+            ended = bool(select.select([sys.stdin], [], [], _POLL_INTERVAL_S)[0])
+            for result in _complete_lines(file):
+                for logger in loggers:
+                    logger.on_result(result)
+    for logger in loggers:
+        logger.close()
+
+
+def _loggers(directory: Path, title: str) -> list:
+    opened = []
+    for make, missing in (
+        (lambda: TensorBoardLogger(directory), "TensorBoard events need tensorboardX: pip install tensorboardX"),
+        (lambda: CurveLogger(directory, title), "curve.png needs matplotlib: pip install 'rllib[plot]'"),
+    ):
+        try:
+            opened.append(make())
+        except ImportError:
+            print(missing, flush=True)
+    return opened
+
+
+def _complete_lines(file):
+    """The results that have been written since the last call; half a line waits for its end."""
+    while line := file.readline():
+        if not line.endswith(b"\n"):
+            file.seek(-len(line), os.SEEK_CUR)
+            return
+        yield msgspec.json.decode(line)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

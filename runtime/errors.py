@@ -28,7 +28,8 @@ class TaskError(RuntimeFailure):
     def __reduce__(self):
         if self.failure is None:
             return super().__reduce__()
-        return self.failure.error, (), {"__notes__": list(getattr(self, "__notes__", ()))}
+        kind = ActorStartError if isinstance(self, ActorStartError) else TaskError
+        return self.failure.error, (kind,), {"__notes__": list(getattr(self, "__notes__", ()))}
 
 
 class WorkerCrashedError(RuntimeFailure):
@@ -41,6 +42,10 @@ class WorkerExitedError(WorkerCrashedError):
 
 class ActorDiedError(RuntimeFailure):
     """The actor's process has ended for good; the message has the reason, exit code or signal, last lines of stderr."""
+
+
+class ActorStartError(ActorDiedError, TaskError):
+    """The actor's constructor raised; also an instance of the user's class, like every `TaskError`."""
 
 
 class ActorUnavailableError(RuntimeFailure):
@@ -93,6 +98,7 @@ class ForkedProcessError(RuntimeFailure):
 
 __all__ = [
     "ActorDiedError",
+    "ActorStartError",
     "ActorUnavailableError",
     "ForkedProcessError",
     "GetTimeoutError",

@@ -15,9 +15,8 @@ import types
 from dataclasses import dataclass
 from functools import lru_cache
 
-import cloudpickle
-
 from .errors import TaskError
+from .pickling import Pickler, dumps
 
 TRACEBACK_CHARACTERS = 100_000  # a recursion error of long lines must not fill the store
 
@@ -53,15 +52,18 @@ class RemoteFailure:
         except Exception:  # its module may exist only where it was raised
             return None
 
-    def error(self) -> TaskError:
+    def error(self, kind: type[TaskError] = TaskError) -> TaskError:
         """The exception for the caller: a `TaskError` that is also of the user's class where that is possible.
+
+        Args:
+            kind: TaskError, or ActorStartError where a constructor raised.
 
         Only subclasses of `Exception` are imitated: a task's KeyboardInterrupt or SystemExit must not stop the caller.
         """
         cause = self.cause()
-        error = _both(cause) if isinstance(cause, Exception) else None
+        error = _both(kind, cause) if isinstance(cause, Exception) else None
         if error is None:
-            error = TaskError(self.message)
+            error = kind(self.message)
         error.__dict__["failure"] = self
         error.__dict__["cause"] = cause
         return error
@@ -97,7 +99,7 @@ def dump_exception(exception: BaseException) -> bytes | None:
     return None
 
 
-class _ExceptionPickler(cloudpickle.Pickler):
+class _ExceptionPickler(Pickler):
     """Pickles every exception inside by its parts; cloudpickle gives classes of `__main__` their identity back."""
 
     def __init__(self, file, prune):
@@ -116,7 +118,7 @@ class _ExceptionPickler(cloudpickle.Pickler):
 
 def _picklable(value) -> bool:
     try:
-        pickle.loads(cloudpickle.dumps(value))
+        pickle.loads(dumps(value))
         return True
     except Exception:
         return isinstance(value, BaseException) and dump_exception(value) is not None
@@ -159,10 +161,10 @@ def _set_state(exception, state):
             continue
 
 
-def _both(cause: Exception) -> TaskError | None:
-    """An instance of `TaskError` and of the class of `cause`, with its args and attributes."""
+def _both(kind, cause: Exception) -> TaskError | None:
+    """An instance of `kind` and of the class of `cause`, with its args and attributes."""
     try:
-        error = _new_exception(_joint_class(type(cause)), BaseException.args.__get__(cause))
+        error = _new_exception(_joint_class(kind, type(cause)), BaseException.args.__get__(cause))
         _set_state(error, _state(cause))
         return error
     except Exception:  # a class that forbids subclassing, a layout conflict, a __new__ of its own mind
@@ -170,9 +172,10 @@ def _both(cause: Exception) -> TaskError | None:
 
 
 @lru_cache(maxsize=256)
-def _joint_class(cls: type) -> type:
-    """`TaskError` and the user's class in one; its name shows both."""
-    return type(f"TaskError({cls.__qualname__})", (TaskError, cls), {"__module__": cls.__module__})
+def _joint_class(kind: type, cls: type) -> type:
+    """`kind` and the user's class in one; its name shows both."""
+    bases = (kind,) if issubclass(kind, cls) else (kind, cls)
+    return type(f"{kind.__name__}({cls.__qualname__})", bases, {"__module__": cls.__module__})
 
 
 def _class_name(cls: type) -> str:

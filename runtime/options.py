@@ -32,7 +32,7 @@ class TaskOptions:
         resources: the session's custom resources, name -> quantity.
         memory: bytes that are booked for it, not enforced.
         num_returns: how many values it returns; with 2 or more `.remote()` gives a list of references, with 0 None.
-        max_retries: how often it is started again when its process dies.
+        max_retries: how often it is started again when its process dies; -1: always.
         retry_exceptions: retry on exceptions of the user's code too: True, or a tuple of exception classes.
         name: for messages; default the function's name.
     """
@@ -142,7 +142,7 @@ def check_resources(name: str, value) -> dict[str, float]:
     return {key: quantity for key, quantity in value.items() if quantity}
 
 
-def check_quantity(name: str, value, infinite_ok: bool = False) -> float:
+def check_quantity(name: str, value) -> float:
     """A number >= 0 with at most four decimal places.
 
     Raises:
@@ -168,15 +168,17 @@ def _gpus(name, value):
     return value
 
 
-def _count(minimum):
-    def check(name, value):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
-        if value < minimum:
-            raise ValueError(f"{name} must be >= {minimum}, got {value!r}")
-        return value
+def check_count(name: str, value, minimum: int = 0) -> int:
+    """An integer >= minimum.
 
-    return check
+    Raises:
+        TypeError, ValueError: otherwise.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be >= {minimum}, got {value!r}")
+    return value
 
 
 def _retry_exceptions(name, value):
@@ -210,8 +212,8 @@ _CHECKS = {
     "num_gpus": lambda name, value: 0 if value is None else _gpus(name, value),
     "resources": check_resources,
     "memory": lambda name, value: 0 if value is None else check_quantity(name, value),
-    "num_returns": _count(0),
-    "max_retries": _count(-1),
+    "num_returns": check_count,
+    "max_retries": lambda name, value: check_count(name, value, minimum=-1),
     "retry_exceptions": _retry_exceptions,
     "name": _name,
     "oversubscribe": _flag,

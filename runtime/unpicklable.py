@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 
-import cloudpickle
+from . import pickling
 
 MOST_PARTS = 10_000  # a search through a larger value would keep the user waiting for the message
 
 
-def explain(value, name: str, error: BaseException, dumps=cloudpickle.dumps) -> str:
+def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str:
     """The message for a value that could not be pickled.
 
     Args:
@@ -26,7 +26,7 @@ def explain(value, name: str, error: BaseException, dumps=cloudpickle.dumps) -> 
     )
 
 
-def find(value, name: str, dumps=cloudpickle.dumps) -> tuple[str, object]:
+def find(value, name: str, dumps=pickling.dumps) -> tuple[str, object]:
     """The path and the object of the innermost part that cannot be pickled; the value itself if no part is to blame."""
     path, seen, budget = name, set(), MOST_PARTS
     while True:
@@ -40,7 +40,7 @@ def find(value, name: str, dumps=cloudpickle.dumps) -> tuple[str, object]:
             return path, value
 
 
-def picklable(value, dumps=cloudpickle.dumps) -> bool:
+def picklable(value, dumps=pickling.dumps) -> bool:
     """Whether `dumps` can write it."""
     try:
         dumps(value)
@@ -54,7 +54,7 @@ def captured_sizes(target) -> list[tuple[str, int]]:
     sizes = []
     for name, value in _captured(target):
         try:
-            sizes.append((name, len(cloudpickle.dumps(value))))
+            sizes.append((name, len(pickling.dumps(value))))
         except Exception:
             continue
     return sorted(sizes, key=lambda entry: -entry[1])[:5]

@@ -16,13 +16,13 @@ The contract in words:
 from __future__ import annotations
 
 import hashlib
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import cloudpickle
-
+from .. import pickling
 from ..unpicklable import captured_sizes, explain
 
 if TYPE_CHECKING:
@@ -77,14 +77,27 @@ class Definition:
         target: the function or class itself.
     """
 
-    __slots__ = ("_data", "_digest", "_session", "name", "target")
+    __slots__ = ("_data", "_digest", "_session", "_signature", "name", "target")
 
     def __init__(self, target: Callable):
         self.target = target
         self.name: str = getattr(target, "__qualname__", repr(target)).replace("<locals>.", "")
         self._session = self._digest = self._data = None
+        self._signature = _signature(target)
 
-    def pickled(self, session: str, dumps: Callable[[Any], bytes] = cloudpickle.dumps) -> tuple[bytes, bytes]:
+    def check_arguments(self, args: tuple, kwargs: dict) -> None:
+        """Refuses arguments that the function (or the constructor) cannot take.
+
+        Raises:
+            TypeError: as Python would say it.
+        """
+        if self._signature is not None:
+            try:
+                self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self.name}{self._signature}: {error}") from None
+
+    def pickled(self, session: str, dumps: Callable[[Any], bytes] = pickling.dumps) -> tuple[bytes, bytes]:
         """Its SHA-256 (32 bytes) and its pickle, made when a session first asks for it.
 
         Args:
@@ -135,6 +148,13 @@ class ClassDefinition(Definition):
     def __init__(self, target: type, methods: dict[str, int]):
         super().__init__(target)
         self.methods = methods
+
+
+def _signature(target):
+    try:
+        return inspect.signature(target)
+    except (TypeError, ValueError):  # functions in C may not tell
+        return None
 
 
 class Engine(Protocol):

@@ -1,0 +1,91 @@
+"""An actor runtime on ZeroMQ: functions become tasks, classes become actors, arrays are shared and never copied twice.
+
+import runtime
+
+@runtime.remote
+class Counter:
+    def __init__(self):
+        self.value = 0
+
+    def add(self, amount):
+        self.value += amount
+        return self.value
+
+counter = Counter.remote()
+print(runtime.get([counter.add.remote(i) for i in range(10)]))
+"""
+
+from . import errors
+from .actors import ActorHandle, method
+from .api import (
+    as_completed,
+    available_resources,
+    cluster_resources,
+    empty,
+    get,
+    get_runtime_context,
+    kill,
+    put,
+    remote,
+    wait,
+)
+from .errors import (
+    ActorDiedError,
+    ActorStartError,
+    ActorUnavailableError,
+    ForkedProcessError,
+    GetTimeoutError,
+    NodeDiedError,
+    ObjectLostError,
+    ObjectStoreFullError,
+    OwnerDiedError,
+    PendingCallsLimitExceeded,
+    ResourceDeadlockError,
+    RuntimeFailure,
+    SessionClosedError,
+    TaskCancelledError,
+    TaskError,
+    UnschedulableError,
+    WorkerCrashedError,
+    WorkerExitedError,
+)
+from .refs import ObjectRef
+from .session import init, is_initialized, shutdown
+
+__all__ = [
+    "ActorDiedError",
+    "ActorHandle",
+    "ActorStartError",
+    "ActorUnavailableError",
+    "ForkedProcessError",
+    "GetTimeoutError",
+    "NodeDiedError",
+    "ObjectLostError",
+    "ObjectRef",
+    "ObjectStoreFullError",
+    "OwnerDiedError",
+    "PendingCallsLimitExceeded",
+    "ResourceDeadlockError",
+    "RuntimeFailure",
+    "SessionClosedError",
+    "TaskCancelledError",
+    "TaskError",
+    "UnschedulableError",
+    "WorkerCrashedError",
+    "WorkerExitedError",
+    "as_completed",
+    "available_resources",
+    "cluster_resources",
+    "empty",
+    "errors",
+    "get",
+    "get_runtime_context",
+    "init",
+    "is_initialized",
+    "kill",
+    "method",
+    "put",
+    "remote",
+    "shutdown",
+    "wait",
+]

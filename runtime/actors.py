@@ -1,0 +1,201 @@
+"""Remote classes, the handles of their instances, and the methods of those."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+
+from . import context
+from .engines.base import ClassDefinition, Engine
+from .options import ActorOptions, check_count, updated
+from .session import engine
+
+
+def method(*, num_returns: int = 1):
+    """Decorates a method of a remote class.
+
+    Args:
+        num_returns: how many values it returns; with 2 or more its `.remote()` gives a list of references.
+    """
+    check_count("num_returns", num_returns)
+
+    def decorate(function):
+        function.__runtime_num_returns__ = num_returns
+        return function
+
+    return decorate
+
+
+class RemoteClass:
+    """A class whose instances are actors: `Counter.remote(...)` starts one and gives its handle.
+
+    Args:
+        cls: the user's class.
+        options: how its actors are started.
+    """
+
+    def __init__(self, cls: type, options: ActorOptions):
+        self._set(cls, ClassDefinition(cls, _methods(cls)), options)
+
+    def _set(self, cls, definition, options):
+        self._definition, self._options = definition, options
+        functools.update_wrapper(self, cls, updated=())
+
+    def options(self, **given) -> RemoteClass:
+        """The same class with other options, e.g. `Counter.options(num_cpus=2).remote()`."""
+        other = object.__new__(RemoteClass)
+        other._set(self._definition.target, self._definition, updated(self._options, given))
+        return other
+
+    def remote(self, *args, **kwargs) -> ActorHandle:
+        """Starts an actor: an instance in a process of its own, made with these arguments.
+
+        The handle can be used at once. If the constructor fails, the first call says so.
+
+        Raises:
+            TypeError: the arguments do not fit the constructor, or one cannot be pickled.
+            UnschedulableError: it asks for more than the session has.
+        """
+        definition, current = self._definition, engine()
+        definition.check_arguments(args, kwargs)
+        actor_id = current.create_actor(definition, args, kwargs, self._options)
+        return ActorHandle(Lease(current, actor_id), definition.name, definition.methods)
+
+    def __call__(self, *args, **kwargs):
+        name = self._definition.name
+        raise TypeError(f"{name} is a remote class: use {name}.remote(...) to start an actor")
+
+    def __mro_entries__(self, bases):
+        raise TypeError(f"{self._definition.name} is a remote class: derive from the class as it was before @remote")
+
+    def __repr__(self):
+        return f"RemoteClass({self._definition.name})"
+
+    def __reduce__(self):
+        # The object exists before its state, so that a class whose methods name it can be pickled.
+        return object.__new__, (RemoteClass,), (self._definition.target, self._options)
+
+    def __setstate__(self, state):
+        target, options = state
+        self._set(target, ClassDefinition(target, _methods(target)), options)
+
+
+class Lease:
+    """One handle's share in the life of an actor, counted by the engine; the handle and its methods hold it.
+
+    Args:
+        engine: the engine of the session.
+        actor_id: the actor.
+    """
+
+    __slots__ = ("actor_id", "engine")
+
+    def __init__(self, engine: Engine, actor_id: bytes):
+        self.engine, self.actor_id = engine, actor_id
+        engine.handle_added(actor_id)
+
+    def __del__(self):
+        if hasattr(self, "actor_id"):
+            self.engine.handle_dropped(self.actor_id)
+
+
+class ActorHandle:
+    """The way to an actor: `handle.method.remote(...)`. The actor ends when its last handle is gone.
+
+    Methods are cached as attributes on first use, so that a call costs no lookup.
+    """
+
+    def __init__(self, lease: Lease, class_name: str, methods: dict[str, int]):
+        self._lease, self._class_name, self._methods = lease, class_name, methods
+
+    def __getattr__(self, name):
+        methods = self.__dict__.get("_methods", {})
+        if name not in methods:
+            raise AttributeError(self._no_method(name, methods))
+        bound = self.__dict__[name] = ActorMethod(self._lease, f"{self._class_name}.{name}", name, methods[name])
+        return bound
+
+    def _no_method(self, name, methods) -> str:
+        nearest = difflib.get_close_matches(name, methods, n=1, cutoff=0.5)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        known = ", ".join(m for m in sorted(methods) if not m.startswith("_")) or "none"
+        return (
+            f"the actor {self.__dict__.get('_class_name')} has no method {name!r}.{hint} Its methods: {known}. "
+            "An attribute of an actor is reached by a method that returns it."
+        )
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._methods]
+
+    def __eq__(self, other):
+        return isinstance(other, ActorHandle) and self._lease.actor_id == other._lease.actor_id
+
+    def __hash__(self):
+        return hash(self._lease.actor_id)
+
+    def __repr__(self):
+        return f"ActorHandle({self._class_name}, {self._lease.actor_id.hex()})"
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            f"{self!r} cannot be pickled here: a handle means something only inside its session. Pass it to a task or an "
+            "actor, as an argument or inside one."
+        )
+
+
+class ActorMethod:
+    """A method of an actor; `.remote(...)` calls it."""
+
+    __slots__ = ("_actor_id", "_call", "_label", "_lease", "_name", "_num_returns")
+
+    def __init__(self, lease: Lease, label: str, name: str, num_returns: int):
+        self._lease, self._label, self._name, self._num_returns = lease, label, name, num_returns
+        self._call, self._actor_id = lease.engine.call, lease.actor_id
+
+    def remote(self, *args, **kwargs):
+        """Calls the method with these arguments; calls from one process run in the order they were made.
+
+        Returns:
+            A reference to the result; a list of them if num_returns > 1; None if num_returns == 0.
+
+        Raises:
+            TypeError: an argument cannot be pickled.
+        """
+        num_returns = self._num_returns
+        refs = self._call(self._actor_id, self._name, args, kwargs, num_returns)
+        return refs[0] if num_returns == 1 else refs or None
+
+    def options(self, *, num_returns: int) -> ActorMethod:
+        """The same method with another number of return values."""
+        check_count("num_returns", num_returns)
+        return ActorMethod(self._lease, self._label, self._name, num_returns)
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError(f"{self._label} is a method of an actor: use handle.{self._name}.remote(...)")
+
+    def __repr__(self):
+        return f"ActorMethod({self._label})"
+
+
+def handle_state(handle: ActorHandle) -> tuple[bytes, str, dict[str, int]]:
+    """What an engine's pickler writes for a handle: actor id, class name, methods."""
+    return handle._lease.actor_id, handle._class_name, handle._methods
+
+
+def handle_from_state(actor_id: bytes, class_name: str, methods: dict[str, int]) -> ActorHandle:
+    """A further handle, made where a message is unpickled."""
+    return ActorHandle(Lease(context.current_engine(), actor_id), class_name, methods)
+
+
+def _methods(cls) -> dict[str, int]:
+    """Names and numbers of return values of the methods that a handle offers."""
+    methods = {}
+    for name, value in inspect.getmembers(cls, callable):
+        if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
+            raise TypeError(f"{cls.__qualname__}.{name} is async; the methods of a remote class must be ordinary ones")
+        if name[:2] != "__" or name == "__call__":
+            methods[name] = getattr(value, "__runtime_num_returns__", 1)
+    if methods.get("__call__") and "__call__" not in dir(cls):
+        del methods["__call__"]
+    return methods

@@ -1,0 +1,223 @@
+"""The verbs of the runtime, as the user calls them: arguments are checked here, the work is the engine's."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Iterable, Iterator
+
+from . import context
+from .actors import ActorHandle, RemoteClass
+from .context import RuntimeContext
+from .errors import GetTimeoutError, SessionClosedError
+from .functions import RemoteFunction
+from .options import ActorOptions, TaskOptions, updated
+from .refs import ObjectRef
+from .session import engine
+
+
+def remote(target=None, /, **options):
+    """Makes a function a task, or a class an actor: `@remote`, or with options `@remote(num_cpus=2)`.
+
+    Args:
+        target: the function or class.
+        options: see `options.TaskOptions` and `options.ActorOptions`.
+    """
+    if target is None:
+        return lambda target: _remote(target, options)
+    if options:
+        raise TypeError("give options alone, as @remote(num_cpus=2), or later by .options(num_cpus=2)")
+    return _remote(target, options)
+
+
+def _remote(target, options):
+    if isinstance(target, RemoteFunction | RemoteClass):
+        raise TypeError(f"{target!r} is remote already; change its options with .options(...)")
+    if inspect.isclass(target):
+        return RemoteClass(target, updated(ActorOptions(), options))
+    if callable(target) and hasattr(target, "__qualname__"):
+        return RemoteFunction(target, updated(TaskOptions(), options))
+    raise TypeError(f"@remote is for functions and classes, got {target!r}")
+
+
+def put(value) -> ObjectRef:
+    """Stores a copy of a value for tasks and actors; large arrays are copied once, into shared memory.
+
+    Raises:
+        TypeError: it cannot be pickled, or it is a reference already.
+        ObjectStoreFullError: it does not fit.
+    """
+    if isinstance(value, ObjectRef):
+        raise TypeError(f"put() takes a value, and {value!r} is a reference already; use it as it is")
+    return engine().put(value)
+
+
+def get(refs, timeout: float | None = None):
+    """The value of a reference, or a list of values for a list of references; waits until they are there.
+
+    Arrays are read-only and share the memory of the object store.
+
+    Args:
+        refs: a reference, or a list of them (order is kept, repetitions are fine).
+        timeout: seconds to wait at most; None: as long as it takes.
+
+    Raises:
+        TaskError: user code raised; the exception is also one of its own class.
+        RuntimeFailure: whatever else prevents the value (see errors.py).
+        GetTimeoutError: not there in time.
+        TypeError, ValueError: not a reference; a negative timeout.
+    """
+    if timeout is not None:
+        check_timeout(timeout)
+    if isinstance(refs, ObjectRef):
+        return _session(refs).get([refs], timeout)[0]
+    if not isinstance(refs, list | tuple):
+        raise TypeError(f"get() takes a reference or a list of them, got {_what(refs)}")
+    for index, ref in enumerate(refs):
+        if not isinstance(ref, ObjectRef):
+            raise TypeError(f"get() takes a list of references, but element {index} is {_what(ref)}")
+    return _session(refs[0]).get(list(refs), timeout) if refs else []
+
+
+def wait(refs, num_returns: int = 1, timeout: float | None = None) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    """Waits until `num_returns` of the references are done (with a value or an error), or the time is over.
+
+    Args:
+        refs: a list of different references.
+        num_returns: how many to wait for, 1 to len(refs).
+        timeout: seconds to wait at most; None: as long as it takes.
+
+    Returns:
+        The done ones (at most `num_returns`) and all others, each in the order given.
+
+    Raises:
+        TypeError, ValueError: not a list of references, repetitions, num_returns or timeout out of range.
+    """
+    if not isinstance(refs, list | tuple):
+        raise TypeError(f"wait() takes a list of references, got {_what(refs)}")
+    _check_references(refs, "wait")
+    if isinstance(num_returns, bool) or not isinstance(num_returns, int):
+        raise TypeError(f"num_returns must be an integer, got {num_returns!r}")
+    if not 1 <= num_returns <= len(refs):
+        raise ValueError(f"num_returns={num_returns} must lie between 1 and the number of references, {len(refs)}")
+    if timeout is not None:
+        check_timeout(timeout)
+    return _session(refs[0]).wait(list(refs), num_returns, timeout)
+
+
+def as_completed(refs: Iterable[ObjectRef], timeout: float | None = None) -> Iterator[ObjectRef]:
+    """Yields the references as they are done, in the order given where several are done at once.
+
+    Args:
+        refs: different references.
+        timeout: seconds for all of them together; None: as long as it takes.
+
+    Raises:
+        GetTimeoutError: not all were done in time.
+        TypeError, ValueError: as for `wait`.
+    """
+    refs = list(refs)
+    _check_references(refs, "as_completed")
+    if timeout is not None:
+        check_timeout(timeout)
+    return _completed(refs, math.inf if timeout is None else time.monotonic() + timeout)
+
+
+def _completed(pending, deadline):
+    while pending:
+        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+        done, _ = _session(pending[0]).wait(pending, 1, left)
+        if not done:
+            raise GetTimeoutError(f"{len(pending)} references were not done in time")
+        done, pending = _session(pending[0]).wait(pending, len(pending), 0)
+        yield from done
+
+
+def kill(actor: ActorHandle) -> None:
+    """Ends an actor at once, whatever it does; its calls fail with ActorDiedError. Harmless when it has ended.
+
+    Raises:
+        TypeError: not a handle.
+    """
+    if not isinstance(actor, ActorHandle):
+        raise TypeError(f"kill() takes the handle of an actor, got {_what(actor)}")
+    actor._lease.engine.kill(actor._lease.actor_id)
+
+
+def empty(shape, dtype="float32"):
+    """An uninitialised array in shared memory: filled in place, then put or returned without a copy.
+
+    It can be written until it (or a view of it) is put, returned or passed on.
+
+    Args:
+        shape: an int or a tuple of ints.
+        dtype: anything numpy takes, without Python objects inside.
+
+    Returns:
+        numpy array.
+
+    Raises:
+        ValueError, TypeError: a negative or wrong shape, an object dtype.
+        ObjectStoreFullError: it does not fit.
+    """
+    import numpy as np  # numpy takes longer to import than the whole runtime
+
+    dtype = np.dtype(dtype)
+    if dtype.hasobject:
+        raise TypeError(f"empty() needs a dtype of plain numbers, got {dtype}")
+    sizes = shape if isinstance(shape, tuple | list) else (shape,)
+    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes):
+        raise TypeError(f"shape must be an int or a tuple of ints, got {shape!r}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"shape must not be negative, got {shape!r}")
+    return engine().empty(tuple(int(n) for n in sizes), dtype)
+
+
+def cluster_resources() -> dict[str, float]:
+    """All resources of the session by name."""
+    return dict(engine().resources()[0])
+
+
+def available_resources() -> dict[str, float]:
+    """The resources that are free now; those used up are left out."""
+    return {name: quantity for name, quantity in engine().resources()[1].items() if quantity > 0}
+
+
+def get_runtime_context() -> RuntimeContext:
+    """Where the calling code runs: ids of session, process, actor and task, GPUs, resources."""
+    return RuntimeContext(engine().context())
+
+
+def check_timeout(timeout) -> None:
+    """Refuses anything but a number of seconds >= 0.
+
+    Raises:
+        TypeError, ValueError: otherwise.
+    """
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be a number of seconds or None, got {timeout!r}")
+    if not timeout >= 0:
+        raise ValueError(f"timeout must be >= 0 seconds, or None to wait as long as it takes; got {timeout!r}")
+
+
+def _check_references(refs, verb):
+    for index, ref in enumerate(refs):
+        if not isinstance(ref, ObjectRef):
+            raise TypeError(f"{verb}() takes a list of references, but element {index} is {_what(ref)}")
+    if len(set(refs)) != len(refs):
+        raise ValueError(f"{verb}() takes different references, but some of the {len(refs)} given are the same")
+
+
+def _session(ref):
+    """The engine; a reference can only exist where there was one, so none is started for it."""
+    current = context.current_engine()
+    if current is None:
+        raise SessionClosedError(f"{ref!r} belongs to a session that has been shut down")
+    return current
+
+
+def _what(value) -> str:
+    if isinstance(value, ActorHandle):
+        return f"the actor handle {value!r}; call one of its methods with .remote() to get a reference"
+    return f"{value!r:.100} ({type(value).__qualname__})"

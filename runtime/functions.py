@@ -1,0 +1,63 @@
+"""Remote functions: `f.remote(...)` runs a task and gives a reference to its result."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+from .engines.base import FunctionDefinition
+from .options import TaskOptions, updated
+from .session import engine
+
+
+class RemoteFunction:
+    """A function that runs as a task, in another process.
+
+    Args:
+        function: the user's function.
+        options: how its tasks are run.
+    """
+
+    def __init__(self, function, options: TaskOptions):
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"{function.__qualname__} is async; a remote function must be an ordinary one")
+        self._set(FunctionDefinition(function), options)
+
+    def _set(self, definition, options):
+        self._definition, self._options = definition, options
+        functools.update_wrapper(self, definition.target, updated=())
+
+    def options(self, **given) -> RemoteFunction:
+        """The same function with other options, e.g. `f.options(num_cpus=2).remote()`."""
+        other = object.__new__(RemoteFunction)
+        other._set(self._definition, updated(self._options, given))
+        return other
+
+    def remote(self, *args, **kwargs):
+        """Runs the function with these arguments in a worker process.
+
+        Returns:
+            A reference to the result; a list of them if num_returns > 1; None if num_returns == 0.
+
+        Raises:
+            TypeError: the arguments do not fit the function, or one cannot be pickled.
+            UnschedulableError: it asks for more than the session has.
+        """
+        self._definition.check_arguments(args, kwargs)
+        refs = engine().submit(self._definition, args, kwargs, self._options)
+        return refs[0] if self._options.num_returns == 1 else refs or None
+
+    def __call__(self, *args, **kwargs):
+        name = self._definition.name
+        raise TypeError(f"{name} is a remote function: use {name}.remote(...), and runtime.get(...) for its result")
+
+    def __repr__(self):
+        return f"RemoteFunction({self._definition.name})"
+
+    def __reduce__(self):
+        # The object exists before its state, so that a function that names itself (recursion) can be pickled.
+        return object.__new__, (RemoteFunction,), (self._definition.target, self._options)
+
+    def __setstate__(self, state):
+        target, options = state
+        self._set(FunctionDefinition(target), options)

@@ -1,0 +1,40 @@
+"""What this machine offers: CPUs, memory and GPUs that this process may use."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+
+def cpu_count() -> int:
+    """CPUs this process may use: its affinity, cut by the control group's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(count, -(-int(quota) // int(period))))
+    except (OSError, ValueError):  # no control group, or "max"
+        return count
+
+
+def memory_bytes() -> int:
+    """Bytes of memory this process may use: the machine's, cut by the control group's limit."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            return min(total, int(Path(path).read_text()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def gpu_ids() -> tuple[str, ...]:
+    """What CUDA_VISIBLE_DEVICES lists, or the driver's devices by number. CUDA itself is never initialised here."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return tuple(entry.strip() for entry in visible.split(",") if entry.strip() not in ("", "-1", "NoDevFiles"))
+    try:
+        devices = [name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]
+    except OSError:
+        return ()
+    return tuple(str(index) for index in range(len(devices)))

@@ -1,0 +1,160 @@
+"""The session: from `init()` (or the first use) to `shutdown()`."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import logging
+import os
+import threading
+
+from . import context, machine
+from .engines.base import Engine, EngineConfig
+from .options import check_quantity, check_resources
+
+logger = logging.getLogger("runtime")
+
+ENGINES = {"local": "runtime.engines.local", "zeromq": "runtime.engines.zeromq"}
+SMALLEST_STORE_BYTES = 2**20
+
+_lock = threading.RLock()
+_driver_pid: int | None = None  # the process that called init(); None where there is no session of its own
+
+
+def init(
+    engine: str | None = None,
+    *,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: dict[str, float] | None = None,
+    object_store_memory: int | None = None,
+    preload=(),
+    ignore_reinit_error: bool = False,
+    local_mode: bool = False,
+    log_to_driver: bool = True,
+    address: str | None = None,
+) -> dict[str, float]:
+    """Starts a session on this machine. Without it, the first use starts one with the defaults.
+
+    Args:
+        engine: "zeromq" (processes, the default) or "local" (all in this process and in order, for debugging); without
+            it the environment variable RUNTIME_ENGINE decides.
+        num_cpus, num_gpus: how many to hand out; default what this process may use.
+        resources: further resources of your own, name -> quantity.
+        object_store_memory: bytes of shared memory that objects may take; default 30 % of the memory.
+        preload: names of modules that worker processes find already imported, e.g. ["gymnasium"].
+        ignore_reinit_error: do nothing when there is a session already, instead of raising.
+        local_mode: the same as engine="local".
+        log_to_driver: show what tasks and actors print.
+        address: refused; sessions over several machines need an engine for clusters.
+
+    Returns:
+        The session's resources by name.
+
+    Raises:
+        RuntimeError: there is a session already.
+        ValueError, TypeError: an argument that cannot be; nothing is left running.
+    """
+    global _driver_pid
+    with _lock:
+        if context.current_engine() is not None:
+            if ignore_reinit_error:
+                return context.current_engine().resources()[0]
+            raise RuntimeError(
+                "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
+            )
+        if address is not None:
+            raise ValueError(
+                f"address={address!r}: sessions over several machines are not available; leave address out"
+            )
+        name = _engine_name(engine, local_mode)
+        config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver)
+        started = importlib.import_module(ENGINES[name]).create_engine()
+        started.start(config)
+        context.set_engine(started)
+        if _driver_pid is None:
+            atexit.register(shutdown)
+        _driver_pid = os.getpid()
+        return dict(config.resources)
+
+
+def shutdown() -> None:
+    """Ends the session with all its tasks, actors and objects. Harmless when there is none."""
+    with _lock:
+        engine = context.current_engine()
+        if engine is None or _driver_pid is None:
+            if engine is not None:
+                raise RuntimeError(
+                    "runtime.shutdown() belongs to the process that called init(), not to a task or an actor"
+                )
+            return
+        context.set_engine(None)
+        if _driver_pid == os.getpid():
+            engine.stop()
+
+
+def is_initialized() -> bool:
+    """Whether there is a session in this process."""
+    return context.current_engine() is not None
+
+
+def engine() -> Engine:
+    """The session's engine; starts a session with the defaults when there is none."""
+    current = context.current_engine()
+    if current is None:
+        init(ignore_reinit_error=True)
+        current = context.current_engine()
+    return current
+
+
+def _engine_name(given, local_mode) -> str:
+    source = "engine" if given is not None else "the environment variable RUNTIME_ENGINE"
+    name = given if given is not None else os.environ.get("RUNTIME_ENGINE") or "zeromq"
+    if local_mode:
+        if given not in (None, "local"):
+            raise ValueError(f"local_mode=True means engine='local', but engine={given!r} was given as well")
+        name = "local"
+    if name == "ray":
+        raise ValueError(f"{source}='ray': this engine is not available; there are {_known()}")
+    if name not in ENGINES:
+        raise ValueError(f"{source}={name!r} is unknown; there are {_known()}")
+    return name
+
+
+def _known() -> str:
+    return " and ".join(repr(name) for name in sorted(ENGINES, reverse=True))
+
+
+def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver) -> EngineConfig:
+    num_cpus = machine.cpu_count() if num_cpus is None else check_quantity("num_cpus", num_cpus)
+    gpu_ids = machine.gpu_ids()
+    if num_gpus is not None:
+        if check_quantity("num_gpus", num_gpus) != int(num_gpus):
+            raise ValueError(f"num_gpus must be a whole number, got {num_gpus!r}")
+        gpu_ids = tuple([*gpu_ids, *map(str, range(len(gpu_ids), int(num_gpus)))][: int(num_gpus)])
+    memory = machine.memory_bytes()
+    if object_store_memory is None:
+        object_store_memory = int(0.3 * memory)
+    elif check_quantity("object_store_memory", object_store_memory) < SMALLEST_STORE_BYTES:
+        raise ValueError(
+            f"object_store_memory={object_store_memory!r} is in bytes, and at least {SMALLEST_STORE_BYTES}"
+        )
+    totals = {
+        "CPU": num_cpus,
+        "GPU": len(gpu_ids),
+        "memory": int(0.7 * memory),
+        **check_resources("resources", resources),
+    }
+    return EngineConfig(
+        resources={name: quantity for name, quantity in totals.items() if quantity},
+        gpu_ids=gpu_ids,
+        object_store_memory=int(object_store_memory),
+        preload=_module_names(preload),
+        log_to_driver=bool(log_to_driver),
+    )
+
+
+def _module_names(preload) -> tuple[str, ...]:
+    if isinstance(preload, str) or not all(isinstance(name, str) for name in preload):
+        raise TypeError(f"preload must be a list of module names, got {preload!r}")
+    return tuple(preload)

@@ -139,8 +139,8 @@ class ActorHandle:
 
     def __reduce_ex__(self, protocol):
         raise TypeError(
-            f"{self!r} cannot be pickled here: a handle means something only inside its session. Pass it to a task or an "
-            "actor, as an argument or inside one."
+            f"{self!r} cannot be pickled here: a handle means something only inside its session. Pass it to a task "
+            "or an actor, as an argument or inside one."
         )
 
 

@@ -115,8 +115,8 @@ def check_feasible(request: dict[str, float], total: dict[str, float], what: str
     lacking = [name for name, quantity in request.items() if quantity > total.get(name, 0)]
     if not lacking:
         return
-    asked = ", ".join(f"{name}: {request[name]:g}" for name in lacking)
-    have = ", ".join(f"{name}: {quantity:g}" for name, quantity in sorted(total.items())) or "nothing"
+    asked = ", ".join(_written(name, request[name]) for name in lacking)
+    have = ", ".join(_written(name, quantity) for name, quantity in sorted(total.items())) or "nothing"
     raise UnschedulableError(
         f"{what} asks for {asked}, which this session can never give; it has {have}. Ask for less, or give the session "
         "more: runtime.init(num_cpus=..., num_gpus=..., resources={...})."
@@ -224,6 +224,10 @@ _CHECKS = {
 def _request(num_cpus, num_gpus, memory, resources) -> dict[str, float]:
     request = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory, **resources}
     return {name: quantity for name, quantity in request.items() if quantity}
+
+
+def _written(name, quantity) -> str:
+    return f"memory: {quantity / 1e9:.1f} GB" if name == "memory" else f"{name}: {quantity:g}"
 
 
 def _unknown(name, known, kind) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import importlib.util
 import logging
 import os
 import threading
@@ -157,4 +158,7 @@ def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_
 def _module_names(preload) -> tuple[str, ...]:
     if isinstance(preload, str) or not all(isinstance(name, str) for name in preload):
         raise TypeError(f"preload must be a list of module names, got {preload!r}")
+    for name in preload:
+        if importlib.util.find_spec(name.partition(".")[0]) is None:
+            raise ValueError(f"preload names the module {name!r}, which is not installed")
     return tuple(preload)

@@ -26,6 +26,13 @@ def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str
     )
 
 
+def explain_call(args: tuple, kwargs: dict, error: BaseException, dumps=pickling.dumps) -> str:
+    """The message for a call whose arguments could not be pickled; they are named args[0], kwargs['x']."""
+    if picklable(args, dumps):
+        return explain(kwargs, "kwargs", error, dumps)
+    return explain(args, "args", error, dumps)
+
+
 def find(value, name: str, dumps=pickling.dumps) -> tuple[str, object]:
     """The path and the object of the innermost part that cannot be pickled; the value itself if no part is to blame."""
     path, seen, budget = name, set(), MOST_PARTS

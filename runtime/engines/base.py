@@ -77,7 +77,7 @@ class Definition:
         target: the function or class itself.
     """
 
-    __slots__ = ("_data", "_digest", "_session", "_signature", "name", "target")
+    __slots__ = ("__weakref__", "_data", "_digest", "_session", "_signature", "name", "target")
 
     def __init__(self, target: Callable):
         self.target = target
@@ -148,6 +148,23 @@ class ClassDefinition(Definition):
     def __init__(self, target: type, methods: dict[str, int]):
         super().__init__(target)
         self.methods = methods
+
+
+def split_returns(value, num_returns: int, name: str) -> list:
+    """The values of a call that returned `value`.
+
+    Raises:
+        TypeError, ValueError: num_returns > 1 and it is no sequence of as many values.
+    """
+    if num_returns <= 1:
+        return [value][:num_returns]
+    if not isinstance(value, list | tuple):
+        raise TypeError(
+            f"{name} has num_returns={num_returns} and must return a tuple, got a {type(value).__qualname__}"
+        )
+    if len(value) != num_returns:
+        raise ValueError(f"{name} has num_returns={num_returns}, but returned {len(value)} values")
+    return list(value)
 
 
 def _signature(target):

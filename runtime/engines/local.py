@@ -1,0 +1,495 @@
+"""The engine without processes: everything runs in the caller's thread, at once and in order. For debugging and tests.
+
+A task runs inside `.remote()` as soon as its arguments are known. Arguments and results go through pickle all the same,
+so that code which relies on shared objects fails here as it would between processes; arrays come out read-only. What
+cannot run now (a call of an actor that is in the middle of another, a task whose resources are held by actors) waits,
+and runs when it can; a `get` that could only wait for ever raises instead.
+
+What differs from processes: `timeout` never interrupts running code, Ctrl-C stops the caller, `os._exit` ends
+everything, and the GPUs a task is given are only told, not set in the environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import logging
+import os
+import pickle
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+
+from .. import errors
+from ..actors import ActorHandle
+from ..failures import describe_exception
+from ..options import RESOURCE_UNITS, check_feasible
+from ..pickling import Pickler
+from ..refs import ObjectRef
+from ..unpicklable import explain, explain_call
+from .base import Context, EngineConfig, split_returns
+
+logger = logging.getLogger("runtime")
+
+
+def create_engine() -> LocalEngine:
+    """A new engine, not started."""
+    return LocalEngine()
+
+
+class Stored:
+    """A pickled value: the references and handles inside it are kept as they are, buffers as read-only bytes."""
+
+    __slots__ = ("buffers", "data", "objects")
+
+    def __init__(self, value):
+        self.objects, self.buffers, file = [], [], io.BytesIO()
+        _LocalPickler(file, self).dump(value)
+        self.data = file.getvalue()
+
+    def load(self):
+        """A new copy of the value; arrays share the stored memory."""
+        unpickler = _LocalUnpickler(io.BytesIO(self.data), buffers=self.buffers)
+        unpickler.objects = self.objects
+        return unpickler.load()
+
+
+class _LocalPickler(Pickler):
+    def __init__(self, file, stored):
+        super().__init__(file, protocol=5, buffer_callback=self._keep_buffer)
+        self.stored = stored
+
+    def persistent_id(self, obj):
+        if isinstance(obj, ObjectRef | ActorHandle):
+            self.stored.objects.append(obj)
+            return len(self.stored.objects) - 1
+        return None
+
+    def _keep_buffer(self, buffer):
+        with buffer.raw() as view:
+            self.stored.buffers.append(bytes(view))
+            _freeze(view.obj)
+
+
+class _LocalUnpickler(pickle.Unpickler):
+    def persistent_load(self, index):
+        return self.objects[index]
+
+
+_writable = weakref.WeakValueDictionary()  # id -> array made by empty() and not yet stored
+
+
+def _freeze(array):
+    """Storing an array made by `empty`, or a view of it, ends the time in which it may be written."""
+    while array is not None:
+        if _writable.pop(id(array), None) is not None:
+            array.flags.writeable = False
+        array = getattr(array, "base", None)
+
+
+def _dumps(value) -> bytes:
+    return Stored(value).data
+
+
+class Result:
+    """What a reference stands for: pending, a stored value, or an error (made anew for each `get`)."""
+
+    __slots__ = ("error", "stored")
+
+    def __init__(self):
+        self.stored: Stored | None = None
+        self.error: Callable[[], BaseException] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.stored is not None or self.error is not None
+
+
+class LocalRef(ObjectRef):
+    """A reference of the local engine."""
+
+    __slots__ = ("__weakref__", "engine", "id", "result")
+
+    def __init__(self, engine, id_, result):
+        self.engine, self.id, self.result = engine, id_, result
+
+
+class Actor:
+    """An instance, or the reason why there is none.
+
+    `error` is set once it has ended. `busy` while one of its methods is on the stack.
+    """
+
+    def __init__(self, actor_id, cls, options, label):
+        self.id, self.cls, self.options, self.label = actor_id, cls, options, label
+        self.instance = self.error = None
+        self.alive = self.busy = False
+        self.handles = 0
+        self.gpu_ids = ()
+
+
+class Job:
+    """A task, an actor's constructor or a call, until it has run.
+
+    Attributes:
+        label: "task f()", for messages.
+        call: the function or bound method, found when it runs.
+        arguments: stored (args, kwargs).
+        depends: results that must be done first.
+        results: where its values go.
+    """
+
+    def __init__(self, label, call, arguments, depends, results, options=None, actor=None, creates=False):
+        self.label, self.call, self.arguments, self.depends, self.results = label, call, arguments, depends, results
+        self.options, self.actor, self.creates = options, actor, creates
+
+
+class LocalEngine:
+    """Implements `base.Engine` in this process."""
+
+    name = "local"
+
+    def __init__(self):
+        self._lock = threading.RLock()
+        self._ids = itertools.count(1)
+        self._session = os.urandom(8).hex()
+        self._jobs: list[Job] = []  # those that could not run yet, in the order they came
+        self._actors: dict[bytes, Actor] = {}
+        self._dropped: deque[bytes] = deque()
+        self._leaving: list[Actor] = []  # without a handle, but with calls to finish
+        self._functions = weakref.WeakKeyDictionary()  # definition -> copy of the function, as a worker would have it
+        self._closed: type[errors.RuntimeFailure] | None = None
+
+    def start(self, config: EngineConfig) -> None:
+        self._total = dict(config.resources)
+        self._free = {name: round(quantity * RESOURCE_UNITS) for name, quantity in self._total.items()}
+        self._gpu_free = dict.fromkeys(config.gpu_ids, RESOURCE_UNITS)
+        self._contexts = [Context(self._session, "local", str(os.getpid()))]
+
+    def stop(self) -> None:
+        with self._lock:
+            self._closed = self._closed or errors.SessionClosedError
+            self._jobs.clear()
+            self._actors.clear()
+
+    def forked(self) -> None:
+        self._lock = threading.RLock()  # another thread of the parent may have held it
+        self._closed = errors.ForkedProcessError
+
+    # -- tasks and actors ---------------------------------------------------------------------------------------------
+
+    def submit(self, function, args, kwargs, options):
+        with self._entered():
+            label = f"task {options.name or function.name}()"
+            check_feasible(options.request(), self._total, label)
+            if function not in self._functions:
+                function.pickled(self._session, _dumps)
+                self._functions[function] = Stored(function.target).load()
+            target = self._functions[function]
+            return self._enqueue(label, lambda: target, args, kwargs, options.num_returns, options=options)
+
+    def create_actor(self, cls, args, kwargs, options):
+        with self._entered():
+            label = f"actor {options.name or cls.name}"
+            check_feasible(options.request(), self._total, label)
+            cls.pickled(self._session, _dumps)
+            actor_id = self._new_id()
+            actor = self._actors[actor_id] = Actor(actor_id, cls, options, label)
+            name = f"the constructor of {label}"
+            self._enqueue(name, lambda: cls.target, args, kwargs, 0, options=options, actor=actor, creates=True)
+            return actor_id
+
+    def call(self, actor_id, method, args, kwargs, num_returns):
+        with self._entered():
+            actor = self._actors[actor_id]
+            label = f"actor method {actor.options.name or actor.cls.name}.{method}()"
+            return self._enqueue(label, lambda: getattr(actor.instance, method), args, kwargs, num_returns, actor=actor)
+
+    def kill(self, actor_id):
+        with self._entered():
+            actor = self._actors[actor_id]
+            self._end(actor, f"{actor.label} was killed by runtime.kill()")
+            self._run_jobs()
+
+    def handle_added(self, actor_id):
+        with self._lock:
+            if actor_id in self._actors:
+                self._actors[actor_id].handles += 1
+
+    def handle_dropped(self, actor_id):
+        self._dropped.append(actor_id)
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def put(self, value):
+        with self._entered():
+            result = Result()
+            try:
+                result.stored = Stored(value)
+            except Exception as error:
+                raise TypeError(explain(value, "the value", error, _dumps)) from error
+            return LocalRef(self, self._new_id(), result)
+
+    def get(self, refs, timeout_s):
+        with self._entered():
+            return [self._value(ref, timeout_s) for ref in refs]
+
+    def wait(self, refs, num_returns, timeout_s):
+        with self._entered():
+            self._check_own(refs)
+            done = [ref for ref in refs if ref.result.done][:num_returns]
+            if len(done) < num_returns and timeout_s is None:
+                raise self._never(next(ref for ref in refs if not ref.result.done))
+            chosen = set(done)
+            return done, [ref for ref in refs if ref not in chosen]
+
+    def empty(self, shape, dtype):
+        import numpy as np  # see api.empty
+
+        with self._entered():
+            array = np.empty(shape, dtype)
+            _writable[id(array)] = array
+            return array
+
+    # -- information --------------------------------------------------------------------------------------------------
+
+    def resources(self):
+        with self._entered():
+            return dict(self._total), {name: units / RESOURCE_UNITS for name, units in self._free.items()}
+
+    def context(self):
+        with self._entered():
+            return self._contexts[-1]
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _entered(self):
+        """Every verb: one thread at a time, on an open session, with the handles that went away accounted for."""
+        with self._lock:
+            if self._closed is not None:
+                raise self._closed(
+                    "this session has been shut down, or belongs to the process this one was forked from"
+                )
+            self._drop_handles()
+            yield
+
+    def _enqueue(self, label, call, args, kwargs, num_returns, options=None, actor=None, creates=False):
+        self._check_own([a for a in (*args, *kwargs.values()) if isinstance(a, ObjectRef)])
+        try:
+            arguments = Stored((args, kwargs))
+        except Exception as error:
+            raise TypeError(explain_call(args, kwargs, error, _dumps)) from error
+        depends = [a.result for a in (*args, *kwargs.values()) if isinstance(a, LocalRef)]
+        results = [Result() for _ in range(num_returns)]
+        self._jobs.append(Job(label, call, arguments, depends, results, options, actor, creates))
+        refs = [LocalRef(self, self._new_id(), result) for result in results]
+        self._run_jobs()
+        return refs
+
+    def _run_jobs(self):
+        """Runs whatever can run, oldest first; jobs that user code adds meanwhile run inside its own call."""
+        while (job := self._next_job()) is not None:
+            self._jobs.remove(job)
+            failed = next((result.error for result in job.depends if result.error is not None), None)
+            if job.actor is not None and job.actor.error is not None:
+                failed = job.actor.error
+            if failed is not None:
+                self._fail(job, failed)
+            else:
+                self._run(job)
+            self._drop_handles()
+
+    def _next_job(self):
+        passed = set()  # actors with an older job that has to wait: calls keep their order
+        for job in self._jobs:
+            if id(job.actor) in passed:
+                continue
+            if self._can_run(job):
+                return job
+            if job.actor is not None:
+                passed.add(id(job.actor))
+        return None
+
+    def _can_run(self, job) -> bool:
+        if not all(result.done for result in job.depends):
+            return False
+        if job.actor is not None and job.actor.error is not None:
+            return True
+        if job.options is None:
+            return job.actor.alive and not job.actor.busy
+        return all(_units(q) <= self._free.get(name, 0) for name, q in job.options.request().items())
+
+    def _run(self, job):
+        attempts = getattr(job.options, "max_retries", 0)
+        with self._running(job):
+            while True:
+                try:
+                    args, kwargs = job.arguments.load()
+                    args = [self._value(a, None) if isinstance(a, LocalRef) else a for a in args]
+                    kwargs = {k: self._value(a, None) if isinstance(a, LocalRef) else a for k, a in kwargs.items()}
+                    self._finish(job, job.call()(*args, **kwargs))
+                    return
+                except SystemExit as error:
+                    self._exited(job, error.code)
+                    return
+                except BaseException as error:
+                    if attempts != 0 and job.options.retries_on(error):
+                        attempts -= 1
+                        continue
+                    self._raised(job, error)
+                    if isinstance(error, KeyboardInterrupt):  # the user's own Ctrl-C, most likely
+                        raise
+                    return
+
+    def _finish(self, job, value):
+        if job.creates:
+            job.actor.instance, job.actor.alive = value, True
+            return
+        if job.actor is not None and job.actor.error is not None:  # it was killed by its own method
+            self._fail(job, job.actor.error)
+            return
+        name = job.label.split(" ")[-1]
+        for result, part in zip(job.results, split_returns(value, len(job.results), name)):
+            try:
+                result.stored = Stored(part)
+            except Exception as error:
+                raise TypeError(explain(part, f"the result of {name}", error, _dumps)) from error
+
+    def _raised(self, job, error):
+        failure = describe_exception(error, f"{job.label} in process {os.getpid()}")
+        if job.creates:
+            self._end(job.actor, lambda: failure.error(errors.ActorStartError))
+        self._fail(job, failure.error)
+        if not job.results and not job.creates:
+            logger.error("%s", failure.text())
+
+    def _exited(self, job, code):
+        text = f"{job.label} called sys.exit({code!r})"
+        if job.actor is None:
+            self._fail(job, lambda: errors.WorkerExitedError(text))
+        else:
+            self._end(job.actor, text)
+            self._fail(job, job.actor.error)
+
+    def _fail(self, job, error):
+        for result in job.results:
+            result.stored, result.error = None, error
+
+    def _end(self, actor, reason):
+        """The actor is gone: its instance is dropped, its resources are free, later calls fail."""
+        if actor.error is None:
+            actor.error = reason if callable(reason) else lambda: errors.ActorDiedError(reason)
+            if actor.alive:
+                self._release(actor)
+            actor.instance, actor.alive = None, False
+
+    def _drop_handles(self):
+        """Ends the actors whose last handle is gone and which have nothing left to do."""
+        while self._dropped:
+            actor = self._actors.get(self._dropped.popleft())
+            if actor is not None:
+                actor.handles -= 1
+                if actor.handles == 0:
+                    self._leaving.append(actor)
+        for actor in list(self._leaving):
+            if not actor.busy and not any(job.actor is actor for job in self._jobs):
+                self._leaving.remove(actor)
+                del self._actors[actor.id]
+                self._end(actor, f"{actor.label} has ended with its last handle")
+
+    # -- resources ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _running(self, job):
+        """The context in which user code runs. Only actors occupy resources: tasks run one at a time."""
+        actor = job.actor
+        options = actor.options if actor is not None else job.options
+        if job.creates:
+            actor.gpu_ids = self._hold(options)
+        gpu_ids = actor.gpu_ids if actor is not None else self._choose_gpus(options.num_gpus)
+        held = options.held() if actor is not None else options.request()
+        name = options.name or (actor.cls.name if actor is not None else job.label.split(" ")[-1][:-2])
+        actor_id = actor.id.hex() if actor is not None else None
+        task_id = self._new_id().hex()
+        self._contexts.append(
+            Context(self._session, "local", str(os.getpid()), actor_id, task_id, name, tuple(gpu_ids), held)
+        )
+        if actor is not None:
+            actor.busy = True
+        try:
+            with _environment(getattr(options, "env_vars", {})):
+                yield
+        finally:
+            self._contexts.pop()
+            if actor is not None:
+                actor.busy = False
+
+    def _hold(self, options):
+        gpu_ids = self._choose_gpus(options.num_gpus)
+        self._book(options, gpu_ids, -1)
+        return gpu_ids
+
+    def _release(self, actor):
+        self._book(actor.options, actor.gpu_ids, +1)
+
+    def _book(self, options, gpu_ids, sign):
+        for name, quantity in options.held().items():
+            self._free[name] = self._free.get(name, 0) + sign * _units(quantity)
+        for gpu in gpu_ids:
+            self._gpu_free[gpu] += sign * _units(min(1, options.num_gpus))
+
+    def _choose_gpus(self, num_gpus):
+        """The GPUs with enough left, fullest first for a fraction, so that whole ones stay free."""
+        needed = _units(min(1, num_gpus))
+        fitting = [gpu for gpu, units in self._gpu_free.items() if units >= needed]
+        fitting.sort(key=lambda gpu: self._gpu_free[gpu])
+        return fitting[: -(-_units(num_gpus) // RESOURCE_UNITS)]
+
+    # -- references ---------------------------------------------------------------------------------------------------
+
+    def _value(self, ref, timeout_s):
+        self._check_own([ref])
+        if ref.result.error is not None:
+            raise ref.result.error()
+        if ref.result.stored is None:
+            if timeout_s is not None:
+                raise errors.GetTimeoutError(f"{ref!r} was not there after {timeout_s:g} s")
+            raise self._never(ref)
+        return ref.result.stored.load()
+
+    def _never(self, ref):
+        job = next(job for job in self._jobs if ref.result in job.results)
+        if job.actor is not None and job.actor.busy:
+            why = f"{job.label} waits for the actor to finish the call that waits for it"
+        else:
+            why = f"{job.label} waits for something that waits for it, or for resources that actors hold"
+        return errors.ResourceDeadlockError(f"{ref!r} would never be there: {why}")
+
+    def _check_own(self, refs):
+        for ref in refs:
+            if not isinstance(ref, LocalRef) or ref.engine is not self:
+                raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+
+    def _new_id(self) -> bytes:
+        return next(self._ids).to_bytes(16, "big")
+
+
+def _units(quantity) -> int:
+    return round(quantity * RESOURCE_UNITS)
+
+
+@contextlib.contextmanager
+def _environment(variables):
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,172 @@
+"""Types of settings: which values fit, which can be converted without loss, and how a type reads in words.
+
+A type is built from bool, int, float, str, None, Literal, dict, classes, and `|`. A bare `list` stands for a schedule
+[[timestep, value], ...]; so `float | list` is a number or a schedule.
+"""
+
+import math
+import types
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+from typing import Any, Literal, Union, get_args, get_origin
+
+
+def convert(value, type_):
+    """`value` as `type_`, if that loses nothing.
+
+    Ints are fine for floats, 4e3 for an int, numpy's scalars for Python's. A bool is no number, a number no bool.
+
+    Raises:
+        TypeError: if it does not fit.
+    """
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
+        value = value.item()
+    if type_ is Any:
+        return value
+    origin = get_origin(type_)
+    if origin is Literal:
+        for allowed in get_args(type_):
+            if type(allowed) is type(value) and allowed == value:
+                return value
+        raise TypeError
+    if origin in (Union, types.UnionType):
+        return _convert_to_first(value, get_args(type_))
+    return _CONVERSIONS.get(origin or type_, _instance_of(origin or type_))(value)
+
+
+def _convert_to_first(value, alternatives):
+    for alternative in alternatives:
+        try:
+            return convert(value, alternative)
+        except TypeError:
+            continue
+    raise TypeError
+
+
+def _to_bool(value) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise TypeError
+
+
+def _to_int(value) -> int:
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and value == int(value):
+        return int(value)
+    raise TypeError
+
+
+def _to_float(value) -> float:
+    if isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value):
+        return float(value)
+    raise TypeError
+
+
+def _to_list(value) -> list:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise TypeError
+    return [list(point) if isinstance(point, tuple) else point for point in value]
+
+
+def _to_dict(value) -> dict:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError
+
+
+def _to_none(value) -> None:
+    if value is not None:
+        raise TypeError
+
+
+def _to_callable(value) -> Callable:
+    if callable(value):
+        return value
+    raise TypeError
+
+
+def _instance_of(class_) -> Callable:
+    def check(value):
+        if isinstance(value, class_):
+            return value
+        raise TypeError
+
+    return check
+
+
+_CONVERSIONS = {
+    bool: _to_bool,
+    int: _to_int,
+    float: _to_float,
+    list: _to_list,
+    dict: _to_dict,
+    types.NoneType: _to_none,
+    Callable: _to_callable,
+}
+
+_WORDS = {
+    bool: "True or False",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    list: "a schedule [[timestep, value], ...]",
+    dict: "a dict",
+    types.NoneType: "None",
+    Callable: "a function",
+    type: "a class",
+    Any: "anything",
+}
+
+
+def type_in_words(type_, range_="") -> str:
+    """ "an integer >= 1 or None" for `int | None` and the range ">= 1"."""
+    origin = get_origin(type_)
+    if origin is Literal:
+        return " or ".join(map(repr, get_args(type_)))
+    if origin in (Union, types.UnionType):
+        return " or ".join(type_in_words(alternative, range_) for alternative in get_args(type_))
+    words = _WORDS.get(origin or type_) or f"a {(origin or type_).__name__}"
+    return f"{words} {range_}" if range_ and type_ in (int, float) else words
+
+
+def type_in_code(type_) -> str:
+    """ "int | None", as it would be written in an annotation."""
+    origin = get_origin(type_)
+    if origin is Literal:
+        return " | ".join(map(repr, get_args(type_)))
+    if origin in (Union, types.UnionType):
+        return " | ".join(type_in_code(alternative) for alternative in get_args(type_))
+    if type_ is types.NoneType:
+        return "None"
+    return getattr(type_, "__name__", str(type_))
+
+
+def allows(type_, wanted) -> bool:
+    """Whether the type is `wanted`, or has it among its alternatives."""
+    return type_ is wanted or wanted in get_args(type_)
+
+
+def numbers_in(value) -> list[float]:
+    """The numbers a range is about: the value itself, or those of a schedule."""
+    if isinstance(value, list):
+        return [point[1] for point in value]
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return [value] if is_number else []
+
+
+def text_hint(value) -> str:
+    """YAML reads 5e-5 as text, which is a riddle unless it is told."""
+    if not isinstance(value, str):
+        return ""
+    try:
+        number = float(value)
+    except ValueError:
+        return ""
+    return f", not text; write {number!r} (YAML takes 5e-5 for text, and 5.0e-5 for a number)"
+
+
+def shortened(value, length: int = 80) -> str:
+    """repr for messages, cut where it would bury the rest."""
+    text = repr(value)
+    return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -1,0 +1,13 @@
+"""Failures of the library itself. A user's mistakes are ValueError or TypeError; the runtime's are in runtime.errors."""
+
+
+class RLlibError(Exception):
+    """Base of the failures below, for who wants to catch them all."""
+
+
+class LearnerError(RLlibError):
+    """An update broke a rule that always holds: a first minibatch that is not on-policy, a parameter that is NaN."""
+
+
+class CheckpointError(RLlibError, ValueError):
+    """A checkpoint is missing, cut off, changed, foreign, or of a newer format than this library reads."""

@@ -1,0 +1,50 @@
+"""The `rllib` command. Each verb is a module of its own, imported when it is used, so that help comes at once."""
+
+import importlib
+
+import click
+
+_COMMANDS = {
+    "train": "Train an algorithm on an environment.",
+    "evaluate": "Play episodes with a trained policy.",
+    "config": "Show every setting of an algorithm.",
+}
+
+
+class LazyGroup(click.Group):
+    """Imports `rllib.cli.NAME` when command NAME runs; its help page needs the table above only."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        return importlib.import_module(f"rllib.cli.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _print_version(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        click.echo(f"rllib {importlib.import_module('rllib').__version__}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
+def command() -> None:
+    """Reinforcement learning: train, evaluate, look at settings.
+
+    \b
+    rllib train PPO CartPole-v1 --stop episode_reward_mean=475
+    rllib train -f tuned_examples/ppo/cartpole.yaml
+    rllib evaluate results/PPO_CartPole-v1_.../checkpoint_000060
+    """
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    command(prog_name="rllib")

@@ -1,0 +1,51 @@
+"""`rllib evaluate`."""
+
+import math
+import statistics
+from pathlib import Path
+
+import click
+
+from rllib.algorithms.algorithm import Algorithm
+from rllib.cli.failures import Mistake, reported, user_input
+
+
+@click.command("evaluate", short_help="Play episodes with a trained policy.")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
+@click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
+@click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
+def command(checkpoint: Path, episodes: int, seed: int | None, explore: bool, verbose: bool) -> None:
+    """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
+    checkpoint is taken. The seeds of the environments are ones that training has not seen.
+    """
+    with reported(verbose):
+        with user_input():
+            algorithm = Algorithm.from_checkpoint(latest(checkpoint), **_overrides(seed))
+        with algorithm:
+            result = algorithm.evaluate(episodes, explore=explore or None)
+    returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
+    count = len(returns)
+    error = statistics.stdev(returns) / math.sqrt(count) if count > 1 else 0.0
+    click.echo(f"return  {statistics.fmean(returns):.2f} ± {error:.2f} (mean ± standard error of {count} episodes)")
+    click.echo(f"        {min(returns):g} to {max(returns):g}, median {statistics.median(returns):g}")
+    click.echo(f"length  {statistics.fmean(lengths):.1f} steps")
+
+
+def latest(path: Path) -> Path:
+    """The checkpoint at that path, or the last one of the run there.
+
+    Raises:
+        Mistake: if there is nothing at that path.
+    """
+    if not path.exists():
+        raise Mistake(f"there is no checkpoint {path}")
+    checkpoints = sorted(path.glob("checkpoint_*"))
+    return checkpoints[-1] if checkpoints else path
+
+
+def _overrides(seed: int | None) -> dict:
+    """No workers: evaluation is played here. The training's seed, unless there is another."""
+    overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0}
+    return {"overrides": overrides if seed is None else {**overrides, "seed": seed}}

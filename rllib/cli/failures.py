@@ -1,0 +1,72 @@
+"""How a command ends: 0 done, 1 failed, 2 the user's mistake, 130 interrupted; one clear message each."""
+
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+EXIT_FAILURE = 1
+EXIT_MISTAKE = 2
+EXIT_SIGNAL = 128  # plus the signal's number, as shells do
+
+_LIBRARY = Path(__file__).parents[1]
+_OWN = (str(_LIBRARY), str(_LIBRARY.with_name("runtime")), str(Path(click.__file__).parent))
+
+
+class Mistake(click.ClickException):
+    """What the user asked for cannot be done; the message says what can."""
+
+    exit_code = EXIT_MISTAKE
+
+
+@contextmanager
+def user_input() -> Iterator[None]:
+    """A ValueError or TypeError raised inside is the user's mistake; one that carries notes is their environment's."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if getattr(error, "__notes__", None):
+            raise
+        raise Mistake(str(error)) from error
+
+
+@contextmanager
+def reported(verbose: bool) -> Iterator[None]:
+    """Turns whatever escapes from a command into its message and exit code.
+
+    A traceback is shown where it is the user's own code that raised, from their first frame on, and with `verbose`.
+    """
+    try:
+        yield
+    except click.ClickException as error:
+        if verbose:
+            traceback.print_exc()
+        error.show()
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        sys.exit(EXIT_SIGNAL + signal.SIGINT)
+    except Exception as error:
+        _show(error, verbose)
+        sys.exit(EXIT_FAILURE)
+
+
+def _show(error: Exception, verbose: bool) -> None:
+    if verbose:
+        traceback.print_exc()
+    elif getattr(error, "__notes__", None):
+        frames = _users_frames(error.__traceback__)
+        click.echo("".join(traceback.format_exception(type(error), error, frames)).rstrip(), err=True)
+    else:
+        click.echo(f"Error: {type(error).__name__}: {error}", err=True)
+
+
+def _users_frames(frames):
+    """The traceback from where our code called the user's; None if it never did."""
+    while frames and frames.tb_frame.f_code.co_filename.startswith(_OWN):
+        frames = frames.tb_next
+    return frames

@@ -1,0 +1,83 @@
+"""What is to be trained: a YAML file, the command line, or one over the other."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+import rllib
+from rllib.cli.values import merged, read_file, refuse_unknown
+from rllib.tune.stopping import StopCriterion
+
+# Both the source tree and an installed package have the examples beside the library.
+_TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
+
+
+class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One run.
+
+    Attributes:
+        algorithm: its name.
+        env: id of the environment.
+        config: settings of the algorithm, by their names.
+        stop: result key -> value at which the run stops; it stops at the first that is reached.
+        seed: of everything random; None draws one.
+        name: of the run's directory; None makes one of algorithm, environment and date.
+        checkpoint_freq: iterations between checkpoints; 0 saves the last state only.
+        measured: what the authors of the file saw: return, steps, minutes. Not read by the program.
+    """
+
+    algorithm: str
+    env: str
+    config: dict[str, Any] = {}
+    stop: dict[str, float] = {}
+    seed: int | None = None
+    name: str | None = None
+    checkpoint_freq: Annotated[int, msgspec.Meta(ge=0)] = 0
+    measured: dict[str, Any] = {}
+
+
+def load_spec(path: Path) -> dict[str, Any]:
+    """The keys of a YAML file; Ray's form with the experiment's name around them and `run` is understood too.
+
+    Raises:
+        ValueError: if it is not a mapping of known keys.
+    """
+    content = read_file(path)
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold keys like algorithm, env, config and stop, but it is {content!r:.60}")
+    if len(content) == 1 and isinstance(inner := next(iter(content.values())), dict) and "run" in inner:
+        content = {"name": next(iter(content)), **inner}
+    if "run" in content:
+        content["algorithm"] = content.pop("run")
+    refuse_unknown(content, RunSpec.__struct_fields__, str(path))
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSpec:
+    """The file's keys with those of the command line over them.
+
+    Raises:
+        ValueError: naming the key whose value is missing or of the wrong type.
+    """
+    try:
+        spec = msgspec.convert(merged(below, above), RunSpec)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{where}: {error}") from error
+    StopCriterion(spec.stop)
+    return spec
+
+
+def find_file(name: str) -> Path:
+    """The YAML file of that path, or the tuned example of that name (ppo/cartpole or cartpole-ppo).
+
+    Raises:
+        ValueError: if there is none; lists the tuned examples.
+    """
+    stem = name.removesuffix(".yaml").removeprefix("tuned_examples/")
+    env, _, algorithm = stem.rpartition("-")
+    for path in (Path(name), _TUNED_EXAMPLES / f"{stem}.yaml", _TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
+        if path.is_file():
+            return path
+    known = sorted(str(path.relative_to(_TUNED_EXAMPLES).with_suffix("")) for path in _TUNED_EXAMPLES.glob("*/*.yaml"))
+    raise ValueError(f"there is no file {name}. Tuned examples: {', '.join(known)}.")

@@ -1,0 +1,81 @@
+"""Values as people type them: YAML, in files and in key=value arguments."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose floats are those of YAML 1.2: 1e-4 is a number, not a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:float"]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_FLOAT = r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^({_FLOAT})$"), list("-+0123456789."))
+
+
+def read_file(path: Path) -> Any:
+    """The content of a YAML file.
+
+    Raises:
+        ValueError: if it is not YAML; the message has line and column.
+    """
+    try:
+        return yaml.load(path.read_text(), _Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+
+
+def parse_value(text: str) -> Any:
+    """A value as in a YAML file: 1e-4, true, null, [64, 64], {a: 1}, or a string."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{text!r} is not a YAML value: {getattr(error, 'problem', error)}") from error
+
+
+def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any]:
+    """`a=1 b.c=[2,3]` as {"a": 1, "b": {"c": [2, 3]}}.
+
+    Raises:
+        ValueError: for one without a `=`, or one that sets a part of what another has set whole.
+    """
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key:
+            raise ValueError(f"settings are given as key=value, like {example}, but got {assignment!r}")
+        *sections, last = key.strip().split(".")
+        place = values
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"{assignment}: {section} already has a value, so {key} cannot be set")
+        place[last] = parse_value(text)
+    return values
+
+
+def merged(below: Mapping, above: Mapping) -> dict:
+    """`below` with the values of `above` over it; mappings are merged, all else is replaced."""
+    both = dict(below)
+    for key, value in above.items():
+        nested = isinstance(value, Mapping) and isinstance(both.get(key), Mapping)
+        both[key] = merged(both[key], value) if nested else value
+    return both
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Raises ValueError for a key that is not known, with the nearest one that is."""
+    known = list(known)
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
+            raise ValueError(f"{where}: unknown key {key!r}. {hint}")

@@ -1,0 +1,66 @@
+"""Returns and lengths of episodes, counted from the rewards as the environments gave them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One finished episode: its undiscounted return, its length in steps, and which of the environments ran it."""
+
+    episode_return: float
+    length: int
+    env_index: int = 0
+
+
+class EpisodeTracker:
+    """Follows the running episode of each of N environments, from fragment to fragment.
+
+    It must see the rewards before any clipping or scaling: reported returns are those of the task.
+    """
+
+    def __init__(self, num_envs: int):
+        self._returns = np.zeros(num_envs, np.float64)
+        self._lengths = np.zeros(num_envs, np.int64)
+        self._finished: list[Episode] = []
+
+    def add_fragment(self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray | None = None) -> None:
+        """Counts T steps of every environment.
+
+        Args:
+            rewards: [T, N] raw rewards; 0 where not valid.
+            ended: [T, N] bool, terminated or truncated with this step.
+            valid: [T, N] bool, False in rows that were no steps (`EnvironmentStream.reset_rows`), or None.
+
+        Raises:
+            ValueError: if a shape is not [T, N].
+        """
+        shapes = {np.shape(column) for column in (rewards, ended, valid) if column is not None}
+        if len(shapes) != 1 or rewards.ndim != 2 or rewards.shape[1] != len(self._returns):
+            raise ValueError(f"columns of shape [T, {len(self._returns)}] are needed, but got {sorted(shapes)}")
+        starts = np.zeros(len(self._returns), np.int64)  # row in which the running episode goes on
+        for t, index in zip(*(positions.tolist() for positions in np.nonzero(ended))):
+            rows = slice(starts[index], t + 1)
+            self._returns[index] += rewards[rows, index].sum(dtype=np.float64)
+            self._lengths[index] += t + 1 - starts[index] if valid is None else valid[rows, index].sum()
+            self._finished.append(Episode(float(self._returns[index]), int(self._lengths[index]), index))
+            self._returns[index], self._lengths[index], starts[index] = 0.0, 0, t + 1
+        running = np.arange(len(rewards))[:, None] >= starts
+        self._returns += (rewards * running).sum(axis=0, dtype=np.float64)
+        self._lengths += (running if valid is None else running & valid).sum(axis=0)
+
+    def pop_finished(self) -> list[Episode]:
+        """The episodes that have ended since the last call, in the order of their ends."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    @property
+    def longest_running(self) -> int:
+        """Steps of the longest episode that has not ended."""
+        return int(self._lengths.max())
+
+    def reset(self) -> None:
+        """Forgets the running episodes, for use after the environments have been reset."""
+        self._returns[:] = 0.0
+        self._lengths[:] = 0

@@ -1,0 +1,282 @@
+"""From what a user calls "the environment" to a factory that every rollout worker can use.
+
+`resolve` accepts a gymnasium id, "module:Id", "module:Class", a name given to `register_env`, a class (gymnasium, old
+gym or VectorEnv), or a function of the EnvContext. All of them become an `EnvFactory`, which is picklable and makes
+environments.
+"""
+
+import difflib
+import importlib
+import inspect
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
+from gymnasium.vector import VectorEnv
+
+logger = logging.getLogger("rllib.env")
+
+# Parameters of these names receive the whole EnvContext, even where they have a default.
+CONFIG_PARAMETERS = {"config", "env_config", "env_context", "context", "ctx", "cfg", "conf", "_config", "_"}
+# These keys of env_config are arguments of gymnasium.make itself, not of the environment's constructor.
+MAKE_ARGUMENTS = {"max_episode_steps"}
+
+_creators: dict[str, Callable] = {}
+
+
+class EnvContext(dict):
+    """The user's env_config, and where in the run the environment that is being made will live.
+
+    Args:
+        env_config: the user's dict; the context is a dict with the same items.
+        worker_index: 0 for the driver, 1.. for the rollout workers.
+        vector_index: position of this environment among those of its worker; 0 for a VectorEnv.
+        num_workers: number of rollout workers of the run.
+        num_envs: environments per worker; a VectorEnv must have this many.
+        remote: always False, since environments live in their worker's process.
+    """
+
+    def __init__(self, env_config=None, worker_index=0, vector_index=0, num_workers=0, num_envs=1, remote=False):
+        super().__init__(env_config or {})
+        self.worker_index = worker_index
+        self.vector_index = vector_index
+        self.num_workers = num_workers
+        self.num_envs = num_envs
+        self.remote = remote
+
+
+class EnvFactory(ABC):
+    """Makes environments; travels to the workers by pickle."""
+
+    name: str
+
+    @abstractmethod
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        """One new environment (or a vector of `context.num_envs` of them); errors of its constructor come through."""
+
+    @abstractmethod
+    def spec_data(self) -> dict | None:
+        """A JSON-able description for `factory_from_data`, or None when only cloudpickle can carry this factory."""
+
+
+@dataclass(frozen=True)
+class GymnasiumFactory(EnvFactory):
+    """An id of gymnasium's registry. The spec itself is carried: a worker need not have registered the id."""
+
+    spec: EnvSpec
+
+    @property
+    def name(self) -> str:
+        return self.spec.id
+
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        if self.spec.entry_point is None:
+            return gymnasium.make_vec(self.spec, num_envs=context.num_envs, **context)
+        arguments = {name: context[name] for name in MAKE_ARGUMENTS & context.keys()}
+        keywords = {name: value for name, value in context.items() if name not in MAKE_ARGUMENTS}
+        # The order of calls is kept by the streams and the results are checked there once, so that neither of
+        # gymnasium's two checking wrappers has to cost a Python call per step.
+        spec = replace(self.spec, order_enforce=False)
+        return gymnasium.make(spec, disable_env_checker=True, **arguments, **keywords)
+
+    def spec_data(self) -> dict | None:
+        try:
+            return {"kind": "gymnasium", "spec": json.loads(self.spec.to_json())}
+        except (TypeError, ValueError):  # a callable as entry point, or arguments that are no JSON
+            return None
+
+
+@dataclass(frozen=True)
+class CreatorFactory(EnvFactory):
+    """A class or a function; `registered_name` is set where it came from `register_env`."""
+
+    creator: Callable
+    registered_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.registered_name or getattr(self.creator, "__qualname__", None) or type(self.creator).__name__
+
+    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        return call_creator(self.creator, context, self.name)
+
+    def spec_data(self) -> dict | None:
+        target = importable_path(self.creator)
+        if target is None:
+            return None
+        return {"kind": "creator", "target": target, "registered_name": self.registered_name}
+
+
+def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
+    """Gives an environment a name that `.environment(name)` understands; a later call of the same name replaces it.
+
+    Args:
+        name: any string; it goes before gymnasium's ids.
+        creator: function of an EnvContext (or of nothing), or a class, that returns the environment.
+
+    Raises:
+        TypeError: if name is no string, or creator cannot be called.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"register_env needs a string as name, but got {name!r}")
+    if not callable(creator):
+        raise TypeError(
+            f"register_env({name!r}, ...) needs a function that makes the environment, but got {creator!r}. "
+            f"Use register_env({name!r}, lambda config: MyEnv(config))."
+        )
+    _creators[name] = creator
+
+
+def resolve(env) -> EnvFactory:
+    """The factory for whatever the user gave as environment.
+
+    Raises:
+        ValueError: for a name that nothing is registered under (with the nearest names), or for None.
+        TypeError: for anything that is neither a name nor callable; an environment that is already made, above all.
+    """
+    if isinstance(env, EnvFactory):
+        return env
+    if isinstance(env, EnvSpec):
+        return GymnasiumFactory(env)
+    if isinstance(env, str):
+        return _resolve_name(env)
+    if env is None:
+        raise ValueError('no environment was given. Use .environment("CartPole-v1"), or a class, or a function.')
+    if isinstance(env, (gymnasium.Env, VectorEnv)) or (hasattr(env, "step") and not isinstance(env, type)):
+        raise TypeError(
+            f"an environment that is already made was given ({env}), but every rollout worker has to make its own. "
+            "Give its class, its id, or a function: .environment(env=lambda config: MyEnv(config))."
+        )
+    if callable(env):
+        return CreatorFactory(env)
+    raise TypeError(f"an environment is an id, a class or a function that makes it, but got {env!r}")
+
+
+def factory_from_data(data: dict) -> EnvFactory:
+    """The factory that `spec_data()` described.
+
+    Raises:
+        ValueError: if the description is of an unknown kind or names something that cannot be imported here.
+    """
+    if data.get("kind") == "gymnasium":
+        return GymnasiumFactory(EnvSpec.from_json(json.dumps(data["spec"])))
+    if data.get("kind") == "creator":
+        return CreatorFactory(_import_path(data["target"]), data["registered_name"])
+    raise ValueError(f"{data!r} describes no environment: 'kind' must be 'gymnasium' or 'creator'")
+
+
+def call_creator(creator: Callable, context: EnvContext, name: str):
+    """Calls a class or function with the arguments it takes: the context, the config's items by name, or nothing.
+
+    RLlib's convention comes first: a required first parameter, or one that is named like a config, gets the context.
+    Environments written for `gymnasium.make` have named parameters instead; they get the items of the config.
+
+    Raises:
+        TypeError: if there is a config, but no parameter to take it.
+    """
+    try:
+        parameters = list(inspect.signature(creator).parameters.values())
+    except (TypeError, ValueError):  # some builtins tell no signature
+        return creator(context)
+    kinds = {parameter.kind for parameter in parameters}
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    first = next((p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)), None)
+    is_vector = isinstance(creator, type) and issubclass(creator, VectorEnv) and "num_envs" in named
+    given = {"num_envs": context.num_envs, **context} if is_vector else dict(context)
+
+    if first is not None and (
+        first.name in CONFIG_PARAMETERS or (first.default is first.empty and first.name not in given)
+    ):
+        return creator(context)
+    if inspect.Parameter.VAR_KEYWORD in kinds or given.keys() <= named:
+        return creator(**given)
+    if inspect.Parameter.VAR_POSITIONAL in kinds or (first is not None and _holds_config(first)):
+        return creator(context)
+    unknown = ", ".join(repr(key) for key in given if key not in named)
+    raise TypeError(
+        f"env_config has {unknown}, but {name}({', '.join(map(str, parameters))}) takes no such argument. "
+        "Correct the key, or let the environment's __init__ take one argument `config`, which gets the whole dict."
+    )
+
+
+def _holds_config(parameter: inspect.Parameter) -> bool:
+    return parameter.default is None or isinstance(parameter.default, dict)
+
+
+def _resolve_name(name: str) -> EnvFactory:
+    if name in _creators:
+        return CreatorFactory(_creators[name], name)
+    module_name, _, env_id = name.rpartition(":")
+    if module_name:
+        module = _import_module(module_name, name)
+        found = getattr(module, env_id, None)
+        if env_id not in gymnasium.registry and callable(found):
+            return CreatorFactory(found)
+    spec = gymnasium.registry.get(env_id) or _newest_version(env_id)
+    if spec is None:
+        raise ValueError(_unknown_name(env_id))
+    return GymnasiumFactory(spec)
+
+
+def _import_module(module_name: str, name: str):
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if not module_name.startswith(error.name or "?"):
+            raise  # the module is there, but something that it imports is not
+        raise ValueError(
+            f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). "
+            "Install it, or start from the directory it lies in."
+        ) from None
+
+
+def _newest_version(env_id: str) -> EnvSpec | None:
+    """The spec for an id without its version ("CartPole"), as gymnasium.make understands it."""
+    try:
+        namespace, name, version = parse_env_id(env_id)
+    except gymnasium.error.Error:
+        return None
+    highest = find_highest_version(namespace, name) if version is None else None
+    if highest is None:
+        return None
+    newest = get_env_id(namespace, name, highest)
+    logger.info("environment %r has no version; the newest, %r, is used", env_id, newest)
+    return gymnasium.registry[newest]
+
+
+def _unknown_name(name: str) -> str:
+    known = {known_name.lower(): known_name for known_name in [*_creators, *gymnasium.registry]}
+    near = [known[match] for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)]
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return (
+        f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "
+        'or "module:Id" where importing the module registers the id.'
+    )
+
+
+def importable_path(target: Callable) -> str | None:
+    """ "module:qualname" if importing that gives this very object in another process as well, else None."""
+    module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if not module or not qualname or module == "__main__" or "<" in qualname:
+        return None
+    try:
+        found = _import_path(f"{module}:{qualname}")
+    except ValueError:
+        return None
+    return f"{module}:{qualname}" if found is target else None
+
+
+def _import_path(path: str):
+    module_name, _, qualname = path.partition(":")
+    try:
+        found = importlib.import_module(module_name)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"environment {path!r} cannot be imported here: {error}") from error
+    return found

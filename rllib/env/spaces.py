@@ -1,0 +1,121 @@
+"""Which spaces are supported, and in what way a value fails to lie in its space, told so that it can be mended."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from gymnasium import spaces
+
+OBSERVATION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
+ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def check_spaces(observation_space, action_space, name: str) -> None:
+    """Refuses spaces that no model here can read or act in.
+
+    Raises:
+        ValueError: naming the space, where it sits, and what is supported.
+    """
+    problem = _unsupported(observation_space, OBSERVATION_SPACES, "observation_space") or _unsupported(
+        action_space, ACTION_SPACES, "action_space"
+    )
+    if problem:
+        raise ValueError(f"environment {name}: {problem}")
+
+
+def _unsupported(space, supported: tuple, path: str) -> str | None:
+    if isinstance(space, supported):
+        if isinstance(space, spaces.Dict):
+            parts = ((f"{path}[{key!r}]", part) for key, part in space.spaces.items())
+        elif isinstance(space, spaces.Tuple):
+            parts = ((f"{path}[{index}]", part) for index, part in enumerate(space.spaces))
+        else:
+            return None
+        return next(filter(None, (_unsupported(part, supported, part_path) for part_path, part in parts)), None)
+    if not isinstance(space, spaces.Space):
+        return f"{path} must be a space of gymnasium.spaces, but it is {space!r}."
+    names = ", ".join(kind.__name__ for kind in supported)
+    return (
+        f"{path} is {space}, and {type(space).__name__} spaces are not supported. Supported are {names}; "
+        "let the environment, or a gymnasium wrapper around it, encode the value as one of these."
+    )
+
+
+def mismatch(space, value, path: str = "observation") -> str | None:
+    """Why `value` does not lie in `space`; None when it does, or when a cast without loss takes it there.
+
+    Lists, Python numbers and other number types are taken, as long as nothing is lost; float64 is rounded to float32.
+    """
+    if isinstance(space, spaces.Dict):
+        return _dict_mismatch(space, value, path)
+    if isinstance(space, spaces.Tuple):
+        return _tuple_mismatch(space, value, path)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return f"{path} is a ragged list, {_short(value)}; {space} needs one array of shape {space.shape}"
+    if array.dtype.kind not in "biuf":
+        return f"{path} is {_short(value)} ({type(value).__name__}), but {space} needs numbers"
+    if array.shape != space.shape:
+        return f"{path} has shape {array.shape}, but {space} needs shape {space.shape}"
+    return _number_mismatch(space, array, path)
+
+
+def _number_mismatch(space, array: np.ndarray, path: str) -> str | None:
+    with np.errstate(all="ignore"):  # NaN and overflow are told below
+        cast = array.astype(space.dtype)
+    if (position := _first(np.isnan(array) if array.dtype.kind == "f" else None)) is not None:
+        return f"{path}{_index(position)} is nan"
+    if space.dtype.kind != "f" and (position := _first(cast != array)) is not None:
+        return f"{path}{_index(position)} = {array[position]} cannot be stored as {space.dtype} without loss"
+    low, high = _bounds(space)
+    for outside, word, bound in ((cast < low, "below the lower", low), (cast > high, "above the upper", high)):
+        if (position := _first(outside)) is not None:
+            limit = np.broadcast_to(bound, array.shape)[position]
+            return f"{path}{_index(position)} = {array[position]} lies {word} bound {limit} of {space}"
+    return None
+
+
+def _bounds(space) -> tuple:
+    """Lowest and highest value, inclusive; arrays or numbers."""
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return 0, 1  # MultiBinary
+
+
+def _dict_mismatch(space, value, path: str) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{path} is {_short(value)}, but its space needs a dict with the keys {sorted(space.spaces)}"
+    missing = [key for key in space.spaces if key not in value]
+    unknown = [key for key in value if key not in space.spaces]
+    if missing or unknown:
+        told = [f"lacks the key {key!r}" for key in missing] + [f"has the key {key!r}" for key in unknown]
+        return f"{path} {' and '.join(told)}; its space has the keys {sorted(space.spaces)}"
+    parts = (mismatch(part, value[key], f"{path}[{key!r}]") for key, part in space.spaces.items())
+    return next(filter(None, parts), None)
+
+
+def _tuple_mismatch(space, value, path: str) -> str | None:
+    if not isinstance(value, (tuple, list)) or len(value) != len(space.spaces):
+        return f"{path} is {_short(value)}, but its space needs a tuple of {len(space.spaces)} parts"
+    parts = (mismatch(part, value[i], f"{path}[{i}]") for i, part in enumerate(space.spaces))
+    return next(filter(None, parts), None)
+
+
+def _first(mask) -> tuple | None:
+    """Position of the first True; None if there is none."""
+    if mask is None or not np.any(mask):
+        return None
+    return tuple(int(index) for index in np.argwhere(np.asarray(mask))[0])
+
+
+def _index(position: tuple) -> str:
+    return f"[{', '.join(map(str, position))}]" if position else ""
+
+
+def _short(value) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,101 @@
+"""The one interface through which rollout workers step environments."""
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from rllib.env.observations import observation_column
+
+
+class EnvironmentStream(ABC):
+    """N environments stepped in lockstep, each starting a new episode when one has ended.
+
+    Attributes:
+        num_envs: N.
+        observation_space, action_space: of a single environment.
+        observation_shape, observation_dtype: of one stored observation (see `observations.ObservationColumn`).
+        reset_rows: [N] bool, rows of the last step that are no transitions and have to be dropped, or None where all
+            are transitions. Their reward is 0 and their flags are False.
+    """
+
+    num_envs: int
+    reset_rows: np.ndarray | None = None
+
+    def __init__(self, num_envs: int, observation_space, action_space):
+        self.num_envs = num_envs
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.column = observation_column(observation_space)
+        self.observation_shape = self.column.shape
+        self.observation_dtype = self.column.dtype
+
+    @abstractmethod
+    def reset(self, observations: np.ndarray) -> None:
+        """Starts an episode in every environment and writes the first observations.
+
+        The first call seeds each environment; later calls continue the environments' own generators.
+
+        Args:
+            observations: [N, *observation_shape], written in place.
+        """
+
+    @abstractmethod
+    def step(self, actions, observations, rewards, terminated, truncated, active=None) -> list[tuple[int, np.ndarray]]:
+        """One step of every environment; an ended episode is followed by the reset of its environment.
+
+        Args:
+            actions: [N, ...] in the action space of the environment.
+            observations: [N, *observation_shape], receives what the next action is chosen from: after the end of an
+                episode the first observation of the new one (with next-step vector environments, a row later).
+            rewards: [N] float32, receives the rewards.
+            terminated, truncated: [N] bool, receive the flags; both may be true.
+            active: [N] bools; only these environments are stepped, the others are left as they are, with reward 0
+                and False flags. None steps all. Streams over a VectorEnv refuse anything else.
+
+        Returns:
+            (index, true final observation [*observation_shape]) of each episode that ended in this step; mostly [].
+
+        Raises:
+            ValueError: if an environment gives an infinite reward or nan.
+            Exception: whatever the environment raises, with a note that says where and when.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes every environment, those after one that fails to close as well. May be called twice."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def write_rewards(given, out: np.ndarray) -> None:
+    """Writes N rewards into out [N]; arrays of one element count as numbers.
+
+    Raises:
+        ValueError: naming the environment whose reward is no finite number.
+    """
+    try:
+        out[:] = given
+        if math.isfinite(sum(given)):
+            return
+    except (TypeError, ValueError):  # some reward is no number: found, or repaired, below
+        pass
+    for index, reward in enumerate(given):
+        problem = reward_problem(reward)
+        if problem:
+            raise ValueError(f"environment {index}: {problem}")
+        out[index] = np.asarray(reward).item()
+
+
+def reward_problem(reward) -> str | None:
+    """Why a reward cannot be learned from; None when it can."""
+    array = np.asarray(reward)
+    if array.dtype.kind not in "biuf" or array.size != 1:
+        return f"the reward must be a number, but step() returned {reward!r} ({type(reward).__name__})"
+    if not np.isfinite(array).all():
+        return f"the reward is {array.item()}; it must be finite"
+    return None

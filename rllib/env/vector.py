@@ -1,0 +1,60 @@
+"""From a factory to a running stream of environments."""
+
+from gymnasium.vector import VectorEnv
+
+from rllib.env.registry import EnvContext, EnvFactory
+from rllib.env.stream import EnvironmentStream
+from rllib.env.sync_stream import SyncStream, close_all
+from rllib.env.vector_stream import VectorEnvStream
+
+__all__ = ["EnvironmentStream", "SyncStream", "VectorEnvStream", "make_stream"]
+
+
+def make_stream(
+    factory: EnvFactory,
+    *,
+    num_envs: int,
+    seeds: list[int],
+    worker_index: int = 0,
+    num_workers: int = 0,
+    env_config: dict | None = None,
+    check: bool | int = True,
+) -> EnvironmentStream:
+    """Makes the environments of one worker.
+
+    Args:
+        factory: from `registry.resolve`.
+        num_envs: how many environments.
+        seeds: one int per environment, for its first reset; later resets continue its generator.
+        worker_index, num_workers: for the EnvContext and for messages; 0 is the driver.
+        env_config: the user's dict.
+        check: how many of the first results of each environment are held against its spaces.
+
+    Raises:
+        ValueError: if the number of seeds differs from num_envs, the spaces are not supported, or a VectorEnv has
+            another number of environments.
+        Exception: whatever the environment's constructor raises, with a note; those already made are closed.
+    """
+    if len(seeds) != num_envs:
+        raise ValueError(f"each environment needs one seed, but there are {len(seeds)} for {num_envs} environments")
+    made = []
+    try:
+        for index in range(num_envs):
+            made.append(_make_one(factory, EnvContext(env_config, worker_index, index, num_workers, num_envs)))
+            if isinstance(made[0], VectorEnv):
+                return VectorEnvStream(made[0], num_envs, seeds, worker_index=worker_index, checked_steps=int(check))
+        return SyncStream(made, seeds, worker_index=worker_index, checked_steps=int(check))
+    except BaseException:
+        close_all(made)
+        raise
+
+
+def _make_one(factory: EnvFactory, context: EnvContext):
+    try:
+        return factory.make(context)
+    except Exception as error:
+        error.add_note(
+            f"environment {context.vector_index} of rollout worker {context.worker_index} ({factory.name}) could not "
+            f"be made with env_config={dict(context)!r}"
+        )
+        raise

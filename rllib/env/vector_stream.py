@@ -1,0 +1,212 @@
+"""A gymnasium VectorEnv, of whichever autoreset mode, as a stream."""
+
+import logging
+
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+from rllib.env.spaces import check_spaces, mismatch
+from rllib.env.stream import EnvironmentStream, write_rewards
+
+logger = logging.getLogger("rllib.env")
+
+
+class VectorEnvStream(EnvironmentStream):
+    """Steps a VectorEnv and settles what its autoreset mode leaves to the caller.
+
+    | mode      | at the end of an episode                                                      | reset_rows        |
+    |-----------|-------------------------------------------------------------------------------|-------------------|
+    | NEXT_STEP | the final observation is returned; the next call ignores the action and resets | those of that call |
+    | SAME_STEP | the first observation is returned, the final one in infos["final_obs"]        | none              |
+    | DISABLED  | the final observation is returned; this stream resets by `reset_mask`         | none              |
+
+    Args:
+        env: the vector environment; the stream owns and closes it.
+        num_envs: how many environments the worker was asked to have.
+        seeds: one int per environment. Vector environments that take a single seed are given the first.
+        worker_index: for messages.
+        checked_steps: how many results are held against the observation space.
+
+    Raises:
+        ValueError: if the number of environments is another, the spaces are not supported, or the autoreset mode is
+            not told.
+    """
+
+    def __init__(self, env: VectorEnv, num_envs: int, seeds: list[int], *, worker_index=0, checked_steps: int = 1):
+        if env.num_envs != num_envs:
+            raise ValueError(
+                f"{_name(env)} has {env.num_envs} environments, but each worker was asked to have {num_envs}. "
+                f"Use .rollouts(num_envs_per_worker={env.num_envs}), or make it with context.num_envs environments."
+            )
+        check_spaces(env.single_observation_space, env.single_action_space, _name(env))
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+        self._env = env
+        self._mode = autoreset_mode(env)
+        self._seed = _seed_argument(env, seeds)
+        self._worker_index = worker_index
+        self._checked_steps = checked_steps
+        self._clock = 0
+        self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whose next row is no transition
+        self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
+
+    def reset(self, observations):
+        batch, _ = self._call("reset", lambda: self._env.reset(seed=self._seed))
+        self._seed = None
+        if not _reset_forgotten(self._env):
+            self._resets_next[:] = False
+        self.reset_rows = None
+        self._check(batch)
+        self.column.write_batch(batch, observations)
+
+    def step(self, actions, observations, rewards, terminated, truncated, active=None):
+        if active is not None:
+            raise ValueError(
+                f"{_name(self._env)} steps all its environments at once, so that a part of them cannot go on alone. "
+                'Use .rollouts(batch_mode="truncate_episodes").'
+            )
+        self._clock += 1
+        given = actions.astype(self._env.action_space.dtype)  # a copy, which the environments may keep or change
+        batch, given_rewards, is_terminated, is_truncated, infos = self._call("step", lambda: self._env.step(given))
+        self._check(batch)
+        self._write_rewards(given_rewards, rewards)
+        terminated[:] = is_terminated
+        truncated[:] = is_truncated
+        self._drop_reset_rows(rewards, terminated, truncated)
+        self.column.write_batch(batch, observations)
+        ended = np.flatnonzero(terminated | truncated)
+        if not len(ended):
+            return []
+        if self._mode is AutoresetMode.SAME_STEP:
+            return [(int(index), self._final_from(infos, index)) for index in ended]
+        finals = [(int(index), observations[index].copy()) for index in ended]
+        if self._mode is AutoresetMode.NEXT_STEP:
+            self._resets_next[ended] = True
+        else:
+            self._reset_masked(terminated | truncated, observations)
+        return finals
+
+    def close(self):
+        env, self._env = self._env, None
+        if env is None:
+            return
+        try:
+            env.close()
+        except Exception:
+            logger.warning("%s failed to close", _name(env), exc_info=True)
+
+    def _drop_reset_rows(self, rewards, terminated, truncated) -> None:
+        if not self._resets_next.any():
+            self.reset_rows = None
+            return
+        self.reset_rows = self._resets_next.copy()
+        self._resets_next[:] = False
+        for column in (rewards, terminated, truncated):
+            column[self.reset_rows] = 0
+
+    def _reset_masked(self, mask: np.ndarray, observations: np.ndarray) -> None:
+        """Resets the environments of the mask, and writes their first observations; mode DISABLED."""
+        # gymnasium takes the mask out of the dict it is given, hence a new dict and a new array each time.
+        batch, _ = self._call("reset", lambda: self._env.reset(options={"reset_mask": mask.copy()}))
+        fresh = np.empty_like(observations)
+        self.column.write_batch(batch, fresh)
+        if not self._mask_is_kept and not mask.all():
+            if not np.array_equal(fresh[~mask], observations[~mask], equal_nan=fresh.dtype.kind == "f"):
+                raise ValueError(
+                    f"{_name(self._env)} says that its autoreset mode is DISABLED, but its reset() ignores "
+                    'options["reset_mask"] and resets every environment. Use the mode NEXT_STEP or SAME_STEP.'
+                )
+            self._mask_is_kept = True
+        observations[mask] = fresh[mask]
+
+    def _final_from(self, infos: dict, index: int) -> np.ndarray:
+        mask = infos.get("_final_obs")
+        if mask is None or not mask[index]:
+            raise ValueError(
+                f"{_name(self._env)} says that its autoreset mode is SAME_STEP, but has no final observation of "
+                f'environment {index}, which has just ended: infos["final_obs"] and infos["_final_obs"] must hold it.'
+            )
+        return self.column.row(_at(infos["final_obs"], index))
+
+    def _check(self, batch) -> None:
+        if self._checked_steps <= 0:
+            return
+        self._checked_steps -= 1
+        for index in range(self.num_envs):
+            problem = mismatch(self.observation_space, _at(batch, index), f"observation of environment {index}")
+            if problem:
+                raise ValueError(f"{_name(self._env)}: the {problem}")
+
+    def _write_rewards(self, given, out) -> None:
+        try:
+            write_rewards(given, out)
+        except ValueError as error:
+            error.add_note(f"in rollout worker {self._worker_index}, at step {self._clock} of its environments")
+            raise
+
+    def _call(self, method: str, call):
+        try:
+            return call()
+        except Exception as error:
+            error.add_note(
+                f"vector environment {_name(self._env)} of rollout worker {self._worker_index} raised in {method}() "
+                f"at its step {self._clock}"
+            )
+            raise
+
+
+def autoreset_mode(env: VectorEnv) -> AutoresetMode:
+    """The autoreset mode that a vector environment declares.
+
+    Some vector environments write their mode into the dict that all classes share, `VectorEnv.metadata`. That one is
+    believed only where nothing else is said.
+
+    Raises:
+        ValueError: if no mode is declared: stored transitions would be wrong without a sign.
+    """
+    base = env.unwrapped
+    owners = [vars(base), *(vars(kind) for kind in type(base).__mro__ if kind is not VectorEnv)]
+    own = [owner["metadata"]["autoreset_mode"] for owner in owners if "autoreset_mode" in owner.get("metadata", {})]
+    if own:
+        return AutoresetMode(own[0])
+    declared = getattr(base, "autoreset_mode", None) or base.metadata.get("autoreset_mode")
+    if declared is None:
+        raise ValueError(
+            f"{_name(env)} does not tell its autoreset mode, so that final and first observations cannot be told "
+            'apart. Give the class metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP} '
+            "(or SAME_STEP, or DISABLED)."
+        )
+    if not hasattr(base, "autoreset_mode"):
+        logger.warning(
+            "%s has no metadata of its own; its autoreset mode %s is what some class has written into the dict that "
+            "all vector environments share",
+            _name(env),
+            declared,
+        )
+    return AutoresetMode(declared)
+
+
+def _seed_argument(env: VectorEnv, seeds: list[int]):
+    seeds = [int(seed) for seed in seeds]
+    return seeds if isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) else seeds[0]
+
+
+def _reset_forgotten(env: VectorEnv) -> bool:
+    """Whether a reset by hand does not reach the autoreset: the step after it then resets once more.
+
+    True for AsyncVectorEnv without shared memory (gymnasium 1.4.0).
+    """
+    base = env.unwrapped
+    return isinstance(base, AsyncVectorEnv) and not base.shared_memory
+
+
+def _at(batch, index: int):
+    """Entry `index` of a batched value."""
+    if isinstance(batch, dict):
+        return {key: _at(part, index) for key, part in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_at(part, index) for part in batch)
+    return batch[index]
+
+
+def _name(env) -> str:
+    return type(getattr(env, "unwrapped", env)).__name__

@@ -1,0 +1,208 @@
+"""Transparent environments: what an algorithm must make of them is known in closed form.
+
+Every class takes an optional config dict, so that all can be given to `.environment(cls, env_config={...})`.
+"""
+
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+
+class ProbeEnv(gymnasium.Env):
+    """Base of the probes: observations of one float in [-1, 1] and two actions; `first` resets, `follow` steps."""
+
+    observation_space = Box(-1.0, 1.0, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, config: dict | None = None):
+        self.config = dict(config or {})
+        self.t = 0
+        self.x = 0.0
+
+    def first(self) -> float:
+        return 0.0
+
+    def follow(self, action) -> tuple[float, float, bool, bool]:
+        """(x', reward, terminated, truncated) after self.t steps, the last with this action."""
+        raise NotImplementedError
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        self.x = self.first()
+        return np.array([self.x], np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        self.x, reward, terminated, truncated = self.follow(action)
+        return np.array([self.x], np.float32), reward, terminated, truncated, {}
+
+
+class ConstantReward(ProbeEnv):
+    """P1: one step, observation 0, reward 1. V = 1."""
+
+    def follow(self, action):
+        return 0.0, 1.0, True, False
+
+
+class ObservedReward(ProbeEnv):
+    """P2: one step, observation -1 or 1 at random, reward = observation. V(x) = x."""
+
+    def first(self):
+        return float(self.np_random.choice([-1.0, 1.0]))
+
+    def follow(self, action):
+        return 0.0, self.x, True, False
+
+
+class DelayedReward(ProbeEnv):
+    """P3: two steps, observations 0 then 1, reward 1 at the end. V(0) = gamma, V(1) = 1."""
+
+    def follow(self, action):
+        return (1.0, 0.0, False, False) if self.t == 1 else (0.0, 1.0, True, False)
+
+
+class ActionReward(ProbeEnv):
+    """P4: one step, action 1 is worth 1, action 0 is worth -1. pi(1) -> 1."""
+
+    def follow(self, action):
+        return 0.0, 1.0 if action == 1 else -1.0, True, False
+
+
+class MatchObservation(ProbeEnv):
+    """P5: one step, observation 0 or 1 at random, reward 1 if the action equals it, else 0."""
+
+    def first(self):
+        return float(self.np_random.integers(2))
+
+    def follow(self, action):
+        return 0.0, float(action == int(self.x)), True, False
+
+
+class InfiniteHorizon(ProbeEnv):
+    """P6: reward 1 for ever, observation 0, truncated each `length` (100) steps. V = 1 / (1 - gamma)."""
+
+    def follow(self, action):
+        return 0.0, 1.0, False, self.t >= self.config.get("length", 100)
+
+
+class CountingEnv(gymnasium.Env):
+    """P7: observation = step count t, reward = t; episodes end in turn by termination, truncation, and both flags.
+
+    Every stored transition obeys s' = s + 1, and s' = 0 never occurs in one.
+
+    Config:
+        lengths: episode lengths in steps, in turn ([3, 5, 4]).
+        offset: each episode draws a random number below this (0) and adds it to its observations, so that another
+            seed shows; at most 0.5.
+    """
+
+    action_space = Discrete(2)
+    observation_space = Box(0.0, 1e6, (1,), np.float32)
+
+    def __init__(self, config: dict | None = None):
+        config = config or {}
+        self.lengths = config.get("lengths", [3, 5, 4])
+        self.offset = config.get("offset", 0.0)
+        self.episode = -1
+        self.t = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode += 1
+        self.t = 0
+        self.start = self.offset * self.np_random.random()
+        return np.array([self.start], np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        over = self.t >= self.lengths[self.episode % len(self.lengths)]
+        terminated, truncated = [(True, False), (False, True), (True, True)][self.episode % 3]
+        return np.array([self.start + self.t], np.float32), float(self.t), over and terminated, over and truncated, {}
+
+
+class BoundedAction(ProbeEnv):
+    """P12: one step, a continuous action in [0, 10], reward -(a - 7)^2 / 10. The best action is 7."""
+
+    action_space = Box(0.0, 10.0, (1,), np.float32)
+
+    def follow(self, action):
+        value = float(action[0])
+        if not 0.0 <= value <= 10.0:
+            raise ValueError(f"action {value} lies outside [0, 10]")
+        return 0.0, -((value - 7.0) ** 2) / 10, True, False
+
+
+class HundredReward(ProbeEnv):
+    """Reward 100 a step, terminated after `length` (10) steps: the return is 100 * length, whatever is clipped."""
+
+    def follow(self, action):
+        return 0.0, 100.0, self.t >= self.config.get("length", 10), False
+
+
+class SleepEnv(ProbeEnv):
+    """Sleeps `seconds` (5 ms) a step, as a slow simulator does; episodes of `length` (100) steps, reward 1."""
+
+    def follow(self, action):
+        time.sleep(self.config.get("seconds", 0.005))
+        return 0.0, 1.0, self.t >= self.config.get("length", 100), False
+
+
+class ProbeFailure(RuntimeError):
+    """What RaisingEnv raises: a class that no library knows."""
+
+
+class RaisingEnv(ProbeEnv):
+    """Raises ProbeFailure where the config says; otherwise reward 1 and episodes of 1000 steps.
+
+    Config:
+        step: raise in the step with this number, counted over all episodes from 1 (None: never).
+        reset: raise in the reset with this number, from 1 (None: never).
+        init: raise in the constructor.
+        worker_index, vector_index: only there (None: everywhere).
+    """
+
+    def __init__(self, config: dict | None = None):
+        super().__init__(config)
+        self.steps = self.resets = 0
+        self.meant = all(
+            self.config.get(name) in (None, getattr(config, name, None)) for name in ("worker_index", "vector_index")
+        )
+        if self.meant and self.config.get("init"):
+            raise ProbeFailure("asked to fail in __init__")
+
+    def first(self):
+        self.resets += 1
+        if self.meant and self.resets == self.config.get("reset"):
+            raise ProbeFailure(f"asked to fail in reset {self.resets}")
+        return 0.0
+
+    def follow(self, action):
+        self.steps += 1
+        if self.meant and self.steps == self.config.get("step"):
+            raise ProbeFailure(f"asked to fail in step {self.steps}")
+        return 0.0, 1.0, self.t >= 1000, False
+
+
+class SimpleCorridor:
+    """The corridor of the old Ray introduction, word for word but for its base class: old gym API, lists."""
+
+    def __init__(self, config):
+        self.end_pos = config["corridor_length"]
+        self.cur_pos = 0
+        self.action_space = Discrete(2)
+        self.observation_space = Box(0.0, self.end_pos, shape=(1, ))  # fmt: skip
+
+    def reset(self):
+        self.cur_pos = 0
+        return [self.cur_pos]
+
+    def step(self, action):
+        if action == 0 and self.cur_pos > 0:
+            self.cur_pos -= 1
+        elif action == 1:
+            self.cur_pos += 1
+        done = self.cur_pos >= self.end_pos
+        return [self.cur_pos], 1 if done else 0, done, {}

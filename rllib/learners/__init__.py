@@ -1,0 +1,1 @@
+"""Learners: one interface, one implementation in numpy and one in torch."""

@@ -1,0 +1,183 @@
+"""Learners: whole batches in, better weights and statistics out."""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from rllib.learners.numpy_learner import NumpyBackend
+from rllib.learners.optimizers import SGD, Adam
+from rllib.losses.loss import Loss
+from rllib.models.numpy_network import NumpyNetwork
+from rllib.policy import Policy
+from rllib.sample_batch import OBS, SampleBatch
+
+KINDS = ("auto", "numpy", "torch")
+CLIP_MODES = ("global_norm", "norm", "value")
+OPTIMIZERS = ("adam", "sgd")
+
+
+class Backend(Protocol):
+    """What numpy_learner and torch_learner implement; see NumpyBackend for the arguments."""
+
+    policy: Policy
+    loss: Loss
+
+    @property
+    def state(self) -> Mapping[str, np.ndarray]: ...
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None: ...
+
+    def train(self, columns, inputs, orders, minibatch_size, lr, settings) -> np.ndarray: ...
+
+
+class Learner:
+    """Minimises a loss over batches, by epochs of shuffled minibatches. Made by `make_learner`.
+
+    Attributes:
+        policy: whose weights are trained, in place.
+    """
+
+    def __init__(self, backend: Backend):
+        self.policy = backend.policy
+        self._backend = backend
+        self._loss = backend.loss
+        self._inputs = np.empty((0, 0), np.float32)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The policy's flat vector: the memory itself."""
+        return self.policy.weights
+
+    def update(
+        self,
+        batch: SampleBatch,
+        *,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        rng: np.random.Generator,
+        lr: float,
+        shuffle: bool = True,
+        **settings,
+    ) -> dict[str, float]:
+        """Trains on a batch.
+
+        Args:
+            batch: columns obs and those that the loss reads.
+            num_epochs: how often each row is used.
+            minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows.
+            rng: shuffles the rows, once an epoch; numpy and torch learners draw the same numbers.
+            lr: learning rate.
+            shuffle: False keeps the order of the batch.
+            settings: of the loss.
+
+        Returns:
+            statistics of the loss, means over the minibatches; grad_gnorm, the same mean of the gradient's length
+            before clipping; num_minibatches.
+
+        Raises:
+            ValueError: if columns are missing, the batch is empty, or a number is out of range.
+            LearnerError: if the batch was not sampled by these weights, or gradients are not finite.
+        """
+        rows = self._checked(batch, num_epochs, minibatch_size)
+        columns = {name: batch[name] for name in self._loss.columns}
+        inputs = self._encoded(batch[OBS])
+        orders = _orders(rng if shuffle else None, rows, num_epochs)
+        statistics = self._backend.train(columns, inputs, orders, min(minibatch_size or rows, rows), lr, settings)
+        names = (*self._loss.stats, "grad_gnorm")
+        return dict(zip(names, statistics.mean(0).tolist(), strict=True)) | {"num_minibatches": len(statistics)}
+
+    def _checked(self, batch: SampleBatch, num_epochs: int, minibatch_size: int | None) -> int:
+        missing = [name for name in (OBS, *self._loss.columns) if name not in batch]
+        if missing:
+            raise ValueError(f"the batch lacks the columns {missing}; it has {sorted(batch)}")
+        if not batch.count:
+            raise ValueError("a batch without rows cannot be learned from")
+        if num_epochs < 1 or (minibatch_size is not None and minibatch_size < 1):
+            raise ValueError(
+                f"num_epochs={num_epochs} and minibatch_size={minibatch_size} must both be at least 1 "
+                "(minibatch_size=None takes the whole batch)"
+            )
+        return batch.count
+
+    def _encoded(self, observations: np.ndarray) -> np.ndarray:
+        rows = len(observations)
+        if len(self._inputs) < rows:
+            self._inputs = self.policy.new_inputs(rows)
+        return self.policy.encode(observations, self._inputs[:rows])
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Copies of the optimizer's arrays by name; the same names for numpy and torch."""
+        return {name: np.array(array) for name, array in self._backend.state.items()}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes over what `get_state` gave, also that of a learner of the other kind.
+
+        Raises:
+            ValueError: if it belongs to another optimizer or network.
+        """
+        own = self._backend.state
+        if {name: np.shape(array) for name, array in own.items()} != {n: np.shape(a) for n, a in state.items()}:
+            raise ValueError(
+                f"the learner's state has {_shapes(own)}, but the given one {_shapes(state)}; "
+                "it must come from the same optimizer and model settings"
+            )
+        self._backend.load_state(state)
+
+
+def _orders(rng: np.random.Generator | None, rows: int, num_epochs: int) -> Iterator[np.ndarray | None]:
+    return (None if rng is None else rng.permutation(rows) for _ in range(num_epochs))
+
+
+def _shapes(state: Mapping[str, np.ndarray]) -> str:
+    return ", ".join(f"{name}{list(np.shape(array))}" for name, array in state.items()) or "nothing"
+
+
+def make_learner(
+    policy: Policy,
+    loss: Loss,
+    *,
+    kind: str = "auto",
+    device: str = "cpu",
+    optimizer: str = "adam",
+    adam_epsilon: float = 1e-8,
+    grad_clip: float | None = None,
+    grad_clip_by: str = "global_norm",
+) -> Learner:
+    """Chooses and builds a learner.
+
+    Args:
+        policy: whose weights are trained, in place.
+        loss: what is minimised (losses/loss.py).
+        kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy wherever it can).
+        device: "cpu", "cuda" or "cuda:1".
+        optimizer: "adam" or "sgd".
+        adam_epsilon: Adam's epsilon.
+        grad_clip: limit, None clips nothing.
+        grad_clip_by: "global_norm", "norm" (each parameter on its own) or "value".
+
+    Raises:
+        ValueError: for an unknown choice, or one that cannot be had (the numpy learner on a GPU, CUDA where
+            there is none).
+    """
+    for name, value, known in (
+        ("kind", kind, KINDS),
+        ("grad_clip_by", grad_clip_by, CLIP_MODES),
+        ("optimizer", optimizer, OPTIMIZERS),
+    ):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {known}, but got {value!r}")
+    if grad_clip is not None and not grad_clip > 0:
+        raise ValueError(f"grad_clip must be positive, or None for no clipping, but got {grad_clip!r}")
+    closed_form = device == "cpu" and isinstance(policy.network, NumpyNetwork)
+    if kind == "numpy" and not closed_form:
+        raise ValueError(
+            f"learner='numpy' trains fully connected networks on the CPU; for device={device!r} use learner='torch'"
+        )
+    if kind == "torch" or not closed_form:
+        from rllib.learners.torch_learner import TorchBackend
+
+        return Learner(TorchBackend(policy, loss, device, optimizer, adam_epsilon, grad_clip, grad_clip_by))
+    size = policy.layout.size
+    stepper = Adam(size, epsilon=adam_epsilon) if optimizer == "adam" else SGD(size)
+    return Learner(NumpyBackend(policy, loss, stepper, grad_clip, grad_clip_by))

@@ -1,0 +1,102 @@
+"""Optimizers and gradient clipping on one flat float32 vector, in numpy."""
+
+import math
+
+import numpy as np
+
+
+class Adam:
+    """Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1), arithmetically as torch.optim.Adam does it.
+
+    Attributes:
+        state: arrays that make up the optimizer's memory; they are updated in place.
+    """
+
+    def __init__(self, size: int, *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8):
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.state = {
+            "adam.m": np.zeros(size, np.float32),
+            "adam.v": np.zeros(size, np.float32),
+            "adam.step": np.zeros((), np.int64),
+        }
+        self._chunks = [
+            (slice(start, start + CHUNK), np.empty(min(CHUNK, size - start), np.float32))
+            for start in range(0, size, CHUNK)
+        ]
+
+    def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
+        """Moves weights in place, against gradient."""
+        self.state["adam.step"] += 1
+        count = int(self.state["adam.step"])
+        # weights -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon), corrections moved to the scalars.
+        correction = math.sqrt(1 - self.beta2**count)
+        step_size = np.float32(lr * correction / (1 - self.beta1**count))
+        epsilon = np.float32(self.epsilon * correction)
+        rest1, beta2, rest2 = np.float32(1 - self.beta1), np.float32(self.beta2), np.float32(1 - self.beta2)
+        all_m, all_v = self.state["adam.m"], self.state["adam.v"]
+        for part, scratch in self._chunks:
+            m, v, g = all_m[part], all_v[part], gradient[part]
+            np.subtract(g, m, out=scratch)
+            scratch *= rest1
+            m += scratch
+            np.multiply(g, g, out=scratch)
+            scratch *= rest2
+            v *= beta2
+            v += scratch
+            np.sqrt(v, out=scratch)
+            scratch += epsilon
+            np.divide(m, scratch, out=scratch)
+            scratch *= step_size
+            weights[part] -= scratch
+
+
+# Numbers that one pass of the optimizer touches: five arrays of this many stay in the second-level cache.
+CHUNK = 32768
+
+
+class SGD:
+    """Plain gradient descent; it has no memory."""
+
+    def __init__(self, size: int):
+        self.state: dict[str, np.ndarray] = {}
+        self._scratch = np.empty(size, np.float32)
+
+    def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
+        """Moves weights in place, against gradient."""
+        np.multiply(gradient, np.float32(lr), out=self._scratch)
+        weights -= self._scratch
+
+
+def global_norm(gradient: np.ndarray) -> float:
+    """The Euclidean length of a flat vector."""
+    return math.sqrt(np.dot(gradient, gradient))
+
+
+def clip_gradient(
+    gradient: np.ndarray, parameters: list[np.ndarray], norm: float, limit: float | None, by: str
+) -> None:
+    """Clips a flat gradient in place.
+
+    Args:
+        gradient: flat vector.
+        parameters: views of it, one for each parameter.
+        norm: the length of gradient.
+        limit: None clips nothing.
+        by: "global_norm" scales all of it to at most `limit` long, "norm" each parameter's part on its own, "value"
+            clips each number to -limit ... limit.
+    """
+    if limit is None:
+        return
+    if by == "value":
+        np.clip(gradient, np.float32(-limit), np.float32(limit), out=gradient)
+    elif by == "norm":
+        for part in parameters:
+            _scale_to(part, float(np.linalg.norm(part)), limit)
+    else:
+        _scale_to(gradient, norm, limit)
+
+
+def _scale_to(vector: np.ndarray, norm: float, limit: float) -> None:
+    # The constant is that of torch.nn.utils.clip_grad_norm_.
+    if norm > limit:
+        vector *= np.float32(limit / (norm + 1e-6))

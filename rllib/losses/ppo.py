@@ -1,0 +1,141 @@
+"""The clipped surrogate objective of PPO (Schulman et al., arXiv:1707.06347, eq. 7 to 9).
+
+Departures: the KL penalty of eq. 8 is added to the clipped objective, as RLlib does (kl_coeff 0 switches it off), and
+the value loss is the larger of the clipped and the unclipped squared error, in units of the value (no factor 1/2).
+Advantages are taken as they come: whoever calls standardises them.
+"""
+
+import math
+
+import numpy as np
+
+from rllib.sample_batch import (
+    ACTION_DIST_INPUTS,
+    ACTION_LOGP,
+    ACTIONS,
+    ADVANTAGES,
+    VALUE_TARGETS,
+    VF_PREDS,
+)
+
+STATS = ("total_loss", "policy_loss", "vf_loss", "kl", "entropy", "vf_explained_var", "clip_fraction")
+
+
+class PPOLoss:
+    """The loss in the form that learners ask for (losses/loss.py). Settings are those of `ppo_gradient`."""
+
+    columns = (ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS, ADVANTAGES, VALUE_TARGETS, VF_PREDS)
+    stats = STATS
+
+    def numpy(self, distribution, outputs, minibatch, **settings):
+        dist_inputs, values = outputs
+        statistics, d_dist_inputs, d_values = ppo_gradient(distribution, dist_inputs, values, minibatch, **settings)
+        return statistics, (d_dist_inputs, d_values)
+
+    def torch(self, distribution, outputs, minibatch, **settings):
+        from rllib.losses.ppo_torch import ppo_loss
+
+        return ppo_loss(distribution, *outputs, minibatch, **settings)
+
+    def identity_error(self, distribution, outputs, minibatch):
+        """Mean of |log ratio|: 0 but for rounding while the weights are those that acted."""
+        log_prob = distribution.at(outputs[0]).log_prob(minibatch[ACTIONS])
+        return abs(log_prob - minibatch[ACTION_LOGP]).mean()
+
+
+PPO_LOSS = PPOLoss()
+
+
+def ppo_gradient(
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    clip_param,
+    kl_coeff,
+    vf_loss_coeff,
+    entropy_coeff,
+    vf_clip_param=None,
+):
+    """Statistics and output gradients of the PPO loss, in closed form. B rows, float32.
+
+    Args:
+        distribution: the action distribution (models/distributions.py).
+        dist_inputs: [B, K] what the network computed for it.
+        values: [B] what the network computed.
+        minibatch: columns actions [B, ...], action_logp [B], action_dist_inputs [B, K], advantages [B],
+            value_targets [B], vf_preds [B].
+        clip_param: the ratio counts within 1 - clip_param ... 1 + clip_param.
+        kl_coeff: weight of KL(old || new).
+        vf_loss_coeff: weight of the value loss.
+        entropy_coeff: weight of the entropy bonus.
+        vf_clip_param: how far a value may move from vf_preds with effect, in units of the value; None or inf: any way.
+
+    Returns:
+        statistics (a list in the order of STATS), d_dist_inputs [B, K], d_values [B].
+
+    Raises:
+        ValueError: if values and value_targets are not both [B].
+    """
+    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
+    if values.shape != targets.shape or values.shape != advantages.shape:
+        raise ValueError(
+            f"values {values.shape}, targets {targets.shape} and advantages {advantages.shape} must all be [B]"
+        )
+    rows = len(values)
+    mean = np.full(rows, 1 / rows, np.float32)
+    new = distribution.at(dist_inputs)
+
+    ratio = np.exp(new.log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP])
+    clipped_ratio = ratio.clip(np.float32(1 - clip_param), np.float32(1 + clip_param))
+    surrogate, clipped_surrogate = advantages * ratio, advantages * clipped_ratio
+    policy_loss = -float(np.minimum(surrogate, clipped_surrogate) @ mean)
+    # Where the clipped term is the smaller one it does not depend on the ratio, so nothing flows.
+    d_log_prob = surrogate * (surrogate <= clipped_surrogate)
+    d_log_prob *= np.float32(-1 / rows)
+
+    entropy = float(new.entropy() @ mean)
+    kl = float(new.kl_from(minibatch[ACTION_DIST_INPUTS]) @ mean)
+    d_dist_inputs = new.gradient(d_log_prob, -entropy_coeff / rows, kl_coeff / rows)
+
+    vf_loss, d_values = _value_loss(values, targets, minibatch[VF_PREDS], vf_clip_param, mean)
+    d_values *= np.float32(vf_loss_coeff)
+
+    statistics = [
+        policy_loss + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
+        policy_loss,
+        vf_loss,
+        kl,
+        entropy,
+        _explained_variance(values, targets, mean),
+        float((ratio != clipped_ratio) @ mean),
+    ]
+    return statistics, d_dist_inputs, d_values
+
+
+def _value_loss(values, targets, old_values, vf_clip_param, mean):
+    """Mean of max((v - t)^2, (clipped v - t)^2), and its gradient [B]; the clipped v stays near old_values."""
+    error = values - targets
+    squares = error * error
+    gradient = error * mean
+    gradient *= np.float32(2)
+    if vf_clip_param is not None and not math.isinf(vf_clip_param):
+        limit = np.float32(vf_clip_param)
+        clipped_error = old_values + (values - old_values).clip(-limit, limit) - targets
+        clipped_squares = clipped_error * clipped_error
+        # The clipped error is larger only outside of the limit, where it does not depend on the value.
+        gradient *= squares >= clipped_squares
+        squares = np.maximum(squares, clipped_squares)
+    return float(squares @ mean), gradient
+
+
+def _explained_variance(values, targets, mean):
+    """1 - Var(targets - values) / Var(targets); 0 where the targets do not vary."""
+    variance = _variance(targets, mean)
+    return 1 - _variance(targets - values, mean) / variance if variance > 0 else 0.0
+
+
+def _variance(x, mean):
+    centred = x - x @ mean
+    return float(centred @ centred) / len(x)

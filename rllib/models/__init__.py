@@ -1,0 +1,1 @@
+"""Networks, action distributions, filters, and the catalog that chooses them from an environment's spaces."""

@@ -1,0 +1,82 @@
+"""From stored observations to the rows that a fully connected network reads.
+
+Batches keep observations as the environment gives them (a Discrete one stays an integer); the network does the rest.
+Every encoded row ends with a 1, so that biases are one more row of the weights.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class BoxEncoder:
+    """Casts arrays to float32 and flattens them.
+
+    Attributes:
+        shape: of one observation.
+    """
+
+    shape: tuple[int, ...]
+    kind = "box"
+
+    @property
+    def size(self) -> int:
+        """Numbers in an encoded observation, without the closing 1."""
+        return math.prod(self.shape)
+
+    def encode(self, observations: np.ndarray, out: np.ndarray) -> None:
+        """Writes observations [B, *shape] of any numeric dtype into out [B, size + 1] float32."""
+        rows = len(observations)
+        if observations.ndim != 2:
+            observations = observations.reshape(rows, self.size)
+        np.copyto(out[:, :-1], observations, casting="unsafe")
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True)
+class OneHotEncoder:
+    """Turns the integers start ... start + num_values - 1 into one-hot rows."""
+
+    num_values: int
+    start: int = 0
+    kind = "one_hot"
+    shape = ()
+
+    @property
+    def size(self) -> int:
+        """Numbers in an encoded observation, without the closing 1."""
+        return self.num_values
+
+    def encode(self, observations: np.ndarray, out: np.ndarray) -> None:
+        """Writes observations [B] of integers into out [B, size + 1] float32.
+
+        Raises:
+            ValueError: if an observation lies outside of the space.
+        """
+        indices = np.asarray(observations).astype(np.int64, copy=False).reshape(-1) - self.start
+        if indices.size and (indices.min() < 0 or indices.max() >= self.num_values):
+            raise ValueError(
+                f"an observation of a Discrete space lies outside of {self.start} ... "
+                f"{self.start + self.num_values - 1}: got values from {observations.min()} to {observations.max()}"
+            )
+        out[:, :-1] = 0
+        out[np.arange(len(indices)), indices] = 1
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "num_values": self.num_values, "start": self.start}
+
+
+Encoder = BoxEncoder | OneHotEncoder
+
+
+def encoder_from_json(data: dict) -> Encoder:
+    """The encoder that `to_json` described."""
+    if data["kind"] == BoxEncoder.kind:
+        return BoxEncoder(tuple(data["shape"]))
+    if data["kind"] == OneHotEncoder.kind:
+        return OneHotEncoder(data["num_values"], data["start"])
+    raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows 'box' and 'one_hot'")

@@ -1,0 +1,232 @@
+"""A fully connected actor-critic network in numpy: forward and backward by hand, on views of one flat vector.
+
+The trick: activations stand feature-major, [towers, width + 1, B], with a last row of ones. A layer of both towers is
+then one stacked matrix product, biases come with it for free (forward and backward), and elementwise functions and the
+reductions over actions run along contiguous memory. All buffers belong to a batch size and are made once.
+"""
+
+import math
+
+import numpy as np
+
+from rllib.models.activations import ACTIVATIONS
+from rllib.models.layout import ParameterLayout
+
+
+def initialize(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+    """Orthogonal weights, gain sqrt(2) in hidden layers, 0.01 in the policy's head, 1 in the value's; no bias."""
+    weights[:] = 0
+    for name, parameter in layout.named_parameters(weights).items():
+        if name.endswith("weight"):
+            gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2))
+            parameter[:] = gain * _orthogonal(parameter.shape, rng)
+
+
+def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """A matrix with orthonormal rows or columns, whichever are fewer (Saxe et al., arXiv:1312.6120)."""
+    rows, columns = shape
+    q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))
+    q *= np.sign(np.diag(r))
+    return q if rows >= columns else q.T
+
+
+class NumpyNetwork:
+    """Distribution inputs and values of encoded observations [B, num_inputs + 1], whose last column is 1.
+
+    Results are views of buffers that the next call with the same number of rows overwrites.
+
+    Args:
+        layout: where the parameters lie.
+        activation: a name in ACTIVATIONS.
+        weights: flat float32 [layout.size]; the network reads this very memory.
+    """
+
+    def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
+        if weights.shape != (layout.size,) or weights.dtype != np.float32:
+            raise ValueError(
+                f"the network needs {layout.size} float32 weights, but got {weights.dtype} of shape {weights.shape}"
+            )
+        self.layout = layout
+        self.activation = ACTIVATIONS[activation]
+        self.blocks = layout.blocks(weights)
+        self.gradient = np.zeros(layout.size, np.float32)
+        self.gradient_blocks = layout.blocks(self.gradient)
+        self._training: dict[int, _TrainingBuffers] = {}
+        self._towers = {tower: _Tower(self, tower) for tower in ("policy", "value")}
+
+    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
+        rows = len(inputs)
+        buffers = self._training.get(rows)
+        if buffers is None:
+            buffers = self._training[rows] = _TrainingBuffers(self, rows)
+        return buffers.forward(inputs)
+
+    def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """The gradient with respect to the weights, float32 [layout.size], in a buffer that the next call overwrites.
+
+        Args:
+            gradients: of the loss with respect to the two results of the last forward with this number of rows.
+        """
+        self._training[len(gradients[1])].backward(*gradients)
+        return self.gradient
+
+    def forward_policy(self, inputs: np.ndarray) -> np.ndarray:
+        """Distribution inputs [B, outputs] alone, for acting."""
+        return self._towers["policy"].forward(inputs).T
+
+    def forward_value(self, inputs: np.ndarray) -> np.ndarray:
+        """Values [B] alone."""
+        return self._towers["value"].forward(inputs)[0]
+
+
+class _Tower:
+    """The layers that lead to one head, for acting; nothing is kept for a backward pass."""
+
+    def __init__(self, network: NumpyNetwork, tower: str):
+        layout, blocks = network.layout, network.blocks
+        stacked = 1 if tower == "value" and layout.num_towers == 2 else 0
+        self.layers = []
+        for index, width in enumerate(layout.hiddens):
+            block = blocks[f"hidden_{index}"]
+            self.layers.append((block[stacked] if index else block[:, stacked * width : (stacked + 1) * width]).T)
+        head = layout.policy_head(blocks) if tower == "policy" else layout.value_head(blocks)
+        self.head = head.T
+        self.log_std = blocks["log_std"][:, None] if tower == "policy" and layout.num_log_std else None
+        self.apply = network.activation.apply
+        self._buffers: dict[int, tuple] = {}
+
+    def forward(self, inputs: np.ndarray) -> np.ndarray:
+        """[outputs, B]."""
+        rows = len(inputs)
+        buffers = self._buffers.get(rows)
+        if buffers is None:
+            buffers = self._buffers[rows] = self._allocate(rows)
+        steps, head_out, result = buffers
+        h = inputs.T
+        for weights, z, active, augmented in steps:
+            np.dot(weights, h, out=z)
+            self.apply(z, active)
+            h = augmented
+        np.dot(self.head, h, out=head_out)
+        if self.log_std is not None:
+            result[len(head_out) :] = self.log_std
+        return result
+
+    def _allocate(self, rows: int) -> tuple:
+        steps = []
+        for weights in self.layers:
+            width = len(weights)
+            augmented = np.ones((width + 1, rows), np.float32)
+            steps.append((weights, augmented[:-1], augmented[:-1], augmented))
+        num_log_std = 0 if self.log_std is None else len(self.log_std)
+        result = np.empty((len(self.head) + num_log_std, rows), np.float32)
+        return steps, result[: len(self.head)], result
+
+
+class _TrainingBuffers:
+    """Forward and backward of one batch size, with every view of the weights and buffers made once."""
+
+    def __init__(self, network: NumpyNetwork, rows: int):
+        self.layout = layout = network.layout
+        self.activation = network.activation
+        self.blocks = blocks = network.blocks
+        self.gradients = network.gradient_blocks
+        self.inputs = None
+        towers = layout.num_towers
+        self.layers = [
+            _Layer(blocks[f"hidden_{index}"], towers, width, rows) for index, width in enumerate(layout.hiddens)
+        ]
+        # The distribution inputs and the values share memory, so that one tower's head writes both at once.
+        num_dist_inputs = layout.num_outputs + layout.num_log_std
+        self.outputs = np.empty((layout.num_outputs + 1, rows), np.float32)
+        self.dist_inputs = self.outputs[:-1]
+        if layout.num_log_std:
+            self.dist_inputs = np.empty((num_dist_inputs, rows), np.float32)
+        self.output_gradient = np.empty((layout.num_outputs + 1, rows), np.float32)
+        self.ones = np.ones(rows, np.float32)
+
+    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.inputs = inputs
+        self._forward_hidden(inputs)
+        outputs, policy_features, value_features = self.outputs, *self._features()
+        if self.layout.num_towers == 1:
+            np.dot(self.blocks["head"].T, policy_features, out=outputs)
+        else:
+            np.dot(self.blocks["policy_head"].T, policy_features, out=outputs[:-1])
+            np.dot(self.blocks["value_head"].T, value_features, out=outputs[-1:])
+        if self.layout.num_log_std:
+            self.dist_inputs[: self.layout.num_outputs] = outputs[:-1]
+            self.dist_inputs[self.layout.num_outputs :] = self.blocks["log_std"][:, None]
+        return self.dist_inputs.T, outputs[-1]
+
+    def _forward_hidden(self, inputs: np.ndarray) -> None:
+        apply, before = self.activation.apply, None
+        for layer in self.layers:
+            if before is None:
+                np.dot(layer.weights_t, inputs.T, out=layer.z_flat)
+            else:
+                np.matmul(layer.weights_t, before.augmented, out=layer.z)
+            apply(layer.z, layer.h)
+            before = layer
+
+    def _features(self) -> tuple[np.ndarray, np.ndarray]:
+        """What the two heads read, [width + 1, B] each."""
+        if not self.layers:
+            return self.inputs.T, self.inputs.T
+        augmented = self.layers[-1].augmented
+        return augmented[0], augmented[-1]
+
+    def backward(self, d_dist_inputs: np.ndarray, d_values: np.ndarray) -> None:
+        d_outputs = self.output_gradient
+        num_outputs = self.layout.num_outputs
+        d_inputs_t = d_dist_inputs.T
+        d_outputs[:-1] = d_inputs_t[:num_outputs]
+        d_outputs[-1] = d_values
+        if self.layout.num_log_std:
+            np.dot(d_inputs_t[num_outputs:], self.ones, out=self.gradients["log_std"])
+        self._backward_heads(d_outputs)
+        self._backward_hidden()
+
+    def _backward_heads(self, d_outputs: np.ndarray) -> None:
+        top = self.layers[-1].gradient if self.layers else None
+        policy_features, value_features = self._features()
+        blocks, gradients = self.blocks, self.gradients
+        if self.layout.num_towers == 1:
+            np.dot(policy_features, d_outputs.T, out=gradients["head"])
+            if top is not None:
+                np.dot(blocks["head"][:-1], d_outputs, out=top[0])
+            return
+        np.dot(policy_features, d_outputs[:-1].T, out=gradients["policy_head"])
+        np.dot(value_features, d_outputs[-1:].T, out=gradients["value_head"])
+        np.dot(blocks["policy_head"][:-1], d_outputs[:-1], out=top[0])
+        np.dot(blocks["value_head"][:-1], d_outputs[-1:], out=top[1])
+
+    def _backward_hidden(self) -> None:
+        gradients = self.gradients
+        multiply_derivative = self.activation.multiply_derivative
+        for index in reversed(range(len(self.layers))):
+            layer = self.layers[index]
+            multiply_derivative(layer.gradient, layer.h, layer.z, layer.scratch)
+            if index:
+                before = self.layers[index - 1]
+                np.matmul(before.augmented, layer.gradient_t, out=gradients[f"hidden_{index}"])
+                np.matmul(layer.weights_without_bias, layer.gradient, out=before.gradient)
+            else:
+                np.dot(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
+
+
+class _Layer:
+    """Buffers and views of one hidden layer of all towers: z, its activation h, and the gradient with respect to z."""
+
+    def __init__(self, block: np.ndarray, towers: int, width: int, rows: int):
+        self.weights_t = block.swapaxes(-1, -2)
+        self.weights_without_bias = block[..., :-1, :]
+        self.z = np.empty((towers, width, rows), np.float32)
+        self.z_flat = self.z.reshape(towers * width, rows)
+        self.augmented = np.ones((towers, width + 1, rows), np.float32)
+        self.h = self.augmented[:, :-1]
+        self.gradient = np.empty((towers, width, rows), np.float32)
+        self.gradient_t = self.gradient.swapaxes(-1, -2)
+        self.gradient_flat = self.gradient.reshape(towers * width, rows)
+        self.scratch = np.empty((towers, width, rows), np.float32)

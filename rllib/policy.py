@@ -1,0 +1,213 @@
+"""A policy: a network, the distribution of its actions and its observation filter, on one flat parameter vector."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rllib.models.catalog import PolicySpec
+from rllib.models.numpy_network import NumpyNetwork, initialize
+
+BACKENDS = ("numpy", "torch")
+FILTER_PREFIX = "filter."
+WEIGHTS = "weights"
+
+
+class Policy:
+    """Acts, and says what its actions and observations are worth.
+
+    Observations are those that batches store: as the environment gives them where `filters_observations` is false, else
+    float32 and already filtered (`policy.filter(raw, out=..., update=True)` when they are collected). A filtered
+    observation is never filtered again, so whatever the filter learns later, old rows keep their meaning.
+
+    Args:
+        spec: what to build (models/catalog.py).
+        weights: flat float32 vector that becomes the policy's own memory, without a copy.
+        rng: draws initial weights where none are given. Without either, all weights are zero until `set_weights`.
+        backend: "numpy", or "torch" to act through the torch network.
+
+    Raises:
+        ValueError: for weights of another size or an unknown backend.
+    """
+
+    def __init__(
+        self,
+        spec: PolicySpec,
+        weights: np.ndarray | None = None,
+        rng: np.random.Generator | None = None,
+        backend: str = "numpy",
+    ):
+        self.spec = spec
+        self.distribution = spec.distribution
+        self.layout = spec.layout()
+        self.filter = spec.make_filter()
+        if weights is None:
+            weights = np.zeros(self.layout.size, np.float32)
+            if rng is not None:
+                initialize(self.layout, weights, rng)
+        self._weights = weights
+        self.network = _make_network(self, backend)
+        self._inputs: dict[int, np.ndarray] = {}
+
+    # ------------------------------------------------------------------ shapes
+
+    @property
+    def filters_observations(self) -> bool:
+        """Whether observations have to pass `filter` before they are stored or acted upon."""
+        return self.filter.filters
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Shape of one action."""
+        return self.distribution.action_shape
+
+    @property
+    def action_dtype(self) -> np.dtype:
+        """int64, or float32 for continuous actions."""
+        return self.distribution.action_dtype
+
+    @property
+    def num_dist_inputs(self) -> int:
+        """Numbers that describe the distribution of one action."""
+        return self.distribution.num_inputs
+
+    # ------------------------------------------------------------------ weights and state
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The flat float32 vector itself: network and learner work on this memory."""
+        return self._weights
+
+    def set_weights(self, weights: np.ndarray) -> None:
+        """Copies a flat vector into the policy's memory.
+
+        Raises:
+            ValueError: if it has another length.
+        """
+        if weights.shape != self._weights.shape:
+            raise ValueError(
+                f"the policy has {self._weights.size} weights, but an array of shape {weights.shape} was given; "
+                "they must come from a policy with the same spaces and model settings"
+            )
+        np.copyto(self._weights, weights)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Named arrays: the flat weights and the filter's statistics."""
+        filter_state = {FILTER_PREFIX + name: array for name, array in self.filter.get_state().items()}
+        return {WEIGHTS: self._weights.copy(), **filter_state}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes over what `get_state` gave.
+
+        Raises:
+            ValueError: if it belongs to another network or filter.
+        """
+        filter_state = {
+            name.removeprefix(FILTER_PREFIX): array for name, array in state.items() if name.startswith(FILTER_PREFIX)
+        }
+        if WEIGHTS not in state or bool(filter_state) != self.filters_observations:
+            raise ValueError(
+                f"this policy with observation_filter={self.spec.observation_filter!r} cannot take over a state "
+                f"that holds {sorted(state)}"
+            )
+        self.set_weights(state[WEIGHTS])
+        self.filter.set_state(filter_state)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Parameter name -> view of the weights, shaped as in torch.nn.Linear."""
+        return self.layout.named_parameters(self._weights)
+
+    # ------------------------------------------------------------------ acting
+
+    def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
+        """What makes actions random, float32 [*shape, ...]; zeros in its place give the most probable actions."""
+        return self.distribution.noise(rng, *shape)
+
+    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+        """Chooses one action per row: the hot path of sampling. Results are written in place.
+
+        Args:
+            observations: [N, *shape] as stored.
+            noise: [N, ...] a slice of what `noise` drew.
+            dist_inputs: float32 [N, num_dist_inputs], written.
+            actions: [N, *action_shape] of action_dtype, written.
+        """
+        dist_inputs[:] = self.network.forward_policy(self.encode(observations))
+        self.distribution.sample(dist_inputs, noise, actions)
+
+    def compute_actions(
+        self,
+        observations: np.ndarray,
+        explore: bool = True,
+        rng: np.random.Generator | None = None,
+        *,
+        filtered: bool = False,
+    ) -> np.ndarray:
+        """Actions [N, *action_shape] for use outside of training.
+
+        Args:
+            observations: [N, *shape], as the environment gives them unless `filtered`.
+            explore: sample; False takes the most probable actions.
+            rng: draws the samples; by default a fresh one.
+            filtered: the observations have passed the filter already.
+
+        Raises:
+            ValueError: if the observations have another shape than the policy's.
+        """
+        observations = np.asarray(observations)
+        expected = self.spec.encoder.shape
+        if observations.shape[1:] != expected:
+            raise ValueError(
+                f"observations must be a batch of shape [N, {', '.join(map(str, expected))}], but got "
+                f"{list(observations.shape)}; one observation alone is observation[None]"
+            )
+        if not filtered:
+            observations = self.filter(observations)
+        dist_inputs = self.network.forward_policy(self.encode(observations))
+        if not explore:
+            return self.distribution.mode(dist_inputs)
+        rng = np.random.default_rng() if rng is None else rng
+        return self.distribution.sample(dist_inputs, self.noise(rng, len(observations)))
+
+    # ------------------------------------------------------------------ whole fragments
+
+    def encode(self, observations: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """The network's input, float32 [N, size + 1] with a last column of ones.
+
+        By default in a buffer that the next call with as many rows overwrites.
+        """
+        if out is None:
+            out = self._inputs.get(len(observations))
+            if out is None:
+                out = self._inputs[len(observations)] = self.new_inputs(len(observations))
+        self.spec.encoder.encode(observations, out)
+        return out
+
+    def new_inputs(self, rows: int) -> np.ndarray:
+        """Memory for the encoding of so many observations, float32 [rows, size + 1]."""
+        return np.ones((rows, self.layout.num_inputs + 1), np.float32)
+
+    def log_prob(self, dist_inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Log-probability [B] of actions [B, *action_shape] under distributions [B, num_dist_inputs]."""
+        return self.distribution.at(dist_inputs).log_prob(actions)
+
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """Values [B] of observations [B, *shape] as stored."""
+        values = np.empty(len(observations), np.float32)
+        for start in range(0, len(observations), CHUNK):
+            rows = observations[start : start + CHUNK]
+            values[start : start + CHUNK] = self.network.forward_value(self.encode(rows))
+        return values
+
+
+# Rows that one forward pass of `values` takes: the activations then stay in the processor's cache.
+CHUNK = 512
+
+
+def _make_network(policy: Policy, backend: str):
+    if backend == "numpy":
+        return NumpyNetwork(policy.layout, policy.spec.activation, policy.weights)
+    if backend == "torch":
+        from rllib.models.torch_network import ActingNetwork
+
+        return ActingNetwork(policy.layout, policy.spec.activation, policy.weights)
+    raise ValueError(f"unknown policy backend {backend!r}; known are {BACKENDS}")

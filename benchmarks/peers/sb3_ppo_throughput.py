@@ -1,0 +1,49 @@
+"""Stable-Baselines3 PPO on CartPole-v1, sampling and training: environment steps a second.
+
+8 environments x 128 steps, 4 epochs, minibatches of 256, two 64x64 tanh towers (its default network).
+"""
+
+import argparse
+import json
+import time
+
+from sb3_common import ppo, versions
+from stable_baselines3.common.callbacks import BaseCallback
+
+
+class Clock(BaseCallback):
+    """Notes the time at the start of every rollout."""
+
+    def __init__(self):
+        super().__init__()
+        self.times: list[float] = []
+
+    def _on_rollout_start(self) -> None:
+        self.times.append(time.perf_counter())
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--envs", type=int, default=8)
+    parser.add_argument("--fragment", type=int, default=128, help="steps of each environment an iteration")
+    parser.add_argument("--minibatch", type=int, default=256)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--warm-up", type=int, default=2, help="iterations before those that count")
+    arguments = parser.parse_args()
+    batch = arguments.envs * arguments.fragment
+    sizes = {"n_steps": arguments.fragment, "batch_size": arguments.minibatch, "n_epochs": arguments.epochs}
+    model = ppo(arguments.envs, seed=0, **sizes)
+    clock = Clock()
+    # One iteration more than is counted: the last one has no rollout after it to say when it ended.
+    model.learn((arguments.warm_up + arguments.iterations + 1) * batch, callback=clock)
+    seconds = clock.times[-1] - clock.times[arguments.warm_up]
+    iterations = len(clock.times) - 1 - arguments.warm_up
+    print(json.dumps({"env_steps_per_s": iterations * batch / seconds, "iterations": iterations, **versions()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -27,7 +27,7 @@ _LEFT_OUT = ("config",)
 
 def plain(value):
     """JSON-able stand-in for values that JSON does not know: numpy by content, all else by its repr."""
-    if hasattr(value, "tolist"):
+    if hasattr(value, "tolist") and not isinstance(value, type):
         return value.tolist()
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)

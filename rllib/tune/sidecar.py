@@ -46,6 +46,11 @@ class SidecarLogger:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None before the first result."""
+        return self._process.pid if self._process else None
+
     def finish(self) -> None:
         """Tells the process that there are no more results, without waiting."""
         if self._process and not self._process.stdin.closed:
@@ -107,4 +112,7 @@ def _complete_lines(file):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    try:
+        main(Path(sys.argv[1]), sys.argv[2])
+    except Exception as error:
+        print(f"TensorBoard events and curve are incomplete: {type(error).__name__}: {error}")

@@ -1,0 +1,164 @@
+"""The rules of the house (docs/architecture.md): imports go downwards, nothing heavy is imported before it is used."""
+
+import ast
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Lowest first. A module may import its own floor and those below.
+FLOORS = [
+    ["runtime"],
+    ["rllib.errors", "rllib.sample_batch", "rllib.schedules", "rllib.system_usage"],
+    ["rllib.models", "rllib.losses"],
+    ["rllib.policy", "rllib.replay", "rllib.env", "rllib.checkpoint"],
+    ["rllib.metrics", "rllib.evaluation", "rllib.learners"],
+    ["rllib.algorithms"],
+    ["rllib.tune"],
+    ["rllib.cli", "rllib.__main__"],
+]
+KNOW_THE_RUNTIME = ["runtime", "rllib.evaluation.worker_set", "rllib.learners.learner_group", "rllib.tune"]
+HEAVY = {"torch", "gymnasium", "numpy", "rich", "matplotlib", "tensorboardX", "psutil", "yaml", "safetensors"}
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {_name(path): path for package in ("runtime", "rllib") for path in sorted((ROOT / package).rglob("*.py"))}
+
+
+def _is_below(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def _floor(module: str) -> int | None:
+    found = [index for index, names in enumerate(FLOORS) if any(_is_below(module, name) for name in names)]
+    return found[0] if found else None
+
+
+def _targets(node: ast.AST, module: str) -> set[str]:
+    """Our own modules that an import statement names."""
+    if isinstance(node, ast.Import):
+        names = {alias.name for alias in node.names}
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            package = module.split(".") if MODULES[module].name == "__init__.py" else module.split(".")[:-1]
+            base = ".".join(filter(None, [*package[: len(package) - node.level + 1], base]))
+        names = {base} | {f"{base}.{alias.name}" for alias in node.names}
+    else:
+        return set()
+    # `from package import submodule` needs the submodule; the package alone counts when nothing below it is meant.
+    own = {name for name in names if name in MODULES}
+    return {name for name in own if not any(other != name and _is_below(other, name) for other in own)}
+
+
+@functools.cache
+def _imports(module: str) -> list[tuple[str, bool]]:
+    """(imported module of ours, is inside a function) for every import statement."""
+    tree = ast.parse(MODULES[module].read_text())
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    hidden = {inner for function in functions for inner in ast.walk(function)}
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for inner in ast.walk(node)
+    }
+    return [
+        (target, node in hidden)
+        for node in ast.walk(tree)
+        if node not in typing_only
+        for target in _targets(node, module) - {module}
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_imports_downwards_only(module):
+    own = _floor(module)
+    assert own is not None or module == "rllib", f"{module} belongs to no floor of tests/test_layout.py"
+    for target, _ in _imports(module):
+        floor = _floor(target)
+        assert floor is None or own is None or floor <= own, f"{module} imports {target}, which is above it"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_import_of_our_own_is_hidden_in_a_function(module):
+    hidden = [target for target, inside in _imports(module) if inside]
+    assert not hidden, f"{module} imports {hidden} inside a function; own modules are imported at the top"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_who_knows_the_runtime(module):
+    if not any(_is_below(module, name) for name in KNOW_THE_RUNTIME):
+        known = [target for target, _ in _imports(module) if _is_below(target, "runtime")]
+        assert not known, f"{module} imports {known}; only {KNOW_THE_RUNTIME} may"
+
+
+def test_there_are_no_import_circles():
+    graph = {module: {target for target, _ in _imports(module)} for module in MODULES}
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]):
+        assert module not in path, "circle: " + " -> ".join([*path[path.index(module) :], module])
+        if module not in done:
+            for target in graph[module]:
+                visit(target, [*path, module])
+            done.add(module)
+
+    for module in graph:
+        visit(module, [])
+
+
+def test_runtime_knows_no_reinforcement_learning():
+    for module, path in MODULES.items():
+        if _is_below(module, "runtime"):
+            names = set()
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    names.add(node.module.split(".")[0])
+            assert not names & {"rllib", "torch", "gymnasium"}, f"{module} imports {names}"
+
+
+def _imported_by(*arguments: str) -> set[str]:
+    """The top-level packages that a fresh interpreter has imported when it is done."""
+    code = (
+        "import runpy, sys\n"
+        "sys.argv[1:] = {arguments!r}\n"
+        "try: {run}\n"
+        "except SystemExit: pass\n"
+        "print(*sorted(name for name in sys.modules if '.' not in name), file=sys.stderr)"
+    )
+    run = "import rllib" if not arguments else "runpy.run_module('rllib', run_name='__main__')"
+    result = subprocess.run(
+        [sys.executable, "-c", code.format(arguments=list(arguments), run=run)],
+        capture_output=True, text=True, check=True, timeout=60, cwd=ROOT,
+    )  # fmt: skip
+    return set(result.stderr.split())
+
+
+def test_importing_rllib_imports_nothing_heavy():
+    assert not _imported_by() & HEAVY
+
+
+def test_help_imports_nothing_heavy():
+    modules = _imported_by("--help")
+    assert "click" in modules
+    assert not modules & HEAVY
+
+
+def test_help_of_train_never_imports_torch():
+    assert not _imported_by("train", "--help") & {"torch", "matplotlib", "tensorboardX", "rich"}
+
+
+@pytest.mark.parametrize("module", ["PPO", "PPOConfig", "Algorithm", "Policy", "SampleBatch", "register_env"])
+def test_public_names_never_import_torch(module):
+    code = f"import sys, rllib; rllib.{module}; assert 'torch' not in sys.modules, 'torch was imported'"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)

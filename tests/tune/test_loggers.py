@@ -1,0 +1,175 @@
+import csv
+import json
+import math
+import os
+import select
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rllib.tune.loggers import CsvLogger, JsonLogger, flatten, write_params
+from rllib.tune.sidecar import SidecarLogger
+
+
+def result_of(iteration, **more):
+    return {
+        "training_iteration": iteration,
+        "timesteps_total": 100 * iteration,
+        "episode_reward_mean": math.nan if iteration == 1 else 10.0 * iteration,
+        "episode_reward_min": 0.0,
+        "episode_reward_max": 50.0,
+        "hist_stats": {"episode_reward": [1.0, 2.0]},
+        "config": {"lr": 0.1},
+        **more,
+    }
+
+
+def read_json_lines(path):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
+
+
+def read_csv(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_flatten_keeps_numbers_and_strings_under_paths():
+    result = {"a": 1, "b": {"c": np.float32(2.5), "d": {"e": "x"}}, "list": [1, 2], "config": {"lr": 1}, "none": None}
+    assert dict(flatten(result)) == {"a": 1, "b/c": 2.5, "b/d/e": "x"}
+
+
+def test_json_lines_are_whole_while_the_run_goes_on(tmp_path):
+    logger = JsonLogger(tmp_path)
+    logger.on_result(result_of(1, array=np.arange(3), number=np.float64(math.inf)))
+    (line,) = read_json_lines(tmp_path / "result.json")
+    assert line["array"] == [0, 1, 2] and line["number"] is None and line["episode_reward_mean"] is None
+    assert "config" not in line and line["hist_stats"] == {"episode_reward": [1.0, 2.0]}
+    logger.on_result(result_of(2))
+    assert len(read_json_lines(tmp_path / "result.json")) == 2
+    logger.close()
+
+
+def test_csv_takes_keys_that_appear_later(tmp_path):
+    logger = CsvLogger(tmp_path)
+    logger.on_result({"a": 1, "b": {"c": 2.5}})
+    assert read_csv(tmp_path / "progress.csv") == [{"a": "1", "b/c": "2.5"}]
+    logger.on_result({"a": 2, "late": "x, y"})
+    logger.on_result({"b": {"c": 3.0}, "a": 3})
+    assert read_csv(tmp_path / "progress.csv") == [
+        {"a": "1", "b/c": "2.5", "late": ""},
+        {"a": "2", "b/c": "", "late": "x, y"},
+        {"a": "3", "b/c": "3.0", "late": ""},
+    ]
+    logger.close()
+    assert os.listdir(tmp_path) == ["progress.csv"]
+
+
+def test_csv_goes_on_with_an_existing_file(tmp_path):
+    for iteration in (1, 2):
+        logger = CsvLogger(tmp_path)
+        logger.on_result({"a": iteration})
+        logger.close()
+    assert [row["a"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2"]
+
+
+def test_params_name_what_json_cannot_hold(tmp_path):
+    write_params(tmp_path, {"lr": 1e-3, "callback": math.sqrt, "space": np.float32, "set": {1}, "array": np.zeros(2)})
+    params = json.loads((tmp_path / "params.json").read_text())
+    assert params == {"lr": 1e-3, "callback": "math:sqrt", "space": "numpy:float32", "set": [1], "array": [0.0, 0.0]}
+
+
+def log_three_results(directory):
+    json_logger, sidecar = JsonLogger(directory), SidecarLogger(directory, "PPO on Nothing-v0")
+    for iteration in (1, 2, 3):
+        for logger in (json_logger, sidecar):
+            logger.on_result(result_of(iteration))
+    json_logger.close()
+    sidecar.close()
+    return sidecar
+
+
+def test_sidecar_writes_curve_and_events_without_torch_in_any_process(tmp_path):
+    sidecar = log_three_results(tmp_path)
+    assert sidecar.notices == []
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    (events,) = tmp_path.glob("events.out.tfevents*")
+    assert scalars(events)["timesteps_total"] == [(100, 100.0), (200, 200.0), (300, 300.0)]
+    assert scalars(events)["episode_reward_mean"] == [(200, 20.0), (300, 30.0)]
+    assert "torch" not in sys.modules and "tensorboardX" not in sys.modules
+
+
+def scalars(path):
+    """tag -> [(step, value), ...] of an event file, read in a process of its own, as tensorboardX imports torch."""
+    code = """
+import collections, json, struct, sys
+sys.modules["torch"] = None
+from tensorboardX.proto.event_pb2 import Event
+found, data, at = collections.defaultdict(list), open(sys.argv[1], "rb").read(), 0
+while at < len(data):
+    (length,) = struct.unpack_from("<Q", data, at)
+    event = Event.FromString(data[at + 12 : at + 12 + length])
+    at += length + 16
+    for value in event.summary.value:
+        found[value.tag].append((event.step, value.simple_value))
+print(json.dumps(found))
+"""
+    run = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True, timeout=60)
+    return {tag: [tuple(point) for point in points] for tag, points in json.loads(run.stdout).items()}
+
+
+def test_sidecar_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "matplotlib.py").write_text("raise ImportError('not here')")
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    sidecar = log_three_results(tmp_path)
+    assert sidecar.notices == ["curve.png needs matplotlib: pip install 'rllib[plot]'"]
+    assert not (tmp_path / "curve.png").exists()
+    assert list(tmp_path.glob("events.out.tfevents*"))
+
+
+def test_sidecar_finishes_the_files_when_the_run_is_killed(tmp_path):
+    code = """
+import os, signal, sys
+from pathlib import Path
+from rllib.tune.loggers import JsonLogger
+from rllib.tune.sidecar import SidecarLogger
+directory = Path(sys.argv[1])
+loggers = [JsonLogger(directory), SidecarLogger(directory)]
+for iteration in range(1, 4):
+    for logger in loggers:
+        logger.on_result({"timesteps_total": iteration, "episode_reward_mean": 1.0, "episode_reward_min": 0.0,
+                          "episode_reward_max": 2.0})
+print(loggers[1].pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=60)
+    assert run.returncode == -9, run.stderr
+    wait_for_end(int(run.stdout))
+    assert (tmp_path / "curve.png").exists()
+
+
+def wait_for_end(pid):
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([descriptor], [], [], 30)[0], "the process beside the run outlives it"
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("results", [0, 1])
+def test_sidecar_ends_when_there_was_nothing_to_draw(tmp_path, results):
+    json_logger, sidecar = JsonLogger(tmp_path), SidecarLogger(tmp_path)
+    for iteration in range(results):
+        json_logger.on_result({"training_iteration": iteration, "timesteps_total": 1, "episode_reward_mean": math.nan})
+        sidecar.on_result({})
+    json_logger.close()
+    sidecar.close()
+    assert sidecar.notices == [] and not (tmp_path / "curve.png").exists()

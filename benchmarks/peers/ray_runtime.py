@@ -9,14 +9,14 @@ import os
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
-import json  # noqa: E402
-import logging  # noqa: E402
-import statistics  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
+import json
+import logging
+import statistics
+import sys
+import time
 
-import numpy as np  # noqa: E402
-import ray  # noqa: E402
+import numpy as np
+import ray
 
 
 @ray.remote

@@ -33,9 +33,7 @@ class ObservationColumn(ABC):
 
     def row(self, observation) -> np.ndarray:
         """A new array [*shape] with one observation."""
-        out = np.empty((1, *self.shape), self.dtype)
-        self.write_rows([observation], out)
-        return out[0] if self.shape else out.reshape(())
+        return np.array(observation, self.dtype)
 
 
 class ArrayColumn(ObservationColumn):
@@ -84,6 +82,9 @@ class FlatColumn(ObservationColumn):
     def write_rows(self, rows, out):
         for index, observation in enumerate(rows):
             out[index] = spaces.flatten(self._space, observation)
+
+    def row(self, observation):
+        return np.asarray(spaces.flatten(self._space, observation), self.dtype)
 
     def write_batch(self, batch, out):
         np.concatenate(list(_flat_parts(self._space, batch)), axis=1, out=out, casting="unsafe")

@@ -1,6 +1,5 @@
 """The one interface through which rollout workers step environments."""
 
-import math
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -70,32 +69,3 @@ class EnvironmentStream(ABC):
 
     def __exit__(self, *_):
         self.close()
-
-
-def write_rewards(given, out: np.ndarray) -> None:
-    """Writes N rewards into out [N]; arrays of one element count as numbers.
-
-    Raises:
-        ValueError: naming the environment whose reward is no finite number.
-    """
-    try:
-        out[:] = given
-        if math.isfinite(sum(given)):
-            return
-    except (TypeError, ValueError):  # some reward is no number: found, or repaired, below
-        pass
-    for index, reward in enumerate(given):
-        problem = reward_problem(reward)
-        if problem:
-            raise ValueError(f"environment {index}: {problem}")
-        out[index] = np.asarray(reward).item()
-
-
-def reward_problem(reward) -> str | None:
-    """Why a reward cannot be learned from; None when it can."""
-    array = np.asarray(reward)
-    if array.dtype.kind not in "biuf" or array.size != 1:
-        return f"the reward must be a number, but step() returned {reward!r} ({type(reward).__name__})"
-    if not np.isfinite(array).all():
-        return f"the reward is {array.item()}; it must be finite"
-    return None

@@ -8,9 +8,11 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from rllib.env.legacy import LegacyEnvironment, adapt_spaces, call_reset, is_bare_observation, takes_seed, tell_legacy
+from rllib.env.examiner import Examiner, env_name
+from rllib.env.legacy import adapt_spaces
+from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
-from rllib.env.stream import EnvironmentStream, reward_problem, write_rewards
+from rllib.env.stream import EnvironmentStream
 
 logger = logging.getLogger("rllib.env")
 
@@ -44,7 +46,7 @@ class SyncStream(EnvironmentStream):
             self._envs.append(bare)
             self._limits.append(limit)
         first = self._envs[0]
-        check_spaces(first.observation_space, first.action_space, _name(first))
+        check_spaces(first.observation_space, first.action_space, env_name(first))
         for index, env in enumerate(self._envs):
             for kind in ("observation_space", "action_space"):
                 if getattr(env, kind) != getattr(first, kind):
@@ -55,8 +57,7 @@ class SyncStream(EnvironmentStream):
         super().__init__(len(envs), first.observation_space, first.action_space)
         self._seeds: list[int | None] = [int(seed) for seed in seeds]  # None once used; gymnasium takes no np.int64
         self._worker_index = worker_index
-        self._checked_steps = [checked_steps] * self.num_envs
-        self._rows_to_check = checked_steps > 0
+        self._examiners = [Examiner(env, checked_steps, tells=worker_index == 0) for env in self._envs]
         self._action_dtype = None if isinstance(first.action_space, spaces.Discrete) else first.action_space.dtype
         # Called by position in the hot loop; each entry is first `_examined_step`, then the environment's own method.
         self._steps = [partial(self._examined_step, index) for index in range(self.num_envs)]
@@ -69,7 +70,7 @@ class SyncStream(EnvironmentStream):
         rows = [self._reset_env(index) for index in range(self.num_envs)]
         self._next_deadline = min(self._deadlines)
         self.reset_rows = None
-        self.column.write_rows(rows, observations)
+        self._write_rows(rows, observations)
 
     def step(self, actions, observations, rewards, terminated, truncated, active=None):
         if active is not None:
@@ -78,8 +79,9 @@ class SyncStream(EnvironmentStream):
         rows, given_rewards, ended = [], [], []
         terminated.fill(False)
         truncated.fill(False)
+        commands = self._to_python(actions)
         try:
-            for step, action in zip(self._steps, self._to_python(actions)):
+            for step, action in zip(self._steps, commands):
                 observation, reward, is_terminated, is_truncated, _ = step(action)
                 rows.append(observation)
                 given_rewards.append(reward)
@@ -95,12 +97,12 @@ class SyncStream(EnvironmentStream):
         if self._clock >= self._next_deadline:
             ended = self._apply_time_limits(ended, truncated)
         finals = self._start_next(ended, rows) if ended else ended
-        self.column.write_rows(rows, observations)
+        self._write_rows(rows, observations)
         self.reset_rows = None
         return finals
 
     def close(self):
-        envs, self._envs = self._envs, []
+        envs, self._envs, self._steps, self._examiners = self._envs, [], [], []
         close_all(envs)
 
     # ---- off the hot path
@@ -128,7 +130,7 @@ class SyncStream(EnvironmentStream):
                 ended.append(index)
         finals = self._start_next(self._apply_time_limits(ended, truncated), rows)
         for index in np.flatnonzero(active):
-            self.column.write_rows([rows[index]], observations[index : index + 1])
+            self._write_rows([rows[index]], observations[index : index + 1])
         self.reset_rows = ~active
         return finals
 
@@ -136,9 +138,21 @@ class SyncStream(EnvironmentStream):
         """The actions one by one: ints for Discrete, otherwise rows of a copy that environments may keep or change."""
         return actions.tolist() if self._action_dtype is None else actions.astype(self._action_dtype)
 
+    def _write_rows(self, rows, out):
+        try:
+            self.column.write_rows(rows, out)
+        except Exception as error:
+            for index, row in enumerate(rows):
+                if problem := mismatch(self.observation_space, row):
+                    raise ValueError(
+                        f"environment {index} of rollout worker {self._worker_index}: the {problem}, at step "
+                        f"{self._clock} of its environments"
+                    ) from error
+            raise
+
     def _write_rewards(self, given, out, first_index=0):
         try:
-            write_rewards(given, out)
+            write_rewards(given, out, first_index)
         except ValueError as error:
             error.add_note(f"in rollout worker {self._worker_index}, at step {self._clock} of its environments")
             raise
@@ -173,75 +187,29 @@ class SyncStream(EnvironmentStream):
         return observation
 
     def _first_observation(self, index: int):
-        env = self._envs[index]
-        if self._seeds[index] is None:
-            return env.reset()[0]
         seed, self._seeds[index] = self._seeds[index], None
-        result = call_reset(env, seed)
-        bare = is_bare_observation(result, env.observation_space)
-        observation = result if bare else result[0]
-        self._check_observation(index, observation, "returned by reset()")
-        if not bare and not isinstance(result[1], dict):
-            raise TypeError(f"reset() must return (observation, info) with a dict as info, but info is {result[1]!r}")
-        if bare:
-            self._adapt(index, "reset() returns the observation alone")
-        elif not takes_seed(env):
-            self._adapt(index, "reset() takes no seed")
+        if seed is None:
+            return self._envs[index].reset()[0]
+        observation = self._examiners[index].reset(seed)
+        self._envs[index] = self._examiners[index].env
         return observation
 
-    def _examined_step(self, index: int, action):
-        """The first steps of an environment: brings its results into form, checks them, then gets out of the way."""
-        result = self._envs[index].step(action)
-        if isinstance(result, tuple) and len(result) == 4 and not isinstance(self._envs[index], LegacyEnvironment):
-            self._adapt(index, "step() returns 4 values")
-            result = self._envs[index].convert(result)
-        if not isinstance(result, tuple) or len(result) != 5:
-            raise TypeError(
-                "step() must return (observation, reward, terminated, truncated, info), "
-                f"but {_name(self._envs[index])} returned {_described(result)}"
-            )
-        if self._checked_steps[index] > 0:
-            self._checked_steps[index] -= 1
-            self._check_step(index, result)
-        if self._checked_steps[index] == 0:
-            self._steps[index] = self._envs[index].step
+    def _examined_step(self, index: int, action) -> tuple:
+        """A step of an environment that is still examined; after the last one this method is not called again."""
+        examiner = self._examiners[index]
+        result = examiner.step(action)
+        self._envs[index] = examiner.env
+        if examiner.is_done:
+            self._steps[index] = examiner.env.step
         return result
 
-    def _check_step(self, index: int, result: tuple) -> None:
-        observation, reward, is_terminated, is_truncated, info = result
-        self._check_observation(index, observation, "returned by step()")
-        problem = reward_problem(reward)
-        if problem:
-            raise ValueError(f"{_name(self._envs[index])}: {problem}")
-        for name, flag in (("terminated", is_terminated), ("truncated", is_truncated)):
-            if not isinstance(flag, (bool, int, np.bool_, np.integer)):
-                raise TypeError(f"step() must return True or False as {name}, but it is {flag!r}")
-        if not isinstance(info, dict):
-            raise TypeError(f"step() must return a dict as info, but it is {info!r}")
-
-    def _check_observation(self, index: int, observation, where: str) -> None:
-        if not self._rows_to_check:
-            return
-        problem = mismatch(self.observation_space, observation)
-        if problem:
-            raise ValueError(
-                f"{_name(self._envs[index])}: the {problem} ({where}). Correct the observation or the "
-                "observation_space; .environment(disable_env_checking=True) trains without this check."
-            )
-
-    def _adapt(self, index: int, reason: str) -> None:
-        if not isinstance(self._envs[index], LegacyEnvironment):
-            if self._worker_index == 0:
-                tell_legacy(self._envs[index], reason)
-            self._envs[index] = LegacyEnvironment(self._envs[index])
-
     def _place(self, index: int) -> str:
-        return f"environment {index} of rollout worker {self._worker_index} ({_name(self._envs[index])})"
+        return f"environment {index} of rollout worker {self._worker_index} ({env_name(self._envs[index])})"
 
     def _add_step_note(self, error: Exception, index: int, actions) -> None:
         step = self._clock - self._starts[index]
         error.add_note(
-            f"{self._place(index)} raised in step() at step {step} of its episode, action {actions[index]!r}"
+            f"{self._place(index)} raised in step() at step {step} of its episode, action {actions[index].tolist()!r}"
         )
 
 
@@ -262,12 +230,4 @@ def close_all(envs: list) -> None:
             if hasattr(env, "close"):
                 env.close()
         except Exception:
-            logger.warning("%s failed to close", _name(env), exc_info=True)
-
-
-def _name(env) -> str:
-    return type(getattr(env, "unwrapped", env)).__name__
-
-
-def _described(result) -> str:
-    return f"{len(result)} values" if isinstance(result, tuple) else f"{result!r} ({type(result).__name__})"
+            logger.warning("%s failed to close", env_name(env), exc_info=True)

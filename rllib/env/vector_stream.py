@@ -5,8 +5,10 @@ import logging
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from rllib.env.examiner import env_name
+from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
-from rllib.env.stream import EnvironmentStream, write_rewards
+from rllib.env.stream import EnvironmentStream
 
 logger = logging.getLogger("rllib.env")
 
@@ -35,10 +37,10 @@ class VectorEnvStream(EnvironmentStream):
     def __init__(self, env: VectorEnv, num_envs: int, seeds: list[int], *, worker_index=0, checked_steps: int = 1):
         if env.num_envs != num_envs:
             raise ValueError(
-                f"{_name(env)} has {env.num_envs} environments, but each worker was asked to have {num_envs}. "
+                f"{env_name(env)} has {env.num_envs} environments, but each worker was asked to have {num_envs}. "
                 f"Use .rollouts(num_envs_per_worker={env.num_envs}), or make it with context.num_envs environments."
             )
-        check_spaces(env.single_observation_space, env.single_action_space, _name(env))
+        check_spaces(env.single_observation_space, env.single_action_space, env_name(env))
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self._env = env
         self._mode = autoreset_mode(env)
@@ -61,7 +63,7 @@ class VectorEnvStream(EnvironmentStream):
     def step(self, actions, observations, rewards, terminated, truncated, active=None):
         if active is not None:
             raise ValueError(
-                f"{_name(self._env)} steps all its environments at once, so that a part of them cannot go on alone. "
+                f"{env_name(self._env)} steps all its environments at once, so that a part of them cannot go on alone. "
                 'Use .rollouts(batch_mode="truncate_episodes").'
             )
         self._clock += 1
@@ -92,7 +94,7 @@ class VectorEnvStream(EnvironmentStream):
         try:
             env.close()
         except Exception:
-            logger.warning("%s failed to close", _name(env), exc_info=True)
+            logger.warning("%s failed to close", env_name(env), exc_info=True)
 
     def _drop_reset_rows(self, rewards, terminated, truncated) -> None:
         if not self._resets_next.any():
@@ -112,7 +114,7 @@ class VectorEnvStream(EnvironmentStream):
         if not self._mask_is_kept and not mask.all():
             if not np.array_equal(fresh[~mask], observations[~mask], equal_nan=fresh.dtype.kind == "f"):
                 raise ValueError(
-                    f"{_name(self._env)} says that its autoreset mode is DISABLED, but its reset() ignores "
+                    f"{env_name(self._env)} says that its autoreset mode is DISABLED, but its reset() ignores "
                     'options["reset_mask"] and resets every environment. Use the mode NEXT_STEP or SAME_STEP.'
                 )
             self._mask_is_kept = True
@@ -122,7 +124,7 @@ class VectorEnvStream(EnvironmentStream):
         mask = infos.get("_final_obs")
         if mask is None or not mask[index]:
             raise ValueError(
-                f"{_name(self._env)} says that its autoreset mode is SAME_STEP, but has no final observation of "
+                f"{env_name(self._env)} says that its autoreset mode is SAME_STEP, but has no final observation of "
                 f'environment {index}, which has just ended: infos["final_obs"] and infos["_final_obs"] must hold it.'
             )
         return self.column.row(_at(infos["final_obs"], index))
@@ -134,7 +136,7 @@ class VectorEnvStream(EnvironmentStream):
         for index in range(self.num_envs):
             problem = mismatch(self.observation_space, _at(batch, index), f"observation of environment {index}")
             if problem:
-                raise ValueError(f"{_name(self._env)}: the {problem}")
+                raise ValueError(f"{env_name(self._env)}: the {problem}")
 
     def _write_rewards(self, given, out) -> None:
         try:
@@ -148,7 +150,7 @@ class VectorEnvStream(EnvironmentStream):
             return call()
         except Exception as error:
             error.add_note(
-                f"vector environment {_name(self._env)} of rollout worker {self._worker_index} raised in {method}() "
+                f"vector environment {env_name(self._env)} of rollout worker {self._worker_index} raised in {method}() "
                 f"at its step {self._clock}"
             )
             raise
@@ -171,7 +173,7 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
     declared = getattr(base, "autoreset_mode", None) or base.metadata.get("autoreset_mode")
     if declared is None:
         raise ValueError(
-            f"{_name(env)} does not tell its autoreset mode, so that final and first observations cannot be told "
+            f"{env_name(env)} does not tell its autoreset mode, so that final and first observations cannot be told "
             'apart. Give the class metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP} '
             "(or SAME_STEP, or DISABLED)."
         )
@@ -179,7 +181,7 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
         logger.warning(
             "%s has no metadata of its own; its autoreset mode %s is what some class has written into the dict that "
             "all vector environments share",
-            _name(env),
+            env_name(env),
             declared,
         )
     return AutoresetMode(declared)
@@ -206,7 +208,3 @@ def _at(batch, index: int):
     if isinstance(batch, tuple):
         return tuple(_at(part, index) for part in batch)
     return batch[index]
-
-
-def _name(env) -> str:
-    return type(getattr(env, "unwrapped", env)).__name__

@@ -1,0 +1,98 @@
+"""What a stream does with the first results of an environment: bring them into form, and refuse what cannot be used."""
+
+import numpy as np
+
+from rllib.env.legacy import LegacyEnvironment, call_reset, is_bare_observation, takes_seed, tell_legacy
+from rllib.env.rewards import reward_problem
+from rllib.env.spaces import mismatch
+
+
+class Examiner:
+    """Stands between a stream and one environment until that has shown that it keeps the API.
+
+    Args:
+        env: the environment. After the first reset and step, `self.env` is it or the adapter that it needs.
+        num_steps: how many results of step() are held against the spaces; with 0 only the form is checked.
+        tells: whether a notice is given where an adapter is needed.
+    """
+
+    def __init__(self, env, num_steps: int, tells: bool):
+        self.env = env
+        self._checks = num_steps > 0
+        self._steps_left = max(num_steps, 1)
+        self._tells = tells
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `self.env` may be stepped directly from now on."""
+        return self._steps_left == 0
+
+    def reset(self, seed: int):
+        """The first observation of the first episode.
+
+        Raises:
+            ValueError, TypeError: if the observation does not lie in its space, or info is no dict.
+        """
+        result = call_reset(self.env, seed)
+        bare = is_bare_observation(result, self.env.observation_space)
+        observation = result if bare else result[0]
+        self._check_observation(observation, "returned by reset()")
+        if not bare and not isinstance(result[1], dict):
+            raise TypeError(f"reset() must return (observation, info) with a dict as info, but info is {result[1]!r}")
+        if bare:
+            self._adapt("reset() returns the observation alone")
+        elif not takes_seed(self.env):
+            self._adapt("reset() takes no seed")
+        return observation
+
+    def step(self, action) -> tuple:
+        """(observation, reward, terminated, truncated, info) of a step.
+
+        Raises:
+            ValueError, TypeError: naming what does not keep the API, or does not lie in its space.
+        """
+        result = self.env.step(action)
+        if isinstance(result, tuple) and len(result) == 4:
+            self._adapt("step() returns 4 values")
+            result = LegacyEnvironment.convert(result)
+        if not isinstance(result, tuple) or len(result) != 5:
+            given = f"{len(result)} values" if isinstance(result, tuple) else f"{result!r} ({type(result).__name__})"
+            raise TypeError(
+                f"step() must return (observation, reward, terminated, truncated, info), but {env_name(self.env)} "
+                f"returned {given}"
+            )
+        if self._checks:
+            self._check_step(result)
+        self._steps_left -= 1
+        return result
+
+    def _check_step(self, result: tuple) -> None:
+        observation, reward, terminated, truncated, info = result
+        self._check_observation(observation, "returned by step()")
+        if problem := reward_problem(reward):
+            raise ValueError(f"{env_name(self.env)}: {problem}")
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, (bool, int, np.bool_, np.integer)):
+                raise TypeError(f"step() must return True or False as {name}, but it is {flag!r}")
+        if not isinstance(info, dict):
+            raise TypeError(f"step() must return a dict as info, but it is {info!r}")
+
+    def _check_observation(self, observation, where: str) -> None:
+        problem = mismatch(self.env.observation_space, observation) if self._checks else None
+        if problem:
+            raise ValueError(
+                f"{env_name(self.env)}: the {problem} ({where}). Correct the observation or the observation_space; "
+                ".environment(disable_env_checking=True) trains without this check."
+            )
+
+    def _adapt(self, reason: str) -> None:
+        if isinstance(self.env, LegacyEnvironment):
+            return
+        if self._tells:
+            tell_legacy(self.env, reason)
+        self.env = LegacyEnvironment(self.env)
+
+
+def env_name(env) -> str:
+    """The class of an environment below its wrappers, for messages."""
+    return type(getattr(env, "unwrapped", env)).__name__

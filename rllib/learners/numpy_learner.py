@@ -123,10 +123,10 @@ def check_identity(error: float | None) -> None:
     if error is not None and not error <= IDENTITY_TOLERANCE:
         raise LearnerError(
             f"before the first gradient step, the policy's log-probabilities differ from the stored ones by "
-            f"{error:.3g} on average (allowed: {IDENTITY_TOLERANCE:g}). The batch was not sampled by these weights, or its rows "
-            "changed on the way: weights older than the batch's policy_version claims, observations filtered twice or "
-            "with other statistics, clipped or normalised actions stored in place of those the policy drew, columns "
-            "shuffled apart, or NaN in a column."
+            f"{error:.3g} on average (allowed: {IDENTITY_TOLERANCE:g}). The batch was not sampled by these weights, or "
+            "its rows changed on the way: weights older than the batch's policy_version claims, observations filtered "
+            "twice or with other statistics, clipped or normalised actions stored in place of those the policy drew, "
+            "columns shuffled apart, or NaN in a column."
         )
 
 

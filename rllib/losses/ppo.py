@@ -122,10 +122,13 @@ def _value_loss(values, targets, old_values, vf_clip_param, mean):
     gradient *= np.float32(2)
     if vf_clip_param is not None and not math.isinf(vf_clip_param):
         limit = np.float32(vf_clip_param)
-        clipped_error = old_values + (values - old_values).clip(-limit, limit) - targets
+        moved = values - old_values
+        clipped_moved = moved.clip(-limit, limit)
+        clipped_error = old_values + clipped_moved - targets
         clipped_squares = clipped_error * clipped_error
-        # The clipped error is larger only outside of the limit, where it does not depend on the value.
-        gradient *= squares >= clipped_squares
+        # Beyond the limit the clipped error does not depend on the value. (Within it the two squares may differ by
+        # rounding, so their order alone does not tell.)
+        gradient *= (squares >= clipped_squares) | (moved == clipped_moved)
         squares = np.maximum(squares, clipped_squares)
     return float(squares @ mean), gradient
 

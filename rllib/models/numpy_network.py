@@ -118,7 +118,7 @@ class _Tower:
         for weights in self.layers:
             width = len(weights)
             augmented = np.ones((width + 1, rows), np.float32)
-            steps.append((weights, augmented[:-1], augmented[:-1], augmented))
+            steps.append((weights, np.empty((width, rows), np.float32), augmented[:-1], augmented))
         num_log_std = 0 if self.log_std is None else len(self.log_std)
         result = np.empty((len(self.head) + num_log_std, rows), np.float32)
         return steps, result[: len(self.head)], result

@@ -1,4 +1,4 @@
-"""Failures of the library itself. A user's mistakes are ValueError or TypeError; the runtime's are in runtime.errors."""
+"""Failures of the library itself. A user's mistake is a ValueError or TypeError; the runtime has errors of its own."""
 
 
 class RLlibError(Exception):

@@ -141,6 +141,24 @@ def section(declaration: F) -> F:
 
 
 @dataclass(frozen=True)
+class SectionAlias:
+    """Another name for a section; see `section_alias`."""
+
+    section: str
+    new_names: Mapping[str, str]
+
+
+def section_alias(section_name: str, new_names: Mapping[str, str]) -> Any:
+    """Gives a section a second method, whose signature and help show these other names of the settings.
+
+    Args:
+        section_name: the section that has the settings.
+        new_names: other name -> name of the setting.
+    """
+    return SectionAlias(section_name, new_names)
+
+
+@dataclass(frozen=True)
 class Section:
     """The settings of one method, own and inherited, in the order of their declaration."""
 
@@ -168,19 +186,25 @@ class Settings:
     Attributes:
         settings: name -> Setting, own and inherited.
         sections: name -> Section.
+        section_aliases: other name -> which section it sets.
     """
 
     settings: ClassVar[Mapping[str, Setting]] = {}
     sections: ClassVar[Mapping[str, Section]] = {}
+    section_aliases: ClassVar[Mapping[str, SectionAlias]] = {}
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         declared = {name: member for name, member in vars(cls).items() if hasattr(member, "__declares_section__")}
+        aliases = {name: member for name, member in vars(cls).items() if isinstance(member, SectionAlias)}
         cls.settings, cls.sections = _inherited(cls)
+        cls.section_aliases = {**cls.section_aliases, **aliases}
         for name, declaration in declared.items():
             _declare(cls, name, declaration)
         for name in declared:
             setattr(cls, name, _method(cls, cls.sections[name]))
+        for name, alias in cls.section_aliases.items():
+            setattr(cls, name, _method(cls, replace(cls.sections[alias.section], name=name), alias.new_names))
 
     def _assign(self, section_name: str, given: Mapping[str, Any]):
         raise NotImplementedError
@@ -241,11 +265,11 @@ def _setting(cls, section_name: str, parameter: inspect.Parameter) -> Setting:
     )
 
 
-def _method(cls, section_: Section, shown_names: Mapping[str, str] | None = None) -> Callable:
+def _method(cls, section_: Section, new_names: Mapping[str, str] | None = None) -> Callable:
     """The method of a section: sets what it is given, returns the config.
 
     Args:
-        shown_names: setting -> other name under which signature and help show it, for sections of another era.
+        new_names: other name -> setting; signature and help show the other name.
     """
     positional = section_.positional
 
@@ -259,7 +283,8 @@ def _method(cls, section_: Section, shown_names: Mapping[str, str] | None = None
             given[name] = value
         return self._assign(section_.name, given)
 
-    shown = {name: (shown_names or {}).get(name, name) for name in section_.names}
+    other_names = {setting: other for other, setting in (new_names or {}).items()}
+    shown = {name: other_names.get(name, name) for name in section_.names}
     method.__name__, method.__module__ = section_.name, cls.__module__
     method.__qualname__ = f"{cls.__qualname__}.{section_.name}"
     method.__signature__ = _signature(cls, section_, shown)

@@ -1,0 +1,394 @@
+"""The settings that all algorithms share, in the sections of Ray 2.6's AlgorithmConfig.
+
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=4).training(lr=3e-4)
+    algo = config.build()
+
+Each setting is declared once, as a parameter below. Names of other eras (`.env_runners(...)`, dicts with
+`num_workers`) are in aliases.py. `build` checks everything before anything starts, and hands a frozen copy to the
+algorithm; what lies below the algorithm receives values, never the config.
+"""
+
+import math
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from rllib.algorithms import aliases
+from rllib.algorithms.config_object import ConfigObject, relation
+from rllib.algorithms.registry import get_algorithm_class
+from rllib.algorithms.setting_types import shortened
+from rllib.algorithms.settings import Merged, NotYet, above, at_least, between, section, section_alias
+from rllib.schedules import Schedule
+
+# Defaults that are dicts; every config gets a copy of its own.
+_EMPTY: dict = {}
+_SAMPLING = {"type": "StochasticSampling"}
+
+# A fixed fragment length may miss train_batch_size by so much, as in Ray.
+_BATCH_TOLERANCE = 0.1
+
+
+class AlgorithmConfig(ConfigObject):
+    """Settings of an algorithm: set them by section, then `build()`.
+
+    Settings are read as attributes (`config.lr`) or items (`config["lr"]`), under their names of any era.
+
+    Args:
+        algo_class: the algorithm that `build` makes, a class or the name of one; subclasses know theirs.
+    """
+
+    algo_class: type | str | None = None
+    # Whether each train batch is made of whole fragments, sampled for it alone: then their sizes have to agree.
+    on_policy: ClassVar[bool] = False
+    # What evaluation_config may change.
+    evaluation_overrides: ClassVar[frozenset[str]] = frozenset({"explore"})
+
+    def __init__(self, algo_class: type | str | None = None):
+        super().__init__()
+        if algo_class is not None:
+            self.algo_class = algo_class
+
+    # ------------------------------------------------------------------ sections
+
+    @section
+    def environment(
+        self,
+        env: Annotated[Any, "id, class, function of the env_config, or registered name of the environment"] = None,
+        *,
+        env_config: Annotated[dict, "handed to the environment's constructor", Merged] = _EMPTY,
+        observation_space: Annotated[Any, "gymnasium space of observations; None: the environment's own"] = None,
+        action_space: Annotated[Any, "gymnasium space of actions; None: the environment's own"] = None,
+        clip_actions: Annotated[bool, "clip actions to the bounds of a Box action space"] = False,
+        normalize_actions: Annotated[bool, "stretch actions from [-1, 1] to the bounds of a Box action space"] = True,
+        clip_rewards: Annotated[
+            bool | float | None, "True: learn from the rewards' signs; a number: clip them to +- it", at_least(0)
+        ] = None,
+        disable_env_checking: Annotated[bool, "do not step an environment here before the workers start"] = False,
+        render_env: Annotated[bool, "show the first environment of each worker", NotYet()] = False,
+    ) -> Self:
+        """What is learned in."""
+
+    @section
+    def framework(
+        self,
+        framework: Annotated[str, 'library of networks that numpy does not cover; "torch" is the only one'] = "torch",
+    ) -> Self:
+        """What networks are built with. Plain ones run on numpy where it is faster: see .training(learner=...)."""
+
+    @section
+    def rollouts(
+        self,
+        *,
+        num_rollout_workers: Annotated[int, "processes that sample; 0: this one does", at_least(0)] = 0,
+        num_envs_per_worker: Annotated[int, "environments that each of them steps in lockstep", at_least(1)] = 1,
+        rollout_fragment_length: Annotated[
+            int | Literal["auto"],
+            'steps of each environment per sample; "auto": train_batch_size, divided',
+            at_least(1),
+        ] = 200,
+        batch_mode: Annotated[
+            Literal["truncate_episodes", "complete_episodes"], "cut episodes at the fragment's end, or finish them"
+        ] = "truncate_episodes",
+        observation_filter: Annotated[
+            Literal["NoFilter", "MeanStdFilter"], "MeanStdFilter: observations are standardised by running statistics"
+        ] = "NoFilter",
+        sample_timeout_s: Annotated[float, "a worker silent for so long is reported (seconds)", above(0)] = 60.0,
+    ) -> Self:
+        """Who samples, how much at a time, and how."""
+
+    @section
+    def training(
+        self,
+        *,
+        gamma: Annotated[float, "discount of a reward per step", between(0, 1)] = 0.99,
+        lr: Annotated[float | list, "learning rate, or a schedule of it over sampled steps", at_least(0)] = 0.001,
+        lr_schedule: Annotated[list | None, "schedule [[timestep, lr], ...] that goes before lr", at_least(0)] = None,
+        grad_clip: Annotated[float | None, "bound of the gradient; None: unbounded", above(0)] = None,
+        grad_clip_by: Annotated[
+            Literal["global_norm", "norm", "value"], "what grad_clip bounds: all gradients', each one's norm, or values"
+        ] = "global_norm",
+        adam_epsilon: Annotated[float, "added to the denominator of Adam", above(0)] = 1e-8,
+        train_batch_size: Annotated[int, "environment steps per update", at_least(1)] = 32,
+        model: Annotated[dict, "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...", Merged] = _EMPTY,
+        learner: Annotated[
+            Literal["auto", "numpy", "torch"], "what computes the updates; auto: numpy for plain networks on a CPU"
+        ] = "auto",
+    ) -> Self:
+        """How it learns."""
+
+    @section
+    def resources(
+        self,
+        *,
+        num_gpus: Annotated[float, "GPUs of the learner: 0, or 1 (a part counts as one)", between(0, 1)] = 0,
+        num_cpus_per_worker: Annotated[float, "CPUs that each rollout worker claims", at_least(0)] = 1,
+        num_gpus_per_worker: Annotated[float, "GPUs that each rollout worker claims", at_least(0)] = 0,
+        custom_resources_per_worker: Annotated[dict, "other resources that each rollout worker claims"] = _EMPTY,
+        num_cpus_for_local_worker: Annotated[
+            float, "CPUs that this process claims", NotYet("Leave it at 1; this process uses what the workers leave.")
+        ] = 1,
+    ) -> Self:
+        """What of the machine is claimed by whom."""
+
+    @section
+    def learners(
+        self,
+        *,
+        num_learners: Annotated[
+            int, "learner processes; 0: this one learns", NotYet("Leave it at 0; .resources(num_gpus=1) takes a GPU.")
+        ] = 0,
+        num_cpus_per_learner: Annotated[
+            int | Literal["auto"], "CPUs that each of them claims", NotYet('Leave it at "auto".')
+        ] = "auto",
+    ) -> Self:
+        """Where the updates are computed."""
+
+    @section
+    def evaluation(
+        self,
+        *,
+        evaluation_interval: Annotated[int | None, "iterations between evaluations; None: never", at_least(1)] = None,
+        evaluation_num_workers: Annotated[int, "processes that evaluate; 0: this one does", at_least(0)] = 0,
+        evaluation_config: Annotated[dict | None, "settings that differ in evaluation"] = None,
+        evaluation_duration: Annotated[int, "episodes per evaluation", at_least(1)] = 10,
+        evaluation_duration_unit: Annotated[Literal["episodes"], "what evaluation_duration counts"] = "episodes",
+    ) -> Self:
+        """How the policy is judged, in environments that training never sees."""
+
+    @section
+    def exploration(
+        self,
+        *,
+        explore: Annotated[bool, "sample actions; False: take the most likely ones"] = True,
+        exploration_config: Annotated[dict, "how it explores: {'type': ...}"] = _SAMPLING,
+    ) -> Self:
+        """How new behaviour is tried out."""
+
+    @section
+    def callbacks(
+        self,
+        callbacks_class: Annotated[Any, "class whose methods are called along the way", NotYet()] = None,
+    ) -> Self:
+        """What else is called while it trains."""
+
+    @section
+    def checkpointing(
+        self,
+        *,
+        export_native_model_files: Annotated[bool, "write the network as torch saves it, too", NotYet()] = False,
+        checkpoint_trainable_policies_only: Annotated[bool, "leave out policies that do not train", NotYet()] = False,
+    ) -> Self:
+        """What checkpoints hold."""
+
+    @section
+    def debugging(
+        self,
+        *,
+        seed: Annotated[int | None, "of everything random; None: a fresh one each time", at_least(0)] = None,
+        log_level: Annotated[
+            Literal["DEBUG", "INFO", "WARN", "WARNING", "ERROR"], "least level that the logger rllib lets through"
+        ] = "WARN",
+        log_sys_usage: Annotated[bool, "report CPU, memory and GPU in the results' perf"] = True,
+    ) -> Self:
+        """What helps to see what happens."""
+
+    @section
+    def fault_tolerance(
+        self,
+        *,
+        recreate_failed_workers: Annotated[bool, "put a new worker in the place of one that died"] = True,
+        ignore_worker_failures: Annotated[bool, "if they are not replaced: go on with those that are left"] = False,
+        max_num_worker_restarts: Annotated[int, "replaced workers per run, at most", at_least(0)] = 1000,
+        delay_between_worker_restarts_s: Annotated[
+            float, "pause before a worker that died twice in a row is replaced (seconds)", at_least(0)
+        ] = 1.0,
+        num_consecutive_worker_failures_tolerance: Annotated[
+            int, "deaths of one worker without a sample in between, at most", at_least(0)
+        ] = 100,
+        restart_failed_sub_environments: Annotated[
+            bool, "replace an environment that raises", NotYet("Leave it at False; its exception is raised here.")
+        ] = False,
+    ) -> Self:
+        """What happens when a worker's process dies."""
+
+    @section
+    def reporting(
+        self,
+        *,
+        min_time_s_per_iteration: Annotated[float | None, "an iteration lasts so long (seconds)", at_least(0)] = None,
+        min_sample_timesteps_per_iteration: Annotated[
+            int | None, "an iteration samples so many steps", at_least(0)
+        ] = 0,
+        min_train_timesteps_per_iteration: Annotated[
+            int | None, "an iteration trains on so many steps", at_least(0)
+        ] = 0,
+        metrics_num_episodes_for_smoothing: Annotated[int, "episodes that means are taken over", at_least(1)] = 100,
+        keep_per_episode_custom_metrics: Annotated[bool, "lists instead of means of custom metrics", NotYet()] = False,
+    ) -> Self:
+        """What counts as an iteration, and what is reported about it."""
+
+    env_runners = section_alias("rollouts", aliases.RAY_2_10)
+    rl_module = section_alias("training", aliases.RAY_2_10)
+
+    def experimental(self, **switches) -> Self:
+        """Accepts RLlib's migration switches, which have no effect here."""
+        return self._assign("experimental", switches)
+
+    def api_stack(self, **switches) -> Self:
+        """Accepts RLlib's migration switches, which have no effect here."""
+        return self._assign("api_stack", switches)
+
+    # ------------------------------------------------------------------ build
+
+    def build(self, env: Any = None):
+        """Checks all settings and returns the algorithm, built on a frozen copy of this config.
+
+        Args:
+            env: the environment, where `.environment()` has not named it.
+
+        Raises:
+            ValueError: with a line for every mistake.
+        """
+        config = self.copy(copy_frozen=False)
+        if env is not None:
+            config.environment(env)
+        config.validate()
+        return config._algorithm_class()(config=config.freeze())
+
+    build_algo = build
+
+    def _algorithm_class(self) -> type:
+        if isinstance(self.algo_class, str):
+            return get_algorithm_class(self.algo_class)
+        if self.algo_class is None:
+            name = type(self).__name__
+            raise ValueError(f"{name} belongs to no algorithm. Use PPOConfig(), or {name}(algo_class=...).")
+        return self.algo_class
+
+    # ------------------------------------------------------------------ relations between settings
+
+    @relation("env")
+    def _check_env(self):
+        if self.env is None:
+            return 'there is no environment. Use .environment("CartPole-v1") or .build(env="CartPole-v1").'
+
+    @relation("framework")
+    def _check_framework(self):
+        if self.framework_str != "torch":
+            return (
+                f"framework={self.framework_str!r} is not available: networks run on torch and numpy, and there is no "
+                'TensorFlow. Use .framework("torch").'
+            )
+
+    @relation("num_gpus", "learner")
+    def _check_gpu(self):
+        if not self.num_gpus:
+            return None
+        if self.learner == "numpy":
+            return (
+                f"num_gpus={self.num_gpus:g} does not go with learner='numpy', which runs on the CPU. "
+                'Use .training(learner="torch") or .resources(num_gpus=0).'
+            )
+        import torch  # takes seconds, and nothing else here needs it
+
+        if not torch.cuda.is_available():
+            return f"num_gpus={self.num_gpus:g}, but torch finds no CUDA device here. Use .resources(num_gpus=0)."
+
+    @relation("env_config")
+    def _check_env_config(self):
+        odd = [key for key in self.env_config if not isinstance(key, str)]
+        if odd:
+            return (
+                f"env_config must have strings as keys, but has {odd[0]!r}. Use .environment(env_config={{'size': 5}})."
+            )
+
+    @relation("exploration_config")
+    def _check_exploration(self):
+        kind = self.exploration_config.get("type", "StochasticSampling")
+        others = self.exploration_config.keys() - {"type"}
+        if kind != "StochasticSampling" or others:
+            return (
+                f"exploration_config={shortened(self.exploration_config)} is not available: actions are explored by "
+                "sampling them. Use .exploration(exploration_config={'type': 'StochasticSampling'})."
+            )
+
+    @relation("evaluation_config")
+    def _check_evaluation_config(self):
+        try:
+            changed = type(self)()._resolved(self.evaluation_config or {})
+        except TypeError as error:
+            return f"evaluation_config: {error}"
+        refused = [name for name in changed if name not in self.evaluation_overrides]
+        if refused:
+            return (
+                f"evaluation_config can change {', '.join(sorted(self.evaluation_overrides))}, but not "
+                f"{', '.join(refused)}. Leave that out of .evaluation(evaluation_config=...)."
+            )
+        for name, value in changed.items():
+            problem = self.settings[name].problem(value)
+            if problem:
+                return f"evaluation_config: {problem}"
+
+    @relation("train_batch_size", "rollout_fragment_length", "num_rollout_workers", "num_envs_per_worker")
+    def _check_batch_of_fragments(self):
+        """Ray's rule: whole rounds of fragments must meet the train batch within 10 %."""
+        if not self.on_policy or self.rollout_fragment_length == "auto" or self.batch_mode == "complete_episodes":
+            return None
+        size, environments = self.train_batch_size, self._num_environments
+        per_round = self.rollout_fragment_length * environments
+        if self.total_train_batch - size <= _BATCH_TOLERANCE * size:
+            return None
+        below = max(size // per_round, 1) * per_round
+        fitting = min(below, below + per_round, key=lambda multiple: abs(multiple - size))
+        fragments = f"rollout_fragment_length={self.rollout_fragment_length}"
+        if environments > 1:
+            fragments += (
+                f" x {max(self.num_rollout_workers, 1)} workers x {self.num_envs_per_worker} envs = {per_round}"
+            )
+        return (
+            f"train_batch_size={size} must be a multiple of {fragments} (or up to 10 % less). "
+            f'Use .training(train_batch_size={fitting}) or .rollouts(rollout_fragment_length="auto").'
+        )
+
+    @relation("sgd_minibatch_size", "train_batch_size")
+    def _check_minibatch(self):
+        size, minibatch = self.train_batch_size, self.sgd_minibatch_size
+        if minibatch > size:
+            return (
+                f"sgd_minibatch_size={minibatch} must be at most train_batch_size={size}. "
+                f"Use .training(sgd_minibatch_size={size}) or a larger train_batch_size."
+            )
+
+    # ------------------------------------------------------------------ values that follow from several settings
+
+    @property
+    def _num_environments(self) -> int:
+        return max(self.num_rollout_workers, 1) * self.num_envs_per_worker
+
+    def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
+        """Steps of each of a worker's environments per fragment.
+
+        "auto" divides train_batch_size among all environments. What is left over goes to the first workers, a step for
+        each of their environments: 2456 / (4 workers x 3 envs) gives 205, 205, 205, 204.
+
+        Args:
+            worker_index: 1.. for rollout workers; 0, this process, gets as much as the first.
+        """
+        if self.rollout_fragment_length != "auto":
+            return self.rollout_fragment_length
+        length, left_over = divmod(self.train_batch_size, self._num_environments)
+        return max(length + ((worker_index - 1) * self.num_envs_per_worker < left_over), 1)
+
+    @property
+    def total_train_batch(self) -> int:
+        """Environment steps that are sampled for one train batch: train_batch_size, rounded up to whole fragments."""
+        workers = range(1, max(self.num_rollout_workers, 1) + 1)
+        per_round = sum(self.get_rollout_fragment_length(index) for index in workers) * self.num_envs_per_worker
+        return math.ceil(self.train_batch_size / per_round) * per_round
+
+    def get_schedule(self, name: str) -> Schedule:
+        """A setting over time, from `name`_schedule where that is given, else from `name` (a number or points)."""
+        points = self.get(f"{name}_schedule")
+        return Schedule(self[name] if points is None else points)
+
+    def get_evaluation_config_object(self) -> Self:
+        """A copy with evaluation_config applied."""
+        return self.copy(copy_frozen=False).update_from_dict(self.evaluation_config or {})

@@ -1,0 +1,215 @@
+"""Names of other eras of RLlib, in one place: what they are called here, and which of them have no effect here.
+
+Ray 2.6's names are the canonical ones. Where a script uses another, it works, and a line of logging (INFO, once per
+name) says what the name is here.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+logger = logging.getLogger("rllib")
+
+# Since Ray 2.10 rollout workers are called env runners.
+RAY_2_10 = {
+    "num_env_runners": "num_rollout_workers",
+    "num_envs_per_env_runner": "num_envs_per_worker",
+    "num_cpus_per_env_runner": "num_cpus_per_worker",
+    "num_gpus_per_env_runner": "num_gpus_per_worker",
+    "custom_resources_per_env_runner": "custom_resources_per_worker",
+    "num_cpus_for_main_process": "num_cpus_for_local_worker",
+    "num_gpus_per_learner": "num_gpus",
+    "train_batch_size_per_learner": "train_batch_size",
+    "minibatch_size": "sgd_minibatch_size",
+    "num_epochs": "num_sgd_iter",
+    "model_config": "model",
+    "evaluation_num_env_runners": "evaluation_num_workers",
+    "restart_failed_env_runners": "recreate_failed_workers",
+    "ignore_env_runner_failures": "ignore_worker_failures",
+    "max_num_env_runner_restarts": "max_num_worker_restarts",
+    "delay_between_env_runner_restarts_s": "delay_between_worker_restarts_s",
+    "num_consecutive_env_runner_failures_tolerance": "num_consecutive_worker_failures_tolerance",
+}
+
+# Spellings within Ray 2.0 - 2.9: attributes that differ from their arguments, and names of the first learner API.
+RAY_2_6 = {
+    "framework_str": "framework",
+    "callbacks": "callbacks_class",
+    "num_learner_workers": "num_learners",
+    "num_gpus_per_learner_worker": "num_gpus",
+    "num_cpus_per_learner_worker": "num_cpus_per_learner",
+    "horizon_smoothing_episodes": "metrics_num_episodes_for_smoothing",
+    "recreate_failed_env_runners": "recreate_failed_workers",
+}
+
+# Keys of the config dicts of Ray 0.6 - 1.x.
+RAY_0_8 = {
+    "num_workers": "num_rollout_workers",
+    "sample_batch_size": "rollout_fragment_length",
+    "timesteps_per_batch": "train_batch_size",
+    "lambda": "lambda_",
+    "sgd_stepsize": "lr",
+    "sgd_batchsize": "sgd_minibatch_size",
+    "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
+    "min_iter_time_s": "min_time_s_per_iteration",
+    "min_time_s_per_reporting": "min_time_s_per_iteration",
+    "min_sample_timesteps_per_reporting": "min_sample_timesteps_per_iteration",
+    "min_train_timesteps_per_reporting": "min_train_timesteps_per_iteration",
+    "metrics_smoothing_episodes": "metrics_num_episodes_for_smoothing",
+    "num_cpus_for_driver": "num_cpus_for_local_worker",
+    "evaluation_num_episodes": "evaluation_duration",
+    "use_pytorch": "framework",
+    "vf_share_layers": "model",
+}
+
+ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10}
+
+# Where the old value means the same in another form.
+_VALUES: Mapping[str, Callable[[Any], Any]] = {
+    "use_pytorch": lambda value: "torch" if value else "tf",
+    "vf_share_layers": lambda value: {"vf_share_layers": value},
+}
+
+# Accepted without effect, because what they switch is always so here; a line of logging says why.
+IGNORED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("create_env_on_local_worker", "create_env_on_driver", "create_local_env_runner"),
+        "this process makes an environment whenever it samples, evaluates or checks one",
+    ),
+    **dict.fromkeys(
+        ("validate_workers_after_construction", "validate_env_runners_after_construction"),
+        "workers are always waited for, and errors of their environments raised",
+    ),
+    **dict.fromkeys(
+        ("worker_health_probe_timeout_s", "env_runner_health_probe_timeout_s"),
+        "a dead worker is seen at once, without probes; a silent one after sample_timeout_s",
+    ),
+    **dict.fromkeys(
+        ("worker_restore_timeout_s", "env_runner_restore_timeout_s"),
+        "a replaced worker is waited for as long as any other; see sample_timeout_s",
+    ),
+    **dict.fromkeys(
+        ("metrics_episode_collection_timeout_s", "collect_metrics_timeout", "metrics_episode_collection_timeout"),
+        "metrics come with the samples, so nothing is waited for",
+    ),
+    **dict.fromkeys(
+        (
+            "_disable_preprocessor_api",
+            "_enable_learner_api",
+            "_enable_rl_module_api",
+            "_enable_new_api_stack",
+            "enable_connectors",
+            "enable_rl_module_and_learner",
+            "enable_env_runner_and_connector_v2",
+        ),
+        "there is one stack, and nothing to switch",
+    ),
+    "auto_wrap_old_gym_envs": "environments of the old gym API are always adapted",
+    "synchronize_filters": "the statistics of all workers are always merged",
+    "eager_tracing": "there is no TensorFlow",
+    "simple_optimizer": "the learner is chosen by .training(learner=...)",
+}
+
+
+class Unavailable(NamedTuple):
+    """A name of RLlib's that has no setting here; a value that asks for nothing is accepted."""
+
+    harmless: tuple
+    sentence: str
+
+
+_MULTI_AGENT = "multi-agent training is not available yet"
+_OFFLINE = "offline data is not available yet; samples come from the environment"
+
+UNAVAILABLE: Mapping[str, Unavailable] = {
+    "multiagent": Unavailable(({}, None), _MULTI_AGENT),
+    "policies": Unavailable(({}, None), _MULTI_AGENT),
+    "policy_mapping_fn": Unavailable((None,), _MULTI_AGENT),
+    "policies_to_train": Unavailable((None,), _MULTI_AGENT),
+    "count_steps_by": Unavailable(("env_steps",), _MULTI_AGENT),
+    "input": Unavailable(("sampler",), _OFFLINE),
+    "input_": Unavailable(("sampler",), _OFFLINE),
+    "output": Unavailable((None,), _OFFLINE),
+    "horizon": Unavailable((None,), "wrap the environment in gymnasium.wrappers.TimeLimit to end episodes early"),
+    "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
+    "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
+    "monitor": Unavailable((False, None), "recording videos is not available yet"),
+    "remote_worker_envs": Unavailable((False,), "environments live in their worker's process; use more workers"),
+    "gym_env_vectorize_mode": Unavailable(("sync", "SYNC"), "environments live in their worker; use more workers"),
+    "env_task_fn": Unavailable((None,), "curricula are not available yet"),
+    "sample_async": Unavailable((False,), "every batch is sampled by the newest weights"),
+    "compress_observations": Unavailable((False,), "observations travel through shared memory, uncompressed"),
+    "optimizer": Unavailable(({}, None), "the optimizer is Adam; see adam_epsilon, grad_clip and lr"),
+    "placement_strategy": Unavailable(("PACK",), "everything runs on one machine"),
+    "evaluation_parallel_to_training": Unavailable((False,), "evaluation runs between iterations"),
+    "custom_evaluation_function": Unavailable((None,), "use the result of algo.evaluate()"),
+    "custom_eval_function": Unavailable((None,), "use the result of algo.evaluate()"),
+    "evaluation_sample_timeout_s": Unavailable((180.0, 120.0), "use sample_timeout_s"),
+    "off_policy_estimation_methods": Unavailable(({}, None), _OFFLINE),
+    "_fake_gpus": Unavailable((False,), "set num_gpus=0 to do without one"),
+}
+
+# What other libraries call it: a hint in the error message, since the values do not always mean the same.
+ELSEWHERE: Mapping[str, str] = {
+    "learning_rate": "lr",
+    "n_envs": "num_envs_per_worker",
+    "num_envs": "num_envs_per_worker",
+    "n_steps": "rollout_fragment_length",
+    "num_steps": "rollout_fragment_length",
+    "batch_size": "sgd_minibatch_size",
+    "n_epochs": "num_sgd_iter",
+    "update_epochs": "num_sgd_iter",
+    "gae_lambda": "lambda_",
+    "clip_range": "clip_param",
+    "clip_coef": "clip_param",
+    "ent_coef": "entropy_coeff",
+    "vf_coef": "vf_loss_coeff",
+    "target_kl": "kl_target",
+    "max_grad_norm": "grad_clip",
+    "policy_kwargs": "model",
+    "env_id": "env",
+}
+
+# Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.
+SECTION_ALIASES: Mapping[str, str] = {"env_runners": "rollouts", "rl_module": "training"}
+GUESTS: Mapping[str, frozenset[str]] = {
+    "rollouts": frozenset(
+        {
+            "recreate_failed_workers",
+            "ignore_worker_failures",
+            "max_num_worker_restarts",
+            "delay_between_worker_restarts_s",
+            "num_consecutive_worker_failures_tolerance",
+        }
+    ),
+    "env_runners": frozenset(
+        {"explore", "exploration_config", "num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"}
+    ),
+    "resources": frozenset({"num_learners", "num_cpus_per_learner"}),
+    "learners": frozenset({"num_gpus"}),
+}
+
+# Sections of RLlib that are not there, and why.
+UNAVAILABLE_SECTIONS: Mapping[str, str] = {
+    "multi_agent": f"{_MULTI_AGENT}; a configuration trains one policy in a single-agent environment",
+    "offline_data": _OFFLINE,
+    "python_environment": "workers run the Python of this process; install what they need there",
+}
+
+_told: set[str] = set()
+
+
+def translate(name: str, value) -> tuple[str, Any]:
+    """The canonical name and value for a name of any era; an unknown name comes back as it is."""
+    canonical = ALIASES.get(name)
+    if canonical is None:
+        return name, value
+    tell_once(name, f"the setting {name} is called {canonical} here")
+    return canonical, _VALUES.get(name, lambda same: same)(value)
+
+
+def tell_once(name: str, message: str) -> None:
+    """Logs the notice about this name, the first time in this process."""
+    if name not in _told:
+        _told.add(name)
+        logger.info("%s", message)

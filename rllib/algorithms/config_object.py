@@ -1,0 +1,269 @@
+"""A config object: settings in sections that can be set, read, checked, copied and frozen, under names of any era."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, TypeVar
+
+from rllib.algorithms import aliases
+from rllib.algorithms.setting_types import shortened
+from rllib.algorithms.settings import Setting, Settings, nearest
+
+F = TypeVar("F", bound=Callable)
+
+
+def relation(*names: str) -> Callable[[F], F]:
+    """Marks a method that checks how settings fit together: it returns what is wrong, with what to do, or None.
+
+    It is called only when each of these settings exists and is right by itself.
+    """
+
+    def mark(method: F) -> F:
+        method.__relates__ = names
+        return method
+
+    return mark
+
+
+class ConfigObject(Settings):
+    """Base of AlgorithmConfig: everything about settings that is independent of which settings there are."""
+
+    def __init__(self):
+        values = {name: copied(setting.default) for name, setting in self.settings.items()}
+        self.__dict__.update(_values=values, _frozen=False)
+
+    # ------------------------------------------------------------------ checks
+
+    def validate(self) -> None:
+        """Raises ONE ValueError with a line for every mistake; each says what to do."""
+        mistakes = list(self.mistakes())
+        if len(mistakes) == 1:
+            raise ValueError(f"{type(self).__name__}: {mistakes[0]}")
+        if mistakes:
+            lines = "".join(f"\n- {mistake}" for mistake in mistakes)
+            raise ValueError(f"{type(self).__name__} has {len(mistakes)} mistakes:{lines}")
+
+    def mistakes(self) -> Iterator[str]:
+        """Every mistake in the settings, a line each: first those of single ones, then those of their relations."""
+        wrong = set()
+        for name, setting in self.settings.items():
+            problem = setting.problem(self._values[name])
+            if problem:
+                wrong.add(name)
+                yield problem
+        for check in _relations(type(self)):
+            if all(name in self.settings and name not in wrong for name in check.__relates__):
+                problem = check(self)
+                if problem:
+                    yield problem
+
+    # ------------------------------------------------------------------ as a dict
+
+    @classmethod
+    def from_dict(cls, config_dict: Mapping[str, Any]) -> Self:
+        """A config with these settings and defaults for the rest; see `update_from_dict`."""
+        return cls().update_from_dict(config_dict)
+
+    def update_from_dict(self, config_dict: Mapping[str, Any]) -> Self:
+        """Sets what the dict holds, under names of any era ("num_workers", "lambda", ...), and returns this config.
+
+        Raises:
+            TypeError: for unknown names, with the nearest known ones; then nothing is set.
+        """
+        return self._assign(None, config_dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every setting, under its canonical name; a copy."""
+        return {name: copied(value) for name, value in self._values.items()}
+
+    def __getitem__(self, name: str):
+        setting = self._find(name)
+        if setting is None:
+            raise KeyError(self._unknown(name))
+        return self._values[setting.name]
+
+    def __setitem__(self, name: str, value) -> None:
+        self._refuse_if_frozen(name)
+        for canonical, resolved in self._resolved({name: value}).items():
+            self._values[canonical] = self.settings[canonical].converted(copied(resolved))
+
+    def get(self, name: str, default=None):
+        """The setting's value; `default` if there is no such setting."""
+        setting = self._find(name)
+        return default if setting is None else self._values[setting.name]
+
+    def keys(self):
+        """Names of all settings."""
+        return self._values.keys()
+
+    def values(self):
+        """Values of all settings."""
+        return self._values.values()
+
+    def items(self):
+        """(name, value) of all settings."""
+        return self._values.items()
+
+    def __contains__(self, name: str) -> bool:
+        return self._find(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    # ------------------------------------------------------------------ as an object
+
+    def __getattr__(self, name: str):
+        if name.startswith("_"):  # copy and pickle ask for these before there are values
+            raise AttributeError(name)
+        setting = self._find(name)
+        if setting is not None:
+            return self._values[setting.name]
+        if name in aliases.UNAVAILABLE_SECTIONS:
+            raise AttributeError(f".{name}() cannot be used: {aliases.UNAVAILABLE_SECTIONS[name]}.")
+        raise AttributeError(self._unknown(name, with_sections=True))
+
+    def __setattr__(self, name: str, value) -> None:
+        if name == "algo_class" or name.startswith("_"):
+            self._refuse_if_frozen(name)
+            object.__setattr__(self, name, value)
+            return
+        try:
+            self[name] = value
+        except TypeError as error:
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._values]
+
+    def __repr__(self):
+        changed = (
+            f"{name}={shortened(value)}"
+            for name, value in self._values.items()
+            if not _is_same(value, self.settings[name].default)
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether settings can no longer be changed."""
+        return self._frozen
+
+    def freeze(self) -> Self:
+        """Makes this config read-only, and returns it."""
+        self.__dict__["_frozen"] = True
+        return self
+
+    def copy(self, copy_frozen: bool | None = None) -> Self:
+        """A config of the same class and settings. Dicts and lists are copied, what they hold is not.
+
+        Args:
+            copy_frozen: whether the copy is frozen; None: if this one is.
+        """
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__, _values=self.to_dict())
+        copied.__dict__["_frozen"] = self._frozen if copy_frozen is None else copy_frozen
+        return copied
+
+    # ------------------------------------------------------------------ names
+
+    def _assign(self, section_name: str | None, given: Mapping[str, Any]) -> Self:
+        """Sets what a section method (or, without a section, a dict) was given: all of it, or nothing."""
+        if given:
+            self._refuse_if_frozen(next(iter(given)))
+        for name, value in self._resolved(given, section_name).items():
+            setting = self.settings[name]
+            value = setting.converted(copied(value))
+            if setting.merged and isinstance(value, dict) and isinstance(self._values[name], dict):
+                value = {**self._values[name], **value}
+            self._values[name] = value
+        return self
+
+    def _resolved(self, given: Mapping[str, Any], section_name: str | None = None) -> dict[str, Any]:
+        """Canonical name -> value of what has an effect here.
+
+        Raises:
+            TypeError: with a line for every name that is unknown, not available, or of another section.
+        """
+        resolved, refused = {}, []
+        for name, value in given.items():
+            canonical, value_here = (name, value) if name in self.settings else aliases.translate(name, value)
+            if canonical in self.settings:
+                problem = self._misplaced(self.settings[canonical], name, section_name)
+                if canonical in resolved:
+                    problem = f"{name} and another name for {canonical} are both given. Use {canonical} alone."
+                resolved[canonical] = value_here
+            else:
+                problem = self._without_setting(name, value)
+            if problem:
+                refused.append(problem)
+        if refused:
+            raise TypeError("\n".join(refused))
+        return resolved
+
+    def _misplaced(self, setting: Setting, name: str, section_name: str | None) -> str | None:
+        own = aliases.SECTION_ALIASES.get(section_name, section_name)
+        guests = aliases.GUESTS.get(section_name, frozenset())
+        if section_name is None or setting.section == own or setting.name in guests:
+            return None
+        right = f".{setting.section}({setting.name}=...)"
+        return f"{name} is a setting of .{setting.section}(), not of .{section_name}(). Use {right}."
+
+    def _without_setting(self, name: str, value) -> str | None:
+        """Deals with a name that has no setting: None if it may be passed over, else the refusal."""
+        if name in aliases.IGNORED:
+            aliases.tell_once(name, f"{name} has no effect here: {aliases.IGNORED[name]}")
+            return None
+        unavailable = aliases.UNAVAILABLE.get(name)
+        if unavailable is None:
+            return self._unknown(name)
+        if any(_is_same(value, harmless) for harmless in unavailable.harmless):
+            return None
+        return f"{name}={shortened(value)} cannot be used: {unavailable.sentence}."
+
+    def _find(self, name: str) -> Setting | None:
+        return self.settings.get(name) or self.settings.get(aliases.ALIASES.get(name))
+
+    def _unknown(self, name: str, with_sections: bool = False) -> str:
+        known = [*self.settings, *(old for old, new in aliases.ALIASES.items() if new in self.settings)]
+        near = nearest(name, [*known, *self.sections] if with_sections else known)
+        elsewhere = aliases.ELSEWHERE.get(name)
+        if elsewhere in self.settings:
+            near = [elsewhere]
+        kind = "setting or section" if with_sections else "setting"
+        hint = f" Did you mean {' or '.join(map(self._place, near))}?" if near else ""
+        return f"{type(self).__name__} has no {kind} {name!r}.{hint or ' Its describe() lists all settings.'}"
+
+    def _place(self, name: str) -> str:
+        setting = self._find(name)
+        return f".{name}()" if setting is None else f".{setting.section}({name}=...)"
+
+    def _refuse_if_frozen(self, name: str) -> None:
+        if self._frozen:
+            raise AttributeError(
+                f"cannot set {name}: this {type(self).__name__} is frozen, since an algorithm has been built from it. "
+                "Use .copy(copy_frozen=False) and change the copy."
+            )
+
+
+def _relations(cls: type) -> list[Callable]:
+    """The checks of a class, those of its bases first; a method of the same name takes the place of the inherited."""
+    checks = {}
+    for base in reversed(cls.__mro__):
+        checks.update({name: member for name, member in vars(base).items() if hasattr(member, "__relates__")})
+    return list(checks.values())
+
+
+def copied(value):
+    """Copies of plain containers; everything else is shared, since what the user hands over may not be copyable."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(copied(item) for item in value)
+    return value
+
+
+def _is_same(value, other) -> bool:
+    """Equality of plain values; of anything else (arrays, spaces, classes), identity."""
+    plain = (bool, int, float, str, dict, list, type(None))
+    return value is other or (isinstance(value, plain) and isinstance(other, plain) and value == other)

@@ -226,7 +226,7 @@ class Metrics:
         """What a checkpoint keeps, as JSON-able data."""
         return {
             "counters": dict(self.counters),
-            "episodes": [[episode.episode_return, episode.length] for episode in self.episodes],
+            "episodes": [[episode.episode_return, episode.length, episode.env_index] for episode in self.episodes],
             "episodes_total": self.episodes_total,
             "iteration": self.iteration,
             "time_total_s": self.time_total_s,
@@ -236,7 +236,7 @@ class Metrics:
         """Continues from `get_state`."""
         self.counters = Counter(state["counters"])
         self.episodes.clear()
-        self.episodes.extend(Episode(episode_return, length) for episode_return, length in state["episodes"])
+        self.episodes.extend(Episode(*values) for values in state["episodes"])
         self.episodes_total = state["episodes_total"]
         self.iteration = state["iteration"]
         self.time_total_s = state["time_total_s"]

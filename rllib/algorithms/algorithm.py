@@ -15,7 +15,9 @@ import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.checkpoint import read_checkpoint, write_checkpoint
+from rllib.env.actions import ActionMapper
 from rllib.env.checks import check_environment
+from rllib.env.observations import observation_column
 from rllib.env.registry import EnvFactory, resolve
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import play_episodes
@@ -60,6 +62,9 @@ class Algorithm(ABC):
         self.learner = self.make_learner()
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = self._make_rollout_settings(factory, spec)
+        self._observation_column = observation_column(observation_space)
+        self._to_env = ActionMapper(action_space, self.config.normalize_actions, self.config.clip_actions).to_env
+        self._inference_rng = seeding.generator(self.seed, seeding.INFERENCE)
         self._evaluations = 0
         self._evaluation_workers: WorkerSet | None = None
         self._usage = SystemUsage() if self.config.log_sys_usage else None
@@ -256,7 +261,8 @@ class Algorithm(ABC):
     def compute_actions(self, observations, explore: bool | None = None) -> np.ndarray:
         """Actions for a sequence of observations; see `compute_single_action`."""
         explore = self.config.explore if explore is None else explore
-        return self.policy.act_in_env(observations, explore=explore)
+        rows = np.stack([self._observation_column.row(observation) for observation in observations])
+        return self._to_env(self.policy.compute_actions(rows, explore, self._inference_rng))
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy that is trained."""

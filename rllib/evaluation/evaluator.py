@@ -4,7 +4,7 @@ import numpy as np
 
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode
-from rllib.env.vector import EnvironmentStream
+from rllib.env.stream import EnvironmentStream
 from rllib.evaluation import seeding
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Policy
@@ -74,7 +74,7 @@ def _play(
         lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
         for i, _ in ended:
             if shares[i]:
-                finished.append(Episode(float(returns[i]), int(lengths[i])))
+                finished.append(Episode(float(returns[i]), int(lengths[i]), i))
                 shares[i] -= 1
             returns[i], lengths[i] = 0.0, 0
     return finished

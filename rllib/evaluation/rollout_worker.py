@@ -153,6 +153,7 @@ class RolloutWorker:
         policy, step, to_env, clock = self.policy, self.stream.step, self._mapper.to_env, time.perf_counter
         filtering = policy.filters_observations
         env_time = inference_time = 0.0
+        still = None if active is None else ~np.asarray(active)
         rows = zip(
             observations[:-1],
             observations[1:],
@@ -168,18 +169,18 @@ class RolloutWorker:
             policy.act(observation, noise, dist_inputs, actions)
             acted = clock()
             target = self._raw if filtering else following
-            if active is None:
-                ended = step(to_env(actions), target, rewards, terminated, truncated)
-            else:
-                ended = step(to_env(actions), target, rewards, terminated, truncated, active=active)
+            if still is not None:
+                following[:] = observation
+            ended = step(to_env(actions), target, rewards, terminated, truncated, active)
             inference_time += acted - begun
             env_time += clock() - acted
             if filtering:
                 self._filtered(target, following)
             if ended:
                 self._note_ends(fragment, t, ended)
-            if self.stream.reset_rows is not None:
-                fragment.mark_invalid(t, self.stream.reset_rows)
+            dropped = self.stream.reset_rows if still is None else still
+            if dropped is not None:
+                fragment.mark_invalid(t, dropped)
         return env_time, inference_time
 
     def _noise(self, num_steps: int) -> np.ndarray:
@@ -210,7 +211,6 @@ class RolloutWorker:
         while not ended.all():
             active = [not over for over in ended.tolist()]
             part = self._collect(1, report, active)
-            part.mark_invalid(0, ended)
             ended = ended | part[sb.TERMINATEDS][0] | part[sb.TRUNCATEDS][0]
             parts.append(part)
         return Fragment.join(parts, self._columns, self._allocate)

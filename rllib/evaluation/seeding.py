@@ -12,6 +12,7 @@ EVALUATION_ENVIRONMENTS = 2
 EVALUATION_ACTIONS = 3
 INITIAL_WEIGHTS = 4
 LEARNER = 5
+INFERENCE = 6
 
 
 def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.SeedSequence:

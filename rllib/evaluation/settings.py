@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rllib.env.registry import EnvFactory
-from rllib.env.vector import EnvironmentStream, make_stream
+from rllib.env.stream import EnvironmentStream
+from rllib.env.vector import make_stream
 from rllib.evaluation import seeding
 from rllib.evaluation.fragment import Column, Fragment
 from rllib.models.catalog import PolicySpec

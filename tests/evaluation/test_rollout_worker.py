@@ -1,0 +1,161 @@
+"""Rollout workers: what they write, that it does not depend on how many they are, and how they fail."""
+
+import numpy as np
+import pytest
+
+from rllib import sample_batch as sb
+from rllib.env.registry import resolve
+from rllib.evaluation import seeding
+from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.evaluation.rollout_worker import RolloutWorker
+from rllib.evaluation.settings import RolloutSettings
+from rllib.models.catalog import policy_spec
+from tests.envs import BoundedAction, CountingEnv, HundredReward, InfiniteHorizon, ProbeFailure, RaisingEnv
+
+
+def settings(env, *, env_config=None, num_envs=2, fragment_length=30, **overrides) -> RolloutSettings:
+    made = env(env_config or {})
+    return RolloutSettings(
+        env=resolve(env),
+        env_config=env_config or {},
+        policy=policy_spec(
+            made.observation_space,
+            made.action_space,
+            {"fcnet_hiddens": [8]},
+            observation_filter=overrides.pop("observation_filter", "NoFilter"),
+        ),
+        postprocess=AdvantageEstimator(gamma=0.9, lambda_=0.8),
+        num_envs=num_envs,
+        fragment_length=fragment_length,
+        seed=3,
+        **overrides,
+    )
+
+
+def worker(*args, index=0, incarnation=0, **kwargs) -> RolloutWorker:
+    made = RolloutWorker(settings(*args, **kwargs), index, incarnation)
+    weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.5, made.policy.weights.shape)
+    made.set_weights(weights.astype(np.float32), version=4)
+    return made
+
+
+def time_major(batch, name, num_envs=2):
+    return batch[name].reshape(-1, num_envs, *batch[name].shape[1:])
+
+
+def test_each_environment_counts_through_its_episodes():
+    batch, report = worker(CountingEnv).sample()
+    seen = time_major(batch, sb.OBS)[:, 0, 0]
+    np.testing.assert_array_equal(seen[:12], [0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 3])
+    np.testing.assert_array_equal(time_major(batch, sb.REWARDS)[:, 0], seen + 1)
+    ends = time_major(batch, sb.TERMINATEDS)[:, 0], time_major(batch, sb.TRUNCATEDS)[:, 0]
+    assert [int(t) for t in np.flatnonzero(ends[0])][:2] == [2, 11]
+    assert [int(t) for t in np.flatnonzero(ends[1])][:2] == [7, 11]
+    assert [episode.length for episode in report.episodes if episode.env_index == 0][:3] == [3, 5, 4]
+    assert batch.policy_version == 4
+    assert report.env_steps == batch.count == 60
+
+
+def test_fragments_follow_on_from_each_other():
+    one = worker(CountingEnv, fragment_length=30).sample()[0]
+    short = worker(CountingEnv, fragment_length=10)
+    three = [short.sample()[0] for _ in range(3)]
+    for name in (sb.OBS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
+        joined = np.concatenate([time_major(part, name) for part in three])
+        np.testing.assert_array_equal(joined, time_major(one, name))
+
+
+def test_stored_log_probabilities_belong_to_the_stored_actions():
+    sampler = worker(BoundedAction, num_envs=3)
+    batch, _ = sampler.sample()
+    dist_inputs = np.concatenate([sampler.policy.network.forward_policy(sampler.policy.encode(batch[sb.OBS]))])
+    np.testing.assert_allclose(dist_inputs, batch[sb.ACTION_DIST_INPUTS], atol=1e-5)
+    again = sampler.policy.log_prob(dist_inputs, batch[sb.ACTIONS])
+    np.testing.assert_allclose(again, batch[sb.ACTION_LOGP], atol=1e-5)
+    assert np.abs(batch[sb.ACTIONS]).max() > 1, "actions are stored as drawn, not as clipped for the environment"
+
+
+def test_truncation_is_bootstrapped_from_the_final_observation():
+    sampler = worker(InfiniteHorizon, env_config={"length": 5}, num_envs=1, fragment_length=5)
+    batch, _ = sampler.sample()
+    value = float(sampler.policy.values(np.zeros((1, 1), np.float32))[0])
+    # Observations are all equal, so every TD error is 1 + gamma V - V, also the last one.
+    delta = 1 + 0.9 * value - value
+    expected = [delta * sum((0.9 * 0.8) ** k for k in range(5 - t)) for t in range(5)]
+    np.testing.assert_allclose(batch[sb.ADVANTAGES], expected, rtol=1e-5)
+    assert batch[sb.TRUNCATEDS].tolist() == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("split", [(1, 4), (2, 2), (4, 1)])
+def test_transitions_do_not_depend_on_the_number_of_workers(split):
+    """0 workers with 4 environments, or 4 environments spread over workers: the same set, environment by environment."""
+    num_workers, num_envs = split
+    config = {"offset": 0.5}
+    alone = worker(CountingEnv, env_config=config, num_envs=4).sample()[0]
+    parts = [worker(CountingEnv, env_config=config, num_envs=num_envs, index=i + 1) for i in range(num_workers)]
+    parts = [part.sample()[0] for part in parts]
+    for name in (sb.OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
+        joined = np.concatenate([time_major(part, name, num_envs) for part in parts], axis=1)
+        np.testing.assert_array_equal(joined, time_major(alone, name, 4), err_msg=name)
+
+
+def test_no_two_environments_share_a_stream():
+    first = time_major(worker(CountingEnv, env_config={"offset": 0.5}, num_envs=4).sample()[0], sb.OBS, 4)[0, :, 0]
+    replaced = time_major(
+        worker(CountingEnv, env_config={"offset": 0.5}, num_envs=4, incarnation=1).sample()[0], sb.OBS, 4
+    )[0, :, 0]
+    assert len({*first.tolist(), *replaced.tolist()}) == 8
+
+
+def test_complete_episodes_ends_every_episode_and_keeps_nothing_else():
+    sampler = worker(CountingEnv, fragment_length=4, complete_episodes=True)
+    for _ in range(3):
+        batch, report = sampler.sample()
+        assert batch.count == sum(episode.length for episode in report.episodes) == report.env_steps
+        assert batch.count >= 8
+        assert batch[sb.OBS].max() <= 4
+        assert report.longest_running == 0
+
+
+def test_statistics_are_of_the_raw_rewards():
+    batch, report = worker(HundredReward, clip_rewards=True).sample()
+    assert set(batch[sb.REWARDS]) == {1.0}
+    assert {episode.episode_return for episode in report.episodes} == {1000.0}
+    clipped, _ = worker(HundredReward, clip_rewards=5.0).sample()
+    assert set(clipped[sb.REWARDS]) == {5.0}
+
+
+def test_a_filter_normalises_at_collection_and_reports_what_it_saw():
+    sampler = worker(CountingEnv, observation_filter="MeanStdFilter")
+    batch, report = sampler.sample()
+    assert batch[sb.OBS].dtype == np.float32
+    assert abs(batch[sb.OBS].mean()) < 1.0
+    assert report.filter_delta is not None
+
+
+def test_failing_environment_names_itself():
+    sampler = worker(RaisingEnv, env_config={"step": 7, "vector_index": 1})
+    with pytest.raises(ProbeFailure) as caught:
+        sampler.sample()
+    assert any("environment 1 of rollout worker 0" in note for note in caught.value.__notes__)
+
+
+def test_evaluation_plays_every_episode_to_its_end():
+    sampler = worker(CountingEnv)
+    episodes = sampler.play_episodes(20, round_index=1)
+    assert len(episodes) == 20
+    assert {episode.length for episode in episodes} <= {3, 5, 4}
+    again = sampler.play_episodes(20, round_index=1)
+    assert [e.episode_return for e in episodes] == [e.episode_return for e in again]
+    with pytest.raises(ValueError, match="num_episodes=0"):
+        sampler.play_episodes(0, round_index=1)
+
+
+def test_action_streams_continue_from_their_state():
+    config = {"lengths": [5]}
+    whole = worker(CountingEnv, env_config=config, fragment_length=5)
+    whole.sample()
+    state, after = whole.get_state(), whole.sample()[0]
+    restored = worker(CountingEnv, env_config=config, fragment_length=5)
+    restored.set_state(state)
+    np.testing.assert_array_equal(restored.sample()[0][sb.ACTIONS], after[sb.ACTIONS])

@@ -1,0 +1,84 @@
+"""The result dict: Ray 2.6's keys, the later spellings, NaN before the first episode."""
+
+import json
+import math
+
+from rllib.env.episodes import Episode
+from rllib.evaluation.rollout_worker import SampleReport
+from rllib.metrics import Metrics, Result
+
+# What Ray's own `check_train_results` asserts (API.md of old).
+REQUIRED = [
+    "agent_timesteps_total", "counters", "custom_metrics", "episode_len_mean", "episode_reward_max",
+    "episode_reward_mean", "episode_reward_min", "hist_stats", "info", "iterations_since_restore",
+    "policy_reward_max", "policy_reward_mean", "policy_reward_min", "sampler_perf", "time_since_restore",
+    "time_this_iter_s", "timesteps_total", "timers", "time_total_s", "training_iteration",
+]  # fmt: skip
+
+
+def finished(*returns: float) -> SampleReport:
+    return SampleReport([Episode(value, 10, 0) for value in returns], env_steps=40, longest_running=7)
+
+
+def test_reward_keys_are_nan_until_an_episode_ends():
+    metrics = Metrics()
+    metrics.add_sample(SampleReport(env_steps=20, longest_running=20))
+    result = metrics.result({})
+    assert math.isnan(result["episode_reward_mean"])
+    assert result["episodes_this_iter"] == 0
+    assert result["longest_running_episode"] == 20
+
+
+def test_all_keys_that_ray_checks_are_there():
+    metrics = Metrics()
+    metrics.add_sample(finished(1.0, 3.0))
+    result = metrics.result({"kl": 0.1})
+    assert [key for key in REQUIRED if key not in result] == []
+    assert result["episode_reward_mean"] == 2.0
+    assert result["info"]["learner"]["default_policy"]["learner_stats"] == {"kl": 0.1}
+
+
+def test_counts_of_this_iteration_start_again():
+    metrics = Metrics()
+    for expected_total in (40, 80):
+        metrics.start_iteration()
+        metrics.add_sample(finished(1.0))
+        result = metrics.result({})
+        assert (result["num_env_steps_sampled_this_iter"], result["timesteps_total"]) == (40, expected_total)
+        assert result["episodes_this_iter"] == 1
+
+
+def test_smoothing_forgets_old_episodes():
+    metrics = Metrics(smoothing_episodes=2)
+    metrics.add_sample(finished(100.0, 1.0, 3.0))
+    assert metrics.result({})["episode_reward_mean"] == 2.0
+
+
+def test_later_spellings_and_paths_answer():
+    metrics = Metrics()
+    metrics.add_sample(finished(1.0, 3.0))
+    result = metrics.result({"kl": 0.25, "total_loss": 1.0})
+    assert result["env_runners/episode_return_mean"] == 2.0
+    assert result["env_runners"]["num_episodes"] == 2
+    assert result["sampler_results/episode_reward_mean"] == 2.0
+    assert result["learners/default_policy/mean_kl_loss"] == 0.25
+    assert result["learners"]["default_policy"]["total_loss"] == 1.0
+    assert result.get("env_runners/nothing") is None
+    assert "sampler_results/episode_reward_mean" in result
+    assert "no/such/path" not in result
+    assert "env_runners" not in dict(result)
+
+
+def test_state_continues_the_counts():
+    metrics = Metrics()
+    metrics.add_sample(finished(5.0))
+    metrics.result({})
+    restored = Metrics()
+    restored.set_state(json.loads(json.dumps(metrics.get_state())))
+    restored.add_sample(finished(7.0))
+    result = restored.result({})
+    assert isinstance(result, Result)
+    assert result["training_iteration"] == 2
+    assert result["iterations_since_restore"] == 1
+    assert (result["timesteps_total"], result["timesteps_since_restore"]) == (80, 40)
+    assert result["episode_reward_mean"] == 6.0

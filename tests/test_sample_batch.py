@@ -1,0 +1,62 @@
+"""SampleBatch: equal columns, joined, cut and shuffled together."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from rllib import sample_batch as sb
+from rllib.sample_batch import SampleBatch
+
+
+def numbered(start: int, stop: int, version: int = 0) -> SampleBatch:
+    rows = np.arange(start, stop)
+    return SampleBatch({sb.OBS: np.stack([rows, -rows], 1), sb.ACTIONS: rows}, policy_version=version)
+
+
+def test_unequal_columns_are_refused_with_their_lengths():
+    with pytest.raises(ValueError, match=r"equal lengths.*'obs': 3.*'actions': 2"):
+        SampleBatch({sb.OBS: np.zeros(3), sb.ACTIONS: np.zeros(2)})
+
+
+def test_concat_keeps_order_and_the_oldest_version():
+    joined = SampleBatch.concat([numbered(0, 3, version=5), numbered(3, 7, version=4)])
+    assert joined[sb.ACTIONS].tolist() == list(range(7))
+    assert joined.policy_version == 4
+    assert joined.count == 7
+
+
+def test_concat_of_one_batch_copies_nothing():
+    batch = numbered(0, 4)
+    assert SampleBatch.concat([batch])[sb.OBS] is batch[sb.OBS]
+
+
+def test_concat_names_the_columns_that_differ():
+    with pytest.raises(ValueError, match="rewards"):
+        SampleBatch.concat([numbered(0, 2), SampleBatch({**numbered(0, 2), sb.REWARDS: np.zeros(2)})])
+    with pytest.raises(ValueError, match="at least one"):
+        SampleBatch.concat([])
+
+
+def test_shuffling_moves_whole_rows():
+    shuffled = numbered(0, 50).shuffled(np.random.default_rng(0))
+    assert sorted(shuffled[sb.ACTIONS].tolist()) == list(range(50))
+    assert shuffled[sb.ACTIONS].tolist() != list(range(50))
+    np.testing.assert_array_equal(shuffled[sb.OBS][:, 0], shuffled[sb.ACTIONS])
+    np.testing.assert_array_equal(shuffled[sb.OBS][:, 1], -shuffled[sb.ACTIONS])
+
+
+def test_minibatches_are_views_and_lose_no_row():
+    batch = numbered(0, 10)
+    parts = list(batch.minibatches(4))
+    assert [part.count for part in parts] == [4, 4, 2]
+    assert all(np.shares_memory(part[sb.OBS], batch[sb.OBS]) for part in parts)
+    with pytest.raises(ValueError, match="size=0"):
+        list(batch.minibatches(0))
+
+
+def test_pickling_keeps_the_version():
+    copy = pickle.loads(pickle.dumps(numbered(0, 3, version=7)))
+    assert isinstance(copy, SampleBatch)
+    assert copy.policy_version == 7
+    np.testing.assert_array_equal(copy[sb.OBS], numbered(0, 3)[sb.OBS])

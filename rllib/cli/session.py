@@ -5,6 +5,8 @@ import logging
 import re
 import signal
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -60,52 +62,83 @@ class Interruption:
         self._display.note("Finishing this iteration, then saving a checkpoint. Once more: stop at once, without.")
 
 
-def train(algorithm, spec: RunSpec, directory: Path, display: QuietDisplay) -> Outcome:
+class Session:
     """Trains until the stop criterion, Ctrl-C or an error; the files are whole in each case.
 
-    Raises:
-        Mistake: if the results have no such key as the stop criterion names.
+    Args:
+        algorithm: built, and stopped in the end.
+        spec: what is trained.
+        results: the run makes its directory in this one.
+        display: shows how it goes.
     """
-    stop = StopCriterion(spec.stop)
-    title = f"{spec.algorithm} on {spec.env}"
-    sidecar = SidecarLogger(directory, title)
-    loggers = [JsonLogger(directory), CsvLogger(directory), sidecar]
-    write_params(directory, algorithm.config.to_dict())
-    result, reached, checkpoint = None, None, None
-    try:
-        display.start(title, str(stop), str(directory))
-        with Interruption(display) as interruption:
-            while reached is None and interruption.signal is None:
-                result = algorithm.train()
-                for logger in loggers:
-                    logger.on_result(result)
-                display.on_result(result, stop.progress(result))
-                if result["training_iteration"] == 1:
-                    with user_input():
-                        stop.check_keys(result)
-                reached = stop.reached(result)
-                if spec.checkpoint_freq and result["training_iteration"] % spec.checkpoint_freq == 0:
-                    checkpoint = _save(algorithm, directory, result)
-            sidecar.finish()
-            if checkpoint is None or checkpoint != _checkpoint_path(directory, result):
-                checkpoint = _save(algorithm, directory, result)
-    except Exception:
-        (directory / "error.txt").write_text(traceback.format_exc())
-        raise
-    finally:
-        display.close()
-        algorithm.stop()
-        for logger in loggers:
-            logger.close()
-    return Outcome(directory, checkpoint, result, reached, interruption.signal, sidecar.notices)
+
+    def __init__(self, algorithm, spec: RunSpec, results: Path, display: QuietDisplay):
+        self._algorithm, self._spec, self._results, self._display = algorithm, spec, results, display
+        self._stop = StopCriterion(spec.stop)
+        self._loggers: list = []
+        self._result: dict | None = None
+        self._reached: str | None = None
+        self._checkpoint: Path | None = None
+
+    def run(self) -> Outcome:
+        """Trains.
+
+        Raises:
+            Mistake: if the directory cannot be made, or the results have no such key as the stop criterion names.
+        """
+        try:
+            directory = make_directory(self._results, self._spec)
+            try:
+                return self._train(directory)
+            except Exception:
+                (directory / "error.txt").write_text(traceback.format_exc())
+                raise
+        finally:
+            self._algorithm.stop()
+
+    def _train(self, directory: Path) -> Outcome:
+        title = f"{self._spec.algorithm} on {self._spec.env}"
+        write_params(directory, self._algorithm.config.to_dict())
+        sidecar = SidecarLogger(directory, title)
+        self._loggers = [JsonLogger(directory), CsvLogger(directory), sidecar]
+        try:
+            self._display.start(title, str(self._stop), str(directory))
+            with Interruption(self._display) as interruption:
+                while self._reached is None and interruption.signal is None:
+                    self._iterate(directory)
+                sidecar.finish()
+                self._save(directory)
+                self._algorithm.stop()
+        finally:
+            self._display.close()
+            for logger in self._loggers:
+                logger.close()
+        return Outcome(directory, self._checkpoint, self._result, self._reached, interruption.signal, sidecar.notices)
+
+    def _iterate(self, directory: Path) -> None:
+        result = self._result = self._algorithm.train()
+        for logger in self._loggers:
+            logger.on_result(result)
+        self._display.on_result(result, self._stop.progress(result))
+        if result["training_iteration"] == 1:
+            with user_input():
+                self._stop.check_keys(result)
+        self._reached = self._stop.reached(result)
+        frequency = self._spec.checkpoint_freq
+        if frequency and result["training_iteration"] % frequency == 0:
+            self._save(directory)
+
+    def _save(self, directory: Path) -> None:
+        """Writes the checkpoint of this iteration, unless it has been written."""
+        path = directory / f"checkpoint_{self._result['training_iteration'] if self._result else 0:06}"
+        if path != self._checkpoint:
+            self._checkpoint = Path(self._algorithm.save(path))
 
 
-def _checkpoint_path(directory: Path, result: dict | None) -> Path:
-    return directory / f"checkpoint_{result['training_iteration'] if result else 0:06}"
-
-
-def _save(algorithm, directory: Path, result: dict | None) -> Path:
-    return Path(algorithm.save(_checkpoint_path(directory, result)))
+def refuse_used_name(results: Path, spec: RunSpec) -> None:
+    """Raises Mistake if there is a run of that name, before anything is started for the new one."""
+    if spec.name and (results / _file_name(spec.name)).exists():
+        raise Mistake(f"{results / _file_name(spec.name)} exists already; give this run another --name")
 
 
 def make_directory(results: Path, spec: RunSpec) -> Path:
@@ -114,24 +147,36 @@ def make_directory(results: Path, spec: RunSpec) -> Path:
     Raises:
         Mistake: if a run of that name has been there before, or it cannot be made.
     """
-    name = spec.name or f"{spec.algorithm}_{spec.env}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    name = re.sub(r"[^\w.+-]+", "_", name)
+    refuse_used_name(results, spec)
+    name = _file_name(spec.name or f"{spec.algorithm}_{spec.env}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
     for number in itertools.count(1):
         directory = results / (name if number == 1 else f"{name}_{number}")
         try:
             directory.mkdir(parents=True)
             return directory
         except FileExistsError:
-            if spec.name:
-                raise Mistake(f"{directory} exists already; give this run another --name") from None
+            continue  # of another run that began in this second
         except OSError as error:
             raise Mistake(f"cannot make the directory of the run: {error}") from error
 
 
-def show_logs(display: QuietDisplay, verbose: bool) -> None:
-    """From now on the display shows what the library tells once per run, and with `verbose` everything."""
-    for package in ("rllib", "runtime"):
-        logger = logging.getLogger(package)
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.+-]+", "_", name)
+
+
+@contextmanager
+def shown_logs(display: QuietDisplay, verbose: bool) -> Iterator[None]:
+    """Meanwhile the display shows what the library tells once per run, and with `verbose` everything."""
+    handler = LogToDisplay(display)
+    loggers = [logging.getLogger(package) for package in ("rllib", "runtime")]
+    for logger in loggers:
         logger.setLevel(logging.DEBUG if verbose else logging.INFO)
-        logger.addHandler(LogToDisplay(display))
+        logger.addHandler(handler)
         logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.setLevel(logging.NOTSET)
+            logger.removeHandler(handler)
+            logger.propagate = True

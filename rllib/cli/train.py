@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from rllib.algorithms.registry import get_algorithm_class
+from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli import session
 from rllib.cli.display import LineDisplay, QuietDisplay, elapsed
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
@@ -50,14 +50,9 @@ def command(words, file, results_dir, quiet, verbose, **options) -> None:
     with reported(verbose):
         spec = _spec(words, file, options)
         display = _display(quiet)
-        session.show_logs(display, verbose)
-        algorithm = _build(spec)
-        try:
-            directory = session.make_directory(results_dir, spec)
-        except Mistake:
-            algorithm.stop()
-            raise
-        outcome = session.train(algorithm, spec, directory, display)
+        with session.shown_logs(display, verbose):
+            session.refuse_used_name(results_dir, spec)
+            outcome = session.Session(_build(spec), spec, results_dir, display).run()
         _tell(outcome)
     if outcome.signal:
         sys.exit(EXIT_SIGNAL + outcome.signal)
@@ -92,8 +87,7 @@ def _build(spec: RunSpec):
         Mistake: for settings that are unknown or do not fit together.
     """
     with user_input():
-        algorithm_class = get_algorithm_class(spec.algorithm)
-        config = algorithm_class.config_class().environment(spec.env).update_from_dict(spec.config)
+        config = get_algorithm_config(spec.algorithm).environment(spec.env).update_from_dict(spec.config)
         if spec.seed is not None:
             config.debugging(seed=spec.seed)
         return config.build()

@@ -1,12 +1,13 @@
 """Values as people type them: YAML, in files and in key=value arguments."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from rllib.algorithms.settings import nearest
 
 
 class _Loader(yaml.SafeLoader):
@@ -76,6 +77,6 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> No
     known = list(known)
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
+            near = nearest(str(key), known)
             hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
             raise ValueError(f"{where}: unknown key {key!r}. {hint}")

@@ -12,9 +12,14 @@ class CurveLogger:
         directory: where curve.png goes.
         title: above the curve.
 
+    Attributes:
+        points_per_poll: how many results are taken in each half second.
+
     Raises:
         ImportError: if matplotlib is not installed.
     """
+
+    points_per_poll = 1000
 
     def __init__(self, directory: Path, title: str = ""):
         from matplotlib.backends.backend_agg import FigureCanvasAgg

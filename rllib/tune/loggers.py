@@ -127,7 +127,12 @@ class TensorBoardLogger:
 
     Importing tensorboardX imports torch where it is installed (1.6 s, 200 MB) to convert tensors, of which there are
     none here. Meant for a process of its own, which this class keeps from importing torch.
+
+    Attributes:
+        points_per_poll: tensorboardX takes 0.1 ms a number, so of very short iterations only some are written.
     """
+
+    points_per_poll = 30
 
     def __init__(self, directory: Path):
         sys.modules.setdefault("torch", None)

@@ -82,11 +82,18 @@ def main(directory: Path, title: str) -> None:
         ended = False
         while not ended:
             ended = bool(select.select([sys.stdin], [], [], _POLL_INTERVAL_S)[0])
-            for result in _complete_lines(file):
-                for logger in loggers:
+            results = list(_complete_lines(file))
+            for logger in loggers:
+                for result in thinned(results, logger.points_per_poll):
                     logger.on_result(result)
     for logger in loggers:
         logger.close()
+
+
+def thinned(results: list, most: int) -> list:
+    """At most so many of them, evenly chosen, the last one included."""
+    step = -(-len(results) // most) or 1
+    return results[::-1][::step][::-1]
 
 
 def _loggers(directory: Path, title: str) -> list:

@@ -1,8 +1,9 @@
 """When a run stops: thresholds on keys of its results."""
 
-import difflib
 import math
 from collections.abc import Mapping
+
+from rllib.algorithms.settings import nearest
 
 
 def lookup(result: Mapping, key: str):
@@ -50,7 +51,7 @@ class StopCriterion:
         for key in self.thresholds:
             root = key.split("/")[0]
             if lookup(result, key) is None and root not in ("evaluation", "info", "custom_metrics"):
-                near = difflib.get_close_matches(key, list(result), n=1)
+                near = nearest(key, result)
                 hint = f" Did you mean {near[0]}?" if near else ""
                 raise ValueError(f"stop: the results have no {key}.{hint} They have: {', '.join(sorted(result))}.")
 

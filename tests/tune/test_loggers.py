@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rllib.tune.loggers import CsvLogger, JsonLogger, flatten, write_params
-from rllib.tune.sidecar import SidecarLogger
+from rllib.tune.sidecar import SidecarLogger, thinned
 
 
 def result_of(iteration, **more):
@@ -151,6 +151,13 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert run.returncode == -9, run.stderr
     wait_for_end(int(run.stdout))
     assert (tmp_path / "curve.png").exists()
+
+
+def test_thinned_keeps_the_last():
+    assert thinned([], 3) == []
+    assert thinned([1, 2, 3], 3) == [1, 2, 3]
+    assert thinned(list(range(10)), 4) == [0, 3, 6, 9]
+    assert thinned(list(range(9)), 4) == [2, 5, 8]
 
 
 def wait_for_end(pid):

@@ -1,0 +1,224 @@
+"""`rllib train` with a stand-in for the algorithm (conftest.py)."""
+
+import json
+import signal
+
+import pytest
+from fake_algorithm import FakeAlgorithm, FakeConfig
+
+import rllib.cli.display
+from rllib.cli.display import elapsed, number, phase_shares
+from rllib.cli.panel import PanelDisplay, sparkline
+
+TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
+
+
+def test_a_run_leaves_its_files_and_says_where_they_are(rllib_command, behaviour, tmp_path):
+    result = rllib_command(*TRAIN, "--stop", "episode_reward_mean=50")
+    assert result.exit_code == 0, result.output
+    run = tmp_path / "results" / "run"
+    names = {path.name.partition(".tfevents")[0] for path in run.iterdir()}
+    assert names == {"params.json", "result.json", "progress.csv", "events.out", "curve.png", "checkpoint_000005"}
+    assert "episode_reward_mean 50 >= 50 after 5 iterations, 500 steps" in result.output
+    assert "curve       results/run/curve.png" in result.output
+    assert "rllib evaluate results/run/checkpoint_000005" in result.output
+    assert len((run / "result.json").read_text().splitlines()) == 5
+    assert FakeAlgorithm.stopped == 1
+
+
+def test_settings_reach_the_config(rllib_command, behaviour, tmp_path):
+    words = ["lr=1e-4", "model.fcnet_hiddens=[64,64]", "num_rollout_workers=0", "--seed", 3, "--stop", "iterations=1"]
+    assert rllib_command(*TRAIN, *words).exit_code == 0
+    params = json.loads((tmp_path / "results/run/params.json").read_text())
+    assert params == {
+        "env": "CartPole-v1", "lr": 1e-4, "model": {"fcnet_hiddens": [64, 64]}, "num_rollout_workers": 0, "seed": 3,
+    }  # fmt: skip
+
+
+def test_command_line_takes_precedence_over_the_file(rllib_command, behaviour, tmp_path):
+    (tmp_path / "run.yaml").write_text(
+        "algorithm: PPO\nenv: CartPole-v1\nseed: 1\nname: filed\nstop: {timesteps_total: 900}\n"
+        "config: {lr: 1e-3, model: {fcnet_hiddens: [8], fcnet_activation: relu}}\ncheckpoint_freq: 2\n"
+    )
+    result = rllib_command("train", "-f", "run.yaml", "model.fcnet_hiddens=[4]", "--seed", 2, "--stop", "iterations=3")
+    assert result.exit_code == 0, result.output
+    (config,) = behaviour["configs"]
+    model = {"fcnet_hiddens": [4], "fcnet_activation": "relu"}
+    assert config.settings["lr"] == 1e-3 and config.settings["model"] == model and config.settings["seed"] == 2
+    checkpoints = sorted(path.name for path in (tmp_path / "results" / "filed").glob("checkpoint_*"))
+    assert checkpoints == ["checkpoint_000002", "checkpoint_000003"]
+
+
+def test_ray_style_files_are_understood(rllib_command, behaviour, tmp_path):
+    (tmp_path / "ray.yaml").write_text(
+        "cartpole-ppo:\n  env: CartPole-v1\n  run: PPO\n  stop: {training_iteration: 1}\n  config: {num_workers: 1}\n"
+    )
+    assert rllib_command("train", "-f", "ray.yaml").exit_code == 0
+    assert behaviour["configs"][0].settings["num_workers"] == 1
+    assert (tmp_path / "results" / "cartpole-ppo").is_dir()
+
+
+@pytest.mark.parametrize("name", ["ppo/cartpole", "cartpole-ppo", "tuned_examples/ppo/cartpole.yaml"])
+def test_tuned_examples_are_found_by_name(rllib_command, behaviour, name):
+    assert rllib_command("train", "-f", name, "--stop", "iterations=1").exit_code == 0
+    assert behaviour["configs"][0].settings["num_rollout_workers"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "say what to train: rllib train ALGO ENV"),
+        (["train", "PPO"], "say what to train: rllib train ALGO ENV"),
+        (["train", "PPOO", "CartPole-v1"], "there is no algorithm 'PPOO'"),
+        ([*TRAIN, "lrr=1"], "unknown setting 'lrr'. Did you mean 'lr'?"),
+        ([*TRAIN, "lr=[1"], "'[1' is not a YAML value"),
+        ([*TRAIN, "--stop", "return=high"], "`$.stop[...]`"),
+        ([*TRAIN, "--stop", "return"], "--stop episode_reward_mean=475, but got 'return'"),
+        ([*TRAIN, "--stop", "episode_reward_men=1"], "Did you mean episode_reward_mean?"),
+        (["train", "-f", "nothing.yaml"], "there is no file nothing.yaml. Tuned examples: ppo/cartpole"),
+        (["train", "-f", "unknown.yaml"], "unknown.yaml: unknown key 'algoritm'. Did you mean 'algorithm'?"),
+        (["train", "-f", "types.yaml"], "Expected `int | null`, got `str` - at `$.seed`"),
+        (["train", "-f", "missing.yaml"], "missing required field `env`"),
+        (["train", "-f", "list.yaml"], "must hold keys like algorithm, env, config and stop"),
+        ([*TRAIN, "--checkpoint-freq", "-1"], "-1 is not in the range x>=0"),
+        ([*TRAIN, "--sed", "1"], "No such option"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_2(rllib_command, behaviour, tmp_path, arguments, message):
+    (tmp_path / "unknown.yaml").write_text("algoritm: PPO\nenv: CartPole-v1\n")
+    (tmp_path / "types.yaml").write_text("algorithm: PPO\nenv: CartPole-v1\nseed: x\n")
+    (tmp_path / "missing.yaml").write_text("algorithm: PPO\n")
+    (tmp_path / "list.yaml").write_text("- PPO\n")
+    result = rllib_command(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output and "Traceback" not in result.output
+
+
+def test_a_name_is_used_once(rllib_command, behaviour):
+    assert rllib_command(*TRAIN, "--stop", "iterations=1").exit_code == 0
+    result = rllib_command(*TRAIN, "--stop", "iterations=1")
+    assert result.exit_code == 2 and "results/run exists already; give this run another --name" in result.output
+    assert FakeAlgorithm.stopped == 2
+
+
+def test_runs_without_a_name_never_share_a_directory(rllib_command, behaviour, tmp_path):
+    for _ in range(3):
+        assert rllib_command("train", "PPO", "ns/My:Env-v0", "--stop", "iterations=1", "-q").exit_code == 0
+    names = [path.name for path in (tmp_path / "results").iterdir()]
+    assert len(names) == 3 and all(name.startswith("PPO_ns_My_Env-v0_20") for name in names)
+
+
+def test_ctrl_c_saves_a_checkpoint_and_exits_130(rllib_command, behaviour, press_ctrl_c, tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    behaviour[3] = press_ctrl_c
+    result = rllib_command(*TRAIN)
+    assert result.exit_code == 130
+    assert "Finishing this iteration, then saving" in result.output
+    assert "interrupted after 3 iterations" in result.output
+    assert (tmp_path / "results/run/checkpoint_000003").is_dir() and (tmp_path / "results/run/curve.png").exists()
+    assert FakeAlgorithm.stopped == 1 and signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_twice_stops_at_once(rllib_command, behaviour, press_ctrl_c, tmp_path):
+    def press_twice():
+        press_ctrl_c()
+        press_ctrl_c()
+
+    behaviour[2] = press_twice
+    result = rllib_command(*TRAIN)
+    assert result.exit_code == 130 and "Interrupted." in result.output
+    assert not list((tmp_path / "results/run").glob("checkpoint_*")) and FakeAlgorithm.stopped == 1
+    assert len((tmp_path / "results/run/result.json").read_text().splitlines()) == 1
+
+
+def test_ctrl_c_while_building_exits_130(rllib_command, behaviour, press_ctrl_c, tmp_path):
+    behaviour["build"] = press_ctrl_c
+    assert rllib_command(*TRAIN).exit_code == 130
+    assert not (tmp_path / "results").exists()
+
+
+def fail():
+    raise RuntimeError("the learner is broken")
+
+
+def users_environment_fails():
+    error = KeyError("position")
+    error.add_note("environment 3 of rollout worker 2 raised in step()")
+    raise error
+
+
+def test_failures_exit_1_with_one_message_and_keep_the_files(rllib_command, behaviour, tmp_path):
+    behaviour[3] = fail
+    result = rllib_command(*TRAIN)
+    assert result.exit_code == 1
+    assert "Error: RuntimeError: the learner is broken" in result.output and "Traceback" not in result.output
+    assert "the learner is broken" in (tmp_path / "results/run/error.txt").read_text()
+    assert len((tmp_path / "results/run/result.json").read_text().splitlines()) == 2
+    assert FakeAlgorithm.stopped == 1
+
+
+def test_verbose_shows_the_traceback(rllib_command, behaviour):
+    behaviour[1] = fail
+    assert "Traceback" in rllib_command(*TRAIN, "-v").output
+
+
+@pytest.mark.parametrize("when", ["build", 2])
+def test_the_users_own_exception_keeps_its_traceback(rllib_command, behaviour, when):
+    behaviour[when] = users_environment_fails
+    result = rllib_command(*TRAIN)
+    assert result.exit_code == 1
+    assert "in users_environment_fails" in result.output and "KeyError: 'position'" in result.output
+    assert "environment 3 of rollout worker 2 raised in step()" in result.output
+    assert "session.py" not in result.output
+
+
+def test_quiet_shows_only_the_end(rllib_command, behaviour):
+    result = rllib_command(*TRAIN, "-q", "--stop", "iterations=2")
+    assert result.output.startswith("training_iteration 2 >= 2") and "iter " not in result.output
+
+
+def test_lines_become_fewer_as_time_goes_on(rllib_command, behaviour, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(rllib.cli.display.time, "monotonic", lambda: now[0])
+
+    def time_passes():
+        now[0] += 0.5
+
+    behaviour.update({iteration: time_passes for iteration in range(1, 501)})
+    output = rllib_command(*TRAIN, "--stop", "iterations=500").output
+    iterations = [int(line.split()[1]) for line in output.splitlines() if line.startswith("iter ")]
+    assert iterations[:11] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12] and iterations[-1] == 500
+    assert 60 < len(iterations) < 160
+
+
+def test_panel_shows_what_matters():
+    display = PanelDisplay()
+    display._console.width = 100
+    display.start("PPO on CartPole-v1", "episode_reward_mean >= 475", "results/run")
+    algorithm = FakeAlgorithm(FakeConfig({}))
+    for _ in range(12):
+        result = algorithm.train()
+        display.on_result(result, result["training_iteration"] / 20)
+    display.note("a worker died")
+    with display._console.capture() as capture:
+        display._console.print(display.render())
+    display.close()
+    text = capture.get()
+    shown = "PPO on CartPole-v1|120.0|▁|█|0.0 to 240.0|1,200|10,000 /s|sample 60%|other 10%|2/2 healthy"
+    for part in [*shown.split("|"), "episode_reward_mean >= 475", "60%", "results/run"]:
+        assert part in text, text
+
+
+def test_sparkline_averages_stretches():
+    assert sparkline([], 10) == ""
+    assert sparkline([5.0], 10) == "▁"
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([0, 0, 7, 7], 2) == "▁█"
+    assert len(sparkline(range(1000), 36)) == 36
+
+
+def test_numbers_are_readable():
+    assert number(float("nan")) == number(None) == "-"
+    assert number(1234567.0, 0) == "1,234,567"
+    assert [elapsed(s) for s in (4.21, 185, 3785)] == ["4.2 s", "3:05", "1:03:05"]
+    assert phase_shares({}) == {}

@@ -1,0 +1,78 @@
+import math
+
+import pytest
+
+from rllib.cli.values import merged, parse_assignments, parse_value, read_file, refuse_unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("-2.5E+3", -2500.0),
+        ("5", 5),
+        ("1_000", 1000),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("1e6", 1e6),
+        (".inf", math.inf),
+        ("true", True),
+        ("null", None),
+        ("", None),
+        ("[64, 64]", [64, 64]),
+        ("[[0, 1e-3], [1e5, 0.0]]", [[0, 1e-3], [1e5, 0.0]]),
+        ("{a: 1e-3}", {"a": 1e-3}),
+        ("tanh", "tanh"),
+        ("1e", "1e"),
+        ("e5", "e5"),
+        ("1.2.3", "1.2.3"),
+        ("2026-11-21x", "2026-11-21x"),
+    ],
+)
+def test_values_are_yaml_with_floats_as_people_write_them(text, value):
+    parsed = parse_value(text)
+    assert parsed == value and type(parsed) is type(value)
+
+
+def test_dots_nest():
+    given = ["lr=1e-4", "model.fcnet_hiddens=[64,64]", "model.fcnet_activation=relu", "env_config.a.b=1", "x=a=b"]
+    assert parse_assignments(given, "") == {
+        "lr": 1e-4,
+        "model": {"fcnet_hiddens": [64, 64], "fcnet_activation": "relu"},
+        "env_config": {"a": {"b": 1}},
+        "x": "a=b",
+    }
+
+
+@pytest.mark.parametrize("word", ["lr", "=1"])
+def test_settings_need_key_and_value(word):
+    with pytest.raises(ValueError, match="key=value, like lr=1e-3, but got"):
+        parse_assignments([word], "lr=1e-3")
+
+
+def test_a_part_of_a_value_cannot_be_set():
+    with pytest.raises(ValueError, match="model already has a value"):
+        parse_assignments(["model=1", "model.fcnet_hiddens=[1]"], "")
+
+
+def test_broken_yaml_is_told_with_its_place(tmp_path):
+    with pytest.raises(ValueError, match="not a YAML value"):
+        parse_value("[64")
+    path = tmp_path / "broken.yaml"
+    path.write_text("a: 1\nb: [\n")
+    with pytest.raises(ValueError, match=r"(?s)broken.yaml is not YAML.*line 3"):
+        read_file(path)
+
+
+def test_merged_replaces_all_but_mappings():
+    below = {"config": {"lr": 1, "model": {"a": 1, "b": [1, 2]}}, "env": "A"}
+    above = {"config": {"model": {"b": [3]}}, "env": "B", "seed": 1}
+    assert merged(below, above) == {"config": {"lr": 1, "model": {"a": 1, "b": [3]}}, "env": "B", "seed": 1}
+    assert below["config"]["model"] == {"a": 1, "b": [1, 2]}
+
+
+def test_unknown_keys_are_told_with_the_nearest():
+    with pytest.raises(ValueError, match=r"x.yaml: unknown key 'algoritm'. Did you mean 'algorithm'\?"):
+        refuse_unknown(["algoritm"], ["algorithm", "env"], "x.yaml")
+    with pytest.raises(ValueError, match=r"unknown key 'zzz'. Known are: algorithm, env."):
+        refuse_unknown(["zzz"], ["algorithm", "env"], "x.yaml")

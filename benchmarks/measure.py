@@ -130,6 +130,13 @@ class Row:
     peer_ratio: float | None = None
     peer_name: str = ""
 
+    @classmethod
+    def of(cls, rounds: Rounds, against: str, what: str, unit: str, ours: str = "ours", **more) -> "Row":
+        """The row of the sides called `ours`, "limit" and `against`, with the medians over the rounds."""
+        figures = {"ours": rounds.median(ours), "limit": rounds.median("limit"), "peer": rounds.median(against)}
+        ratios = {"limit_ratio": rounds.ratio(ours, "limit"), "peer_ratio": rounds.ratio(ours, against)}
+        return cls(what, unit, **figures, **ratios, **more)
+
     def __post_init__(self):
         if self.limit_ratio is None and self.limit:
             self.limit_ratio = self.ours / self.limit
@@ -176,7 +183,7 @@ def _figure(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-# ------------------------------------------------------------------------------------------------------------- peers
+# ------------------------------------------------------------------------------------------- scripts that print JSON
 
 
 def peer(name: str, script: str, *arguments: object, timeout_s: float = 600) -> dict | None:
@@ -186,21 +193,59 @@ def peer(name: str, script: str, *arguments: object, timeout_s: float = 600) -> 
     """
     python = PEERS / "venvs" / name / "bin" / "python"
     if not python.exists():
-        return _without(script, f"not set up; benchmarks/peers/setup {name}")
+        print(f"# without {script}: not set up; benchmarks/peers/setup {name}", flush=True)
+        return None
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     environment.pop("PYTHONPATH", None)
-    argv = [str(python), str(PEERS / f"{script}.py"), *map(str, arguments)]
-    finished = _run(argv, environment, timeout_s)
-    if finished is None:
-        return _without(script, f"not finished after {timeout_s:.0f} s")
-    results = [line for line in finished.stdout.splitlines() if line.startswith("{")]
-    if finished.returncode != 0 or not results:
-        return _without(script, f"exit code {finished.returncode}: {' | '.join(finished.stderr.splitlines()[-3:])}")
+    try:
+        return _printed([str(python), str(PEERS / f"{script}.py"), *map(str, arguments)], environment, timeout_s)
+    except RuntimeError as error:
+        print(f"# without {script}: {error}", flush=True)
+        return None
+
+
+def peer_side(key: str, name: str, script: str, *arguments: object) -> Callable[[], float | None]:
+    """The peer as a side of `alternate`: one figure of what it prints."""
+
+    def side() -> float | None:
+        result = peer(name, script, *arguments)
+        return result and result[key]
+
+    return side
+
+
+def ours(script: str, *arguments: object, timeout_s: float = 600) -> dict:
+    """Run benchmarks/SCRIPT.py in a process of its own, as the peers are; the object of the JSON line it prints."""
+    argv = [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *map(str, arguments)]
+    return _printed(argv, dict(os.environ), timeout_s)
+
+
+def _printed(argv: list[str], environment: dict[str, str], timeout_s: float) -> dict:
+    results = [line for line in _output(argv, environment, timeout_s).splitlines() if line.startswith("{")]
+    if not results:
+        raise RuntimeError(f"{Path(argv[1]).name} printed no result.")
     return json.loads(results[-1])
 
 
-def _without(script: str, reason: str) -> None:
-    print(f"# without {script}: {reason}", flush=True)
+def command(argv: Sequence[str], timeout_s: float = 600) -> tuple[float, str]:
+    """Seconds from starting a program of this checkout to its end, and what it printed.
+
+    Raises:
+        RuntimeError: if it failed or was not finished in time; with the end of what it said.
+    """
+    started = time.perf_counter()
+    output = _output(list(argv), {**os.environ, "PYTHONPATH": str(ROOT)}, timeout_s)
+    return time.perf_counter() - started, output
+
+
+def _output(argv: list[str], environment: dict[str, str], timeout_s: float) -> str:
+    finished = _run(argv, environment, timeout_s)
+    if finished is None:
+        raise RuntimeError(f"{' '.join(argv)} was not finished after {timeout_s:.0f} s.")
+    if finished.returncode != 0:
+        said = "\n".join((finished.stdout + finished.stderr).splitlines()[-10:])
+        raise RuntimeError(f"{' '.join(argv)} ended with exit code {finished.returncode}:\n{said}")
+    return finished.stdout
 
 
 def _run(argv: list[str], environment: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess | None:
@@ -221,24 +266,6 @@ def _run(argv: list[str], environment: dict[str, str], timeout_s: float) -> subp
 
 
 # --------------------------------------------------------------------------------------------------------- processes
-
-
-def command(argv: Sequence[str], timeout_s: float = 600) -> tuple[float, str]:
-    """Seconds from starting a program of this checkout to its end, and what it printed.
-
-    Raises:
-        RuntimeError: if it failed or was not finished in time; with the end of what it said.
-    """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    started = time.perf_counter()
-    finished = _run(list(argv), environment, timeout_s)
-    seconds = time.perf_counter() - started
-    if finished is None:
-        raise RuntimeError(f"{' '.join(argv)} was not finished after {timeout_s:.0f} s.")
-    if finished.returncode != 0:
-        said = "\n".join((finished.stdout + finished.stderr).splitlines()[-20:])
-        raise RuntimeError(f"{' '.join(argv)} ended with exit code {finished.returncode}:\n{said}")
-    return seconds, finished.stdout
 
 
 def together(function: Callable, count: int, *arguments) -> list:

@@ -1,0 +1,88 @@
+"""PPO on CartPole-v1, sampling and training: environment steps a second.
+
+Eight environments x 128 steps an iteration, 4 epochs over them in minibatches of 256, two 64x64 tanh towers; the
+environments in the driver, in one worker or spread over two. The peers do the same with the same numbers.
+"""
+
+import time
+
+from measure import Rounds, Row, alternate, arguments, machine, peer_side, table
+
+ENVS = 8
+FRAGMENT = 128
+BATCH = ENVS * FRAGMENT
+
+
+def build(workers: int):
+    """The algorithm with its eight environments over so many workers."""
+    from rllib import PPOConfig
+
+    envs = ENVS // max(workers, 1)
+    return (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=FRAGMENT)
+        .training(train_batch_size=BATCH, sgd_minibatch_size=256, num_sgd_iter=4, model={"fcnet_hiddens": [64, 64]})
+        .build()
+    )
+
+
+def training_rate(algo, iterations: int) -> float:
+    """Steps a second, sampled and trained on."""
+    started = time.perf_counter()
+    for _ in range(iterations):
+        algo.train()
+    return iterations * BATCH / (time.perf_counter() - started)
+
+
+def sides(iterations: int, peers: bool) -> dict:
+    """What each of the peers does, by name."""
+    if not peers:
+        return {}
+
+    def side(name: str, *more):
+        return peer_side("env_steps_per_s", name, f"{name}_ppo_throughput", "--iterations", iterations, *more)
+
+    return {
+        "sb3": side("sb3"),
+        "ray": side("ray"),
+        "ray_workers": side("ray", "--workers", 2),
+        "sample_factory": side("sample_factory"),
+    }
+
+
+def main() -> None:
+    parser = arguments(__doc__, rounds=3)
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="how many, one row each")
+    parser.add_argument("--iterations", type=int, default=20, help="of each side in each round; ours ten times as many")
+    options = parser.parse_args()
+    print(machine())
+    print(f"medians of {options.rounds} rounds of {options.iterations} iterations")
+    algos = {f"workers_{workers}": build(workers) for workers in options.workers}
+    try:
+        for algo in algos.values():
+            training_rate(algo, 5)
+        ours = {
+            name: lambda algo=algo: training_rate(algo, 10 * options.iterations) for name, algo in algos.items()
+        }
+        found = alternate(options.rounds, warm_up=0, **ours, **sides(options.iterations, not options.no_peers))
+    finally:
+        for algo in algos.values():
+            algo.stop()
+    table([row for name in algos for row in rows(found, name)])
+
+
+def rows(found: Rounds, name: str) -> list[Row]:
+    """Ours with so many workers beside every peer."""
+    labels = {"sb3": "SB3", "ray": "RLlib", "ray_workers": "RLlib 2 x 4", "sample_factory": "Sample Factory"}
+    what, unit = {"workers_0": "in the driver"}.get(name, name.replace("workers_", "workers: ")), "env steps/s"
+    made = [
+        Row.of(found, side, what, unit, ours=name, peer_name=label, bar=">= 5 peer" if side == "sb3" else "")
+        for side, label in labels.items()
+        if side in found.values
+    ]
+    return made or [Row(what, unit, found.median(name))]
+
+
+if __name__ == "__main__":
+    main()

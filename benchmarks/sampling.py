@@ -1,0 +1,115 @@
+"""Environment steps a second that a policy collects on CartPole-v1, training left out.
+
+Ours are samples as PPO gets them: acted by a 64x64 policy, with advantages, delivered to the driver. The limit is the
+bare environment (unwrapped, actions drawn beforehand) stepped by as many processes. The peers deliver as much.
+"""
+
+import time
+from pathlib import Path
+
+from measure import Row, alternate, arguments, machine, peer_side, table, together
+
+ENVS = 8
+FRAGMENT = 128
+
+
+def bare(seconds: float):
+    """Steps a second of eight bare environments in this process; see measure.together."""
+    import gymnasium
+    import numpy as np
+
+    envs = [gymnasium.make("CartPole-v1").unwrapped for _ in range(ENVS)]
+    actions = np.random.default_rng(0).integers(2, size=(1000, ENVS)).tolist()
+    for env in envs:
+        env.reset()
+    yield
+    rows, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
+        for action_row in actions[:100]:
+            for env, action in zip(envs, action_row):
+                _, _, terminated, _, _ = env.step(action)
+                if terminated:
+                    env.reset()
+        rows += 100
+    yield rows * ENVS / elapsed
+
+
+def build(workers: int):
+    """PPO with so many workers, a fragment of each is one `sample`."""
+    from rllib import PPOConfig
+
+    return (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=ENVS, rollout_fragment_length=FRAGMENT)
+        .training(train_batch_size=max(workers, 1) * ENVS * FRAGMENT, model={"fcnet_hiddens": [64, 64]})
+        .build()
+    )
+
+
+def sampling_rate(algo, seconds: float) -> float:
+    """Steps a second that reach the driver."""
+    steps, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
+        steps += algo.sample(algo.config.train_batch_size).count
+    return steps / elapsed
+
+
+def private_mib(worker) -> float:
+    """Memory that a worker's process shares with no other (USS)."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+def measured(workers: int, seconds: float, rounds: int, **peers) -> tuple:
+    """Rounds of ours, the limit and the peers; the largest private memory of a worker afterwards, None without."""
+    processes = max(workers, 1)
+    algo = build(workers)
+    try:
+        sampling_rate(algo, 1)
+        found = alternate(
+            rounds,
+            warm_up=0,
+            ours=lambda: sampling_rate(algo, seconds),
+            limit=lambda: sum(together(bare, processes, seconds)),
+            **peers,
+        )
+        memory = max(algo.workers.foreach_worker(private_mib)) if workers else None
+    finally:
+        algo.stop()
+    return found, memory
+
+
+def sides(options) -> dict:
+    """What each of the peers does, by name."""
+    sizes = ("--seconds", options.seconds, "--envs", ENVS, "--fragment", FRAGMENT)
+    return {
+        "ray": peer_side("env_steps_per_s", "ray", "ray_sampling", "--workers", options.workers, *sizes),
+        "sb3": peer_side("env_steps_per_s", "sb3", "sb3_sampling", *sizes),
+    }
+
+
+def main() -> None:
+    parser = arguments(__doc__, rounds=5)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=3, help="of each side in each round")
+    options = parser.parse_args()
+    print(machine())
+    print(f"medians of {options.rounds} rounds of {options.seconds:g} s; {ENVS} environments a worker")
+    peers = {} if options.no_peers else sides(options)
+    one_process = {name: side for name, side in peers.items() if name == "sb3"}
+    found, memory = measured(options.workers, options.seconds, options.rounds, **peers)
+    alone, _ = measured(0, options.seconds, options.rounds, **one_process)
+    what, unit = f"{options.workers} workers", "env steps/s"
+    table(
+        [
+            Row.of(found, "ray", what, unit, bar=">= 8 peer", peer_name="RLlib"),
+            Row.of(found, "sb3", what, unit, peer_name="SB3, one process"),
+            Row.of(alone, "sb3", "in the driver", unit, peer_name="SB3"),
+            Row("a worker's private memory", "MiB", memory, bar="<= 40"),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """A gymnasium VectorEnv, of whichever autoreset mode, as a stream."""
 
 import logging
+import traceback
 
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
@@ -11,6 +12,8 @@ from rllib.env.spaces import check_spaces, mismatch
 from rllib.env.stream import EnvironmentStream
 
 logger = logging.getLogger("rllib.env")
+
+CLOSE_TIMEOUT_S = 5.0
 
 
 class VectorEnvStream(EnvironmentStream):
@@ -49,6 +52,7 @@ class VectorEnvStream(EnvironmentStream):
         self._checked_steps = checked_steps
         self._clock = 0
         self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whose next row is no transition
+        self._has_failed = False
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
 
     def reset(self, observations):
@@ -91,10 +95,15 @@ class VectorEnvStream(EnvironmentStream):
         env, self._env = self._env, None
         if env is None:
             return
+        asynchronous = isinstance(env.unwrapped, AsyncVectorEnv)
+        if asynchronous and self._has_failed:
+            _end_processes(env)  # its close() would wait for answers that no longer come
+            return
         try:
-            env.close()
+            env.close(**({"timeout": CLOSE_TIMEOUT_S} if asynchronous else {}))
         except Exception:
             logger.warning("%s failed to close", env_name(env), exc_info=True)
+            _end_processes(env)
 
     def _drop_reset_rows(self, rewards, terminated, truncated) -> None:
         if not self._resets_next.any():
@@ -148,12 +157,16 @@ class VectorEnvStream(EnvironmentStream):
     def _call(self, method: str, call):
         try:
             return call()
-        except Exception as error:
+        except Exception as raised:
+            self._has_failed = True
+            error = _error_of_subprocess(raised) or raised
             error.add_note(
                 f"vector environment {env_name(self._env)} of rollout worker {self._worker_index} raised in {method}() "
                 f"at its step {self._clock}"
             )
-            raise
+            if error is raised:
+                raise
+            raise error from None
 
 
 def autoreset_mode(env: VectorEnv) -> AutoresetMode:
@@ -199,6 +212,33 @@ def _reset_forgotten(env: VectorEnv) -> bool:
     """
     base = env.unwrapped
     return isinstance(base, AsyncVectorEnv) and not base.shared_memory
+
+
+def _error_of_subprocess(raised: Exception) -> Exception | None:
+    """The error that an environment of an AsyncVectorEnv raised in its process, with the traceback from there.
+
+    gymnasium (1.4.0) raises the class again, but only logs the traceback, and while logging fails on a '%' in it.
+    Class, value and traceback are then still in the frame that was about to raise.
+    """
+    for frame, _ in traceback.walk_tb(raised.__traceback__):
+        if frame.f_code is AsyncVectorEnv._raise_if_errors.__code__ and "trace" in frame.f_locals:
+            told = frame.f_locals
+            try:
+                error = told["exctype"](told["value"])
+            except Exception:  # a class that is not made from one argument
+                error = raised
+            error.add_note(f"environment {told['index']} of the vector, in its own process:\n{told['trace']}")
+            return error
+    return None
+
+
+def _end_processes(env: VectorEnv) -> None:
+    """Ends the subprocesses, if there are any, of a vector environment that cannot close itself any more."""
+    for process in getattr(env.unwrapped, "processes", ()):
+        if process.is_alive():
+            process.terminate()
+            process.join(CLOSE_TIMEOUT_S)
+    env.unwrapped.closed = True  # keeps its __del__ from trying once more
 
 
 def _at(batch, index: int):

@@ -1,0 +1,820 @@
+"""The verbs of the engine, in the driver and in workers alike: `Client` is what an engine must be (see engines/base.py).
+
+One lock, the mailbox's, guards everything here that messages change. Values are pickled and unpickled without it.
+`__del__` methods and finalizers only append to queues, which every verb looks into first (`_enter`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import pickle
+import struct
+import sys
+import weakref
+from collections import deque
+
+import numpy as np
+
+from ... import errors
+from ...options import check_feasible
+from ...refs import ObjectRef
+from ...unpicklable import explain, explain_call
+from . import control, wire
+from .ledger import quantities, units
+from .mailbox import Mailbox, Waiter
+from .refs import Arguments, Call, Channel, Reference, Sharing
+from .serializer import Encoded, Serializer
+from .store import IDLE_SEGMENT_S, Hold, Store
+
+logger = logging.getLogger("runtime")
+
+SERIAL_STEP = 2**16  # results of one call have consecutive serials
+LARGEST_NUM_RETURNS = SERIAL_STEP
+LARGEST_TASK_COUNT = 1_000_000  # tasks of this process that are not done; more wait in submit()
+STORE_FULL_S = 30.0
+BLOCKED_AFTER_S = 0.005  # a task that waits longer gives its CPUs away
+TEMPLATES = 256
+DRAIN_EVERY = 64  # calls that wait in an outbox before the caller looks for replies itself
+
+
+class Client:
+    """Args:
+    process: own number.
+    session: directory of the session.
+    node_pid: whose /proc/PID/fd holds the segments.
+    totals: all resources of the session.
+    """
+
+    name = "zeromq"
+
+    def __init__(self, process: int, session: str, node_pid: int, totals: dict[str, float]):
+        self.process, self.session, self.totals = process, session, totals
+        self.session_id = os.path.basename(session)
+        self._serial = itertools.count(SERIAL_STEP, SERIAL_STEP).__next__
+        self._dropped: deque[bytes] = deque()  # items whose last Hold went away
+        self._dropped_handles: deque[bytes] = deque()
+        self._channels: dict[bytes, Channel] = {}
+        self._by_process: dict[int, Channel] = {}
+        self._tasks: dict[int, tuple | Reference] = {}
+        self._requests: dict[int, list] = {}  # serial -> [waiter, answer]
+        self._known: weakref.WeakValueDictionary[bytes, Reference] = weakref.WeakValueDictionary()
+        self._registered: set[bytes] = set()  # own blocks the node knows of
+        self._defined: dict[bytes, tuple] = {}  # digest -> what keeps its items alive
+        self._templates: dict[tuple[int, int], tuple] = {}
+        self._postponed: list = []
+        self._refusal: type[errors.RuntimeFailure] | None = None
+        self.malformed = 0
+        self.mailbox = Mailbox(session, process, self._dispatch)
+        self.store = Store(node_pid, self._grow, self._return_segment, self._new_key, self._release)
+        self.serializer = Serializer(self.store, self._find_reference, self._find_actor)
+        self._handlers = {
+            wire.REPLY: self._on_reply,
+            wire.ACTOR_STATE: self._on_actor_state,
+            wire.FAILED: self._on_failed,
+            wire.OBJECT: self._on_object,
+            wire.GRANTED: self._on_granted,
+            wire.RESOURCES: self._on_answer,
+            wire.FREED: self._on_freed,
+            wire.CLOSED: self._on_closed,
+            wire.GONE: self._on_gone,
+        }
+
+    # -- tasks and actors ---------------------------------------------------------------------------------------------
+
+    def submit(self, function, args, kwargs, options):
+        self._enter()
+        _, _, digest, template, fields = self._template(function, options)
+        arguments = self._arguments(args, kwargs)
+        serial, refs = self._new_references(options.num_returns)
+        if len(self._tasks) >= LARGEST_TASK_COUNT:
+            self._wait_for_tasks()
+        call = Call(serial, refs, template, arguments)
+        with self.mailbox.lock:
+            if digest not in self._defined:
+                self._define(function, digest)
+            self._tasks[serial] = refs
+            waiting = self._unresolved(arguments, lambda: self._send_task(call, fields, options.num_returns))
+            if not waiting:
+                self._send_task(call, fields, options.num_returns)
+        return [refs] if type(refs) is Reference else list(refs)
+
+    def _send_task(self, call, fields, num_returns):
+        """Lock held; all arguments are there."""
+        failed = self._failed_argument(call.arguments)
+        if failed is not None:
+            self._tasks.pop(call.serial, None)
+            self._settle(call.refs, *failed)
+            return
+        encoded, depends = call.arguments
+        body, items = encoded.data, encoded.items
+        template = call.start
+        if items or depends:
+            body, items = self._with_values(call.arguments)
+            task = control.Task(*fields[:3], list(items), *fields[3:])
+            template = control.encode(task)
+            self._register_arguments(call.arguments)
+        head = wire.HEADER.pack(
+            wire.MAGIC, wire.SUBMIT, 0, self.process, call.serial, len(template), num_returns, 1 + len(depends)
+        )
+        self.mailbox.send(wire.NODE, b"".join((head, template, bytes(-len(template) % wire.ALIGNMENT), body)))
+
+    def create_actor(self, cls, args, kwargs, options):
+        self._enter()
+        name = options.name or cls.name
+        check_feasible(options.request(), self.totals, f"actor {name}")
+        digest, _ = cls.pickled(self.session_id, self._dump_definition)
+        arguments = self._arguments(args, kwargs)
+        key = self._new_key()
+        channel = Channel(key)
+        with self.mailbox.lock:
+            if digest not in self._defined:
+                self._define(cls, digest)
+            channel.hold = Hold(key, self._release)
+            self._channels[key] = channel
+            waiting = self._unresolved(arguments, lambda: self._send_create(channel, name, digest, options, arguments))
+            if not waiting:
+                self._send_create(channel, name, digest, options, arguments)
+        self._needs_keeper()
+        return key
+
+    def _send_create(self, channel, name, digest, options, arguments):
+        """Lock held; all arguments are there."""
+        failed = self._failed_argument(arguments)
+        if failed is not None:
+            frame, start, _ = failed
+            size = wire.VALUE.unpack_from(frame, start)[5]
+            self._bury(channel, frame[start : start + size])
+            return
+        body, items = self._with_values(arguments)
+        create = control.Create(
+            digest, name, units(options.request()), units(options.held()), list(items), options.env_vars
+        )
+        self._register_arguments(arguments)
+        data = control.encode(create)
+        serial, _ = wire.KEY.unpack(channel.key)
+        head = wire.HEADER.pack(
+            wire.MAGIC, wire.CREATE, 0, self.process, serial, len(data), 0, 1 + len(arguments.depends)
+        )
+        self.mailbox.send(wire.NODE, b"".join((head, wire.pad(data), body)))
+
+    def call(self, actor_id, method, args, kwargs, num_returns):
+        self._enter()
+        arguments = self._arguments(args, kwargs)
+        if num_returns == 1:
+            serial = self._serial()
+            refs = Reference(self, self.process, serial)
+        else:
+            serial, refs = self._new_references(num_returns)
+        name = method.encode()
+        start = wire.HEADER.pack(
+            wire.MAGIC, wire.CALL, 0, self.process, serial, len(name), num_returns, 1 + len(arguments[1])
+        ) + wire.pad(name)
+        with self.mailbox.lock:
+            channel = self._channels[actor_id]
+            if channel.process and not channel.outbox and not arguments[1] and len(channel.pending) < channel.WINDOW:
+                encoded = arguments[0]
+                if encoded.items:
+                    self._escape(encoded.items, encoded.pins, channel.process)
+                channel.pending[serial] = refs
+                self.mailbox.send(channel.process, start + encoded.data)
+                waiting = 0
+            else:
+                waiting = self._queue(channel, Call(serial, refs, start, arguments))
+        if waiting and waiting % DRAIN_EVERY == 0:
+            self.mailbox.drain()
+        return [refs] if num_returns == 1 else list(refs)
+
+    def _queue(self, channel, call):
+        """Puts a call behind those that wait already; the number of them. Lock held."""
+        if channel.error is not None:
+            self._settle(call.refs, channel.error, 0)
+            return 0
+        channel.outbox.append(call)
+        self._unresolved(call.arguments, lambda: self._advance(channel))
+        self._advance(channel)
+        return len(channel.outbox)
+
+    def _advance(self, channel):
+        """Sends what may go. Lock held."""
+        while channel.outbox and channel.process and len(channel.pending) < channel.WINDOW:
+            call = channel.outbox[0]
+            if any(ref.frame is None for ref in call.arguments.depends):
+                return
+            channel.outbox.popleft()
+            failed = self._failed_argument(call.arguments)
+            if failed is not None:
+                self._settle(call.refs, *failed)
+                continue
+            body, items = self._with_values(call.arguments)
+            if items:
+                self._register_arguments(call.arguments, channel.process)
+            channel.pending[call.serial] = call.refs
+            self.mailbox.send(channel.process, call.start + body)
+        if not channel.handles and channel.idle:
+            self._retire(channel)
+
+    def kill(self, actor_id):
+        self._enter()
+        serial, process = wire.KEY.unpack(actor_id)
+        with self.mailbox.lock:
+            self.mailbox.send(wire.NODE, wire.message(wire.KILL, self.process, serial, process))
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def put(self, value):
+        self._enter()
+        try:
+            encoded = self.serializer.encode(value)
+        except errors.RuntimeFailure:
+            raise
+        except Exception as error:
+            raise TypeError(explain(value, "the value", error, self.serializer.dumps)) from error
+        ref = Reference(self, self.process, self._serial())
+        ref.frame, ref.start, ref.pins = encoded.data, 0, encoded.pins
+        return ref
+
+    def get(self, refs, timeout_s):
+        self._enter()
+        for ref in refs:
+            if type(ref) is not Reference or ref.client is not self:
+                raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+        if len(refs) == 1:
+            if refs[0].frame is None:
+                self._await(refs[0], timeout_s, refs)
+            return [self._load(refs[0])]
+        pending = self._pending(refs)
+        if pending:
+            waiter = Waiter(len(pending))
+            with self.mailbox.lock:
+                for ref in pending:
+                    if not ref.when_done(waiter.note):
+                        waiter.note(ref.failed)
+            try:
+                self._await(waiter, timeout_s, refs)
+            finally:
+                self._forget_waiter(pending, waiter)
+        failed = next((ref for ref in refs if ref.frame is not None and ref.failed), None)
+        if failed is not None:
+            self._load(failed)
+        return [self._load(ref) for ref in refs]
+
+    def wait(self, refs, num_returns, timeout_s):
+        self._enter()
+        for ref in refs:
+            if type(ref) is not Reference or ref.client is not self:
+                raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+        done = _first_done(refs, num_returns)
+        if len(done) < num_returns and timeout_s != 0:
+            pending = self._pending(refs)
+            waiter = Waiter(num_returns - (len(refs) - len(pending)))
+            with self.mailbox.lock:
+                for ref in pending:
+                    if not ref.when_done(waiter.tick):
+                        waiter.tick(False)
+            try:
+                self._await(waiter, timeout_s, refs, raising=False)
+            finally:
+                self._forget_waiter(pending, waiter)
+            done = _first_done(refs, num_returns)
+        elif len(done) < num_returns:
+            self._pending(refs)
+            self.mailbox.drain()
+            done = _first_done(refs, num_returns)
+        if len(done) == 1:  # the common case, at the speed of slices
+            return [refs[done[0]]], refs[: done[0]] + refs[done[0] + 1 :]
+        chosen = set(done)
+        return [refs[i] for i in done], [ref for i, ref in enumerate(refs) if i not in chosen]
+
+    def empty(self, shape, dtype):
+        self._enter()
+        count = int(np.prod(shape, dtype=np.int64)) if shape else 1
+        block = self.store.empty(count * dtype.itemsize)
+        return np.frombuffer(block, dtype, count).reshape(shape)
+
+    def _await(self, target, timeout_s, refs, raising=True):
+        """Waits; raises what an unsuccessful end of the wait means."""
+        if type(target) is Reference:
+            self._subscribe((target,))
+        in_time = self.mailbox.wait(target, timeout_s, *self._blocking())
+        self._after_wait()
+        if target.frame is not None:
+            return
+        if self.mailbox.node_died:
+            raise errors.NodeDiedError(
+                "the process that supervises the session has died, and all its workers with it; call runtime.shutdown() "
+                "and runtime.init()"
+            )
+        self._enter()
+        if not in_time and raising:
+            missing = sum(ref.frame is None for ref in refs)
+            raise errors.GetTimeoutError(f"{missing} of {len(refs)} values were not there after {timeout_s:g} s")
+
+    def _blocking(self):
+        """(seconds, function) for a wait that lasts; the driver has nothing to give away meanwhile."""
+        return ()
+
+    def _after_wait(self):
+        pass
+
+    def _pending(self, refs):
+        """Those that are not done, with their values on the way."""
+        pending = [ref for ref in refs if ref.frame is None]
+        self._subscribe(pending)
+        return pending
+
+    def _subscribe(self, refs):
+        """Asks the node for the values of references that other processes own."""
+        for ref in refs:
+            if ref.owner != self.process and not ref.shared.subscribed:
+                with self.mailbox.lock:
+                    ref.shared.subscribed = True
+                    self.mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self.process, ref.serial, ref.owner))
+
+    def _forget_waiter(self, refs, waiter):
+        with self.mailbox.lock:
+            for ref in refs:
+                if ref.waiters is not None:
+                    ref.waiters[:] = [w for w in ref.waiters if getattr(w, "__self__", None) is not waiter]
+
+    def _load(self, ref):
+        """The value of a reference that is done; raises if it is an error."""
+        value = self.serializer.decode(ref.frame, ref.start, ref.pins)
+        if ref.frame[ref.start] & wire.ERROR:
+            raise value
+        return value
+
+    # -- information --------------------------------------------------------------------------------------------------
+
+    def resources(self):
+        self._enter()
+        answer = self._request(lambda serial: wire.message(wire.RESOURCES, self.process, serial))
+        return dict(self.totals), quantities(control.decode(control.Free, answer).free)
+
+    def handle_added(self, actor_id):
+        with self.mailbox.lock:
+            channel = self._channels.get(actor_id)
+            if channel is not None:
+                channel.handles += 1
+
+    def handle_dropped(self, actor_id):
+        self._dropped_handles.append(actor_id)
+        if len(self._dropped_handles) == 1:
+            self.mailbox.wake()
+
+    def forked(self):
+        self._refusal = errors.ForkedProcessError
+        self._release_quietly()
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+
+    def _arguments(self, args, kwargs) -> Arguments:
+        """Encodes what a call is given. References at the top are left out and listed.
+
+        Raises:
+            TypeError: something cannot be pickled.
+        """
+        depends = ()
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if isinstance(value, ObjectRef):
+                given, depends = _without_references(args, kwargs)
+                for ref in depends:
+                    if type(ref) is not Reference or ref.client is not self:
+                        raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+                break
+        else:
+            given = (args, kwargs)
+        try:
+            return Arguments(self.serializer.encode(given), depends)
+        except errors.RuntimeFailure:
+            raise
+        except Exception as error:
+            raise TypeError(explain_call(args, kwargs, error, self.serializer.dumps)) from error
+
+    def _unresolved(self, arguments, then) -> bool:
+        """Whether arguments are pending; if so, `then()` runs when the last has come. Lock held."""
+        pending = [ref for ref in arguments.depends if ref.frame is None]
+        if not pending:
+            return False
+        self._needs_keeper()
+        left = len(pending)
+
+        def arrived(failed):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                then()
+
+        for ref in pending:
+            ref.when_done(arrived)
+            if ref.owner != self.process and not ref.shared.subscribed:
+                ref.shared.subscribed = True
+                self.mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self.process, ref.serial, ref.owner))
+        return True
+
+    def _failed_argument(self, arguments):
+        """(frame, start, pins) of the first argument that is an error, or None."""
+        return next(((ref.frame, ref.start, ref.pins) for ref in arguments.depends if ref.failed), None)
+
+    def _with_values(self, arguments):
+        """The bytes of all values of a call, and the keys of their items."""
+        encoded, depends = arguments
+        if not depends:
+            return encoded.data, encoded.items
+        parts, items = [wire.pad(encoded.data)], dict.fromkeys(encoded.items)
+        for ref in depends:
+            parts.append(wire.pad(ref.value_bytes()))
+            items.update(dict.fromkeys(_items(ref.frame, ref.start)))
+        return b"".join(parts), tuple(items)
+
+    def _register_arguments(self, arguments, receiver=None):
+        """Makes the items of a call known to the node; an actor's process becomes their holder. Lock held."""
+        encoded, depends = arguments
+        self._escape(encoded.items, encoded.pins, receiver)
+        for ref in depends:
+            self._escape(_items(ref.frame, ref.start), ref.pins, receiver)
+
+    def _template(self, function, options):
+        """What all tasks of a function with these options have in common."""
+        identity = id(function), id(options)
+        template = self._templates.get(identity)
+        if template is None:
+            name = options.name or function.name
+            check_feasible(options.request(), self.totals, f"task {name}()")
+            if options.num_returns > LARGEST_NUM_RETURNS:
+                raise ValueError(f"num_returns={options.num_returns} must be at most {LARGEST_NUM_RETURNS}")
+            digest, _ = function.pickled(self.session_id, self._dump_definition)
+            retry = pickle.dumps(None) if not options.retry_exceptions else self._dump_definition(options)
+            retry = b"" if not options.retry_exceptions else retry
+            fields = digest, name, units(options.request()), options.max_retries, retry
+            data = control.encode(control.Task(*fields[:3], [], *fields[3:]))
+            if len(self._templates) >= TEMPLATES:
+                self._templates.clear()
+            template = self._templates[identity] = function, options, digest, data, fields
+        return template
+
+    def _dump_definition(self, target) -> bytes:
+        encoded = self.serializer.encode_by_value(target)
+        if encoded.items:
+            self._captured = encoded
+        return encoded.data
+
+    _captured: Encoded | None = None
+
+    def _define(self, definition, digest):
+        """Sends a function or class to the node. Lock held."""
+        _, data = definition.pickled(self.session_id)
+        captured = self._captured if self._captured is not None and self._captured.data == data else Encoded(data)
+        self._captured = None
+        self._defined[digest] = captured.pins
+        self._escape(captured.items, captured.pins, None)
+        define = control.Define(digest, data, list(captured.items), list(sys.path))
+        self.mailbox.send(wire.NODE, wire.message(wire.DEFINE, self.process, body=control.encode(define)))
+
+    def _wait_for_tasks(self):
+        logger.warning("%d tasks are not done; submit() waits", len(self._tasks))
+        while len(self._tasks) >= LARGEST_TASK_COUNT:
+            waiter = Waiter()
+            with self.mailbox.lock:
+                refs = next(iter(self._tasks.values()))
+                ref = refs if type(refs) is Reference else refs[0]
+                if not ref.when_done(waiter.note):
+                    continue
+            self._await(waiter, None, [ref])
+
+    # -- what is held -------------------------------------------------------------------------------------------------
+
+    def _enter(self):
+        """Every verb: refuses when the session is over, and does what finalizers have left to do."""
+        if self._refusal is not None:
+            raise self._refusal("this session has been shut down, or belongs to the process this one was forked from")
+        if self._dropped or self._dropped_handles:
+            with self.mailbox.lock:
+                self._flush()
+
+    def _flush(self):
+        """Frees and releases what is not needed here any more. Lock held."""
+        while self._dropped_handles:
+            channel = self._channels.get(self._dropped_handles.popleft())
+            if channel is not None:
+                channel.handles -= 1
+                if not channel.handles and channel.idle:
+                    self._retire(channel)
+        release = []
+        while self._dropped:
+            key = self._dropped.popleft()
+            if self.store.owns(key) and key not in self._registered:
+                self.store.free(key)
+            else:
+                release.append(key)
+        if release:
+            self._send_references([], [], [], release)
+
+    def _retire(self, channel):
+        """The last handle is gone and nothing waits: this process lets go of the actor. Lock held."""
+        if self._channels.get(channel.key) is channel:
+            del self._channels[channel.key]
+            self._by_process.pop(channel.process, None)
+            channel.hold = None
+
+    def _release(self, key):
+        """The end of a `Hold`: at any moment, in any thread."""
+        self._dropped.append(key)
+        if len(self._dropped) == 1:
+            self.mailbox.wake()
+
+    def _release_quietly(self):
+        self.mailbox.wake = lambda: None
+
+    def _escape(self, items, pins, receiver):
+        """Items go to another process: the node learns of them, and that the receiver holds them. Lock held."""
+        blocks, objects = [], []
+        self._register(items, pins, blocks, objects)
+        hold = [(key, receiver) for key in items] if receiver is not None else []
+        if blocks or objects or hold:
+            self._send_references(blocks, objects, hold, [])
+
+    def _register(self, items, pins, blocks, objects):
+        for key, pin in zip(items, pins):
+            if self.store.owns(key):
+                if key not in self._registered:
+                    self._registered.add(key)
+                    blocks.append((key, self.store.segment_of(key)))
+            elif isinstance(pin, Reference) and pin.shared is None:
+                pin.shared = Sharing(Hold(key, self._release))
+                self._known[key] = pin
+                self._needs_keeper()
+                objects.append((key, *self._published(pin, blocks, objects)))
+
+    def _published(self, ref, blocks, objects):
+        """(value, keys of its items) of an own reference that others know; (None, []) while it is pending."""
+        if ref.frame is None:
+            return None, []
+        items = _items(ref.frame, ref.start)
+        self._register(items, ref.pins, blocks, objects)
+        return ref.value_bytes(), items
+
+    def _send_references(self, blocks, objects, hold, release):
+        data = control.encode(control.References(blocks, objects, hold, release))
+        self.mailbox.send(wire.NODE, wire.message(wire.REFERENCES, self.process, body=data))
+
+    def _find_reference(self, key, hold):
+        """The reference of this process for a key in a message; made if there is none."""
+        with self.mailbox.lock:
+            ref = self._known.get(key)
+            if ref is None:
+                serial, owner = wire.KEY.unpack(key)
+                ref = self._known[key] = Reference(self, owner, serial)
+                ref.shared = Sharing(hold)
+        return ref
+
+    def _find_actor(self, key, hold):
+        """A handle comes with a message: the channel to its actor, made if there is none."""
+        with self.mailbox.lock:
+            channel = self._channels.get(key)
+            if channel is None:
+                channel = self._channels[key] = Channel(key)
+                channel.hold = hold
+                serial, process = wire.KEY.unpack(key)
+                self.mailbox.send(wire.NODE, wire.message(wire.WATCH, self.process, serial, process))
+        self._needs_keeper()
+
+    def _new_key(self) -> bytes:
+        return wire.key(self._serial(), self.process)
+
+    def _new_references(self, count):
+        if count > LARGEST_NUM_RETURNS:
+            raise ValueError(f"num_returns={count} must be at most {LARGEST_NUM_RETURNS}")
+        serial = self._serial()
+        if count == 1:
+            return serial, Reference(self, self.process, serial)
+        return serial, tuple(Reference(self, self.process, serial + i) for i in range(count))
+
+    def _needs_keeper(self):
+        self.mailbox.start_keeper()
+
+    # -- shared memory ------------------------------------------------------------------------------------------------
+
+    def _grow(self, size):
+        """A new segment from the node.
+
+        Raises:
+            ObjectStoreFullError: none in time.
+        """
+        with self.mailbox.lock:
+            self._flush()
+        answer = self._request(lambda serial: wire.message(wire.GRANT, self.process, serial, c=size), STORE_FULL_S)
+        if answer is not None:
+            _, _, _, _, _, segment, fd, _ = wire.header(answer)
+            if segment:
+                return segment, fd
+            text = bytes(answer[wire.HEADER_BYTES :]).decode()
+        else:
+            text = f"nothing was freed within {STORE_FULL_S:g} s"
+        raise errors.ObjectStoreFullError(
+            f"the shared memory is full: {size / 2**20:.1f} MB more were needed, {text}. Drop references and arrays you do "
+            "not need, or give more: runtime.init(object_store_memory=...)."
+        )
+
+    def _return_segment(self, segment):
+        with self.mailbox.lock:
+            self.mailbox.send(wire.NODE, wire.message(wire.RETURN, self.process, a=segment))
+
+    def _trim(self):
+        """Returns memory that has been idle for a while."""
+        if self.store.idle_segments:
+            self.store.trim(IDLE_SEGMENT_S)
+
+    def _request(self, make, timeout_s=None):
+        """Sends a request to the node and waits; the answer's frame, or None if it did not come in time."""
+        serial, waiter = self._serial(), Waiter()
+        entry = self._requests[serial] = [waiter, None]
+        with self.mailbox.lock:
+            self.mailbox.send(wire.NODE, make(serial))
+        try:
+            self._await(waiter, timeout_s, (), raising=False)
+        finally:
+            self._requests.pop(serial, None)
+        return entry[1]
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def _dispatch(self, frame):
+        """One message. Called by the thread that reads the mailbox; an empty frame is the keeper's round."""
+        try:
+            if frame:
+                head = wire.HEADER.unpack_from(frame)
+                self._handlers[head[1]](frame, head)
+            elif self._dropped or self._dropped_handles:
+                with self.mailbox.lock:
+                    self._flush()
+        except (wire.Malformed, struct.error, KeyError) as error:
+            self.malformed += 1
+            logger.debug("dropped a frame of %d bytes: %r", len(frame), error)
+
+    def _on_reply(self, frame, head):
+        _, _, _, source, serial, count, _, _ = head
+        with self.mailbox.lock:
+            channel = self._by_process.get(source)
+            if channel is None:
+                refs = self._tasks.pop(serial, None)
+            else:
+                refs = channel.pending.pop(serial, None)
+                if channel.outbox or not channel.handles:
+                    self._advance(channel)
+            if count == 1 and type(refs) is Reference:
+                self._settle_one(refs, frame, wire.HEADER_BYTES, self._pins(frame, wire.HEADER_BYTES))
+            else:
+                self._settle_several(refs, frame, count)
+
+    def _settle_several(self, refs, frame, count):
+        starts = wire.value_starts(frame, wire.HEADER_BYTES, count)
+        pins = [self._pins(frame, start) for start in starts]
+        if refs is None:
+            return  # a late reply: what it holds is released with the pins
+        if type(refs) is Reference:
+            refs = (refs,)
+        if not refs:
+            if count:
+                logger.error("%s", self.serializer.decode(frame, starts[0], pins[0]))
+        elif count == 1:
+            self._settle(refs, frame, starts[0], pins[0])
+        else:
+            for ref, start, kept in zip(refs, starts, pins):
+                self._settle_one(ref, frame, start, kept)
+
+    def _settle(self, refs, frame, start, pins=()):
+        """Gives one value (usually an error) to all results of a call. Lock held."""
+        for ref in (refs,) if type(refs) is Reference else refs:
+            self._settle_one(ref, frame, start, pins)
+
+    def _settle_one(self, ref, frame, start, pins):
+        ref.settle(frame, start, pins)
+        if ref.shared is not None and ref.owner == self.process:
+            blocks, objects = [], []
+            value, items = self._published(ref, blocks, objects)
+            objects.append((ref.id, value, items))
+            self._send_references(blocks, objects, [], [])
+
+    def _pins(self, frame, start):
+        """The shares that came with a value."""
+        _, items, _, _, _, _ = wire.VALUE.unpack_from(frame, start)
+        if not items:
+            return ()
+        return tuple(Hold(key, self._release) for key in _items(frame, start))
+
+    def _on_failed(self, frame, head):
+        failed = control.decode(control.Failed, frame)
+        with self.mailbox.lock:
+            refs = self._tasks.pop(head[4], None)
+            if refs is not None:
+                self._settle(refs, error_value(getattr(errors, failed.error)(failed.text)), 0)
+
+    def _on_object(self, frame, head):
+        with self.mailbox.lock:
+            pins = self._pins(frame, wire.HEADER_BYTES)
+            ref = self._known.get(wire.key(head[4], head[5]))
+            if ref is not None and ref.frame is None:
+                ref.settle(frame, wire.HEADER_BYTES, pins)
+
+    def _on_actor_state(self, frame, head):
+        _, _, state, _, serial, creator, process, _ = head
+        with self.mailbox.lock:
+            channel = self._channels.get(wire.key(serial, creator))
+            if channel is None or channel.error is not None:
+                return
+            if state == wire.ACTOR_ALIVE:
+                channel.process = process
+                self._by_process[process] = channel
+                self._advance(channel)
+                return
+        self._postponed.append((channel, frame, state))  # replies that came before its end are read first
+        self.mailbox.at_rest(self._bury_postponed)
+
+    def _bury_postponed(self):
+        while self._postponed:
+            channel, frame, state = self._postponed.pop()
+            body = frame[wire.HEADER_BYTES :]
+            if state == wire.ACTOR_DEAD:
+                body = error_value(errors.ActorDiedError(body.decode()))
+            with self.mailbox.lock:
+                self._bury(channel, body)
+
+    def _bury(self, channel, error):
+        """An actor has ended: all its calls get this error, also those to come. Lock held."""
+        channel.error = error
+        self._by_process.pop(channel.process, None)
+        self.mailbox.forget(channel.process)
+        channel.process = 0
+        calls = [*channel.pending.values(), *(call.refs for call in channel.outbox)]
+        channel.pending.clear()
+        channel.outbox.clear()
+        for refs in calls:
+            self._settle(refs, error, 0)
+        if not channel.handles:
+            self._retire(channel)
+
+    def _on_granted(self, frame, head):
+        if head[4] in self._requests:
+            self._on_answer(frame, head)
+        elif head[5]:
+            self._return_segment(head[5])  # it came too late
+
+    def _on_answer(self, frame, head):
+        entry = self._requests[head[4]]
+        entry[1] = frame
+        entry[0].note()
+
+    def _on_freed(self, frame, head):
+        for key in wire.keys(frame, wire.HEADER_BYTES):
+            self._registered.discard(key)
+            self.store.free(key)
+
+    def _on_closed(self, frame, head):
+        if head[5]:
+            self.store.forget(head[5])
+        else:
+            self.store.trim()
+
+    def _on_gone(self, frame, head):
+        with self.mailbox.lock:
+            self.mailbox.forget(head[5])
+
+
+def error_value(error: BaseException) -> bytes:
+    """An exception as a value."""
+    return wire.value(pickle.dumps(error, 5), wire.ERROR)
+
+
+def _items(frame, start):
+    return wire.value_items(frame, wire.value_head(frame, start))
+
+
+def _first_done(refs, count):
+    """Indices of the first `count` references that are done."""
+    done = []
+    for index, ref in enumerate(refs):
+        if ref.frame is not None:
+            done.append(index)
+            if len(done) == count:
+                break
+    return done
+
+
+def _without_references(args, kwargs):
+    """((args, kwargs, where the references were), the references); None stands in their places."""
+    places, refs, kept = [], [], {}
+    plain = list(args)
+    for index, value in enumerate(args):
+        if isinstance(value, ObjectRef):
+            places.append(index)
+            refs.append(value)
+            plain[index] = None
+    for name, value in kwargs.items():
+        kept[name] = value
+        if isinstance(value, ObjectRef):
+            places.append(name)
+            refs.append(value)
+            kept[name] = None
+    return (tuple(plain), kept, places), tuple(refs)

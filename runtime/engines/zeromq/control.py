@@ -1,0 +1,121 @@
+"""The typed parts of messages between clients and the node: msgpack by msgspec, never pickle."""
+
+from __future__ import annotations
+
+import msgspec
+
+from . import wire
+
+LARGEST_BYTES = 2**28  # of a control part; the largest legal one holds a definition of 100 MB
+
+
+class Task(msgspec.Struct, array_like=True, frozen=True):
+    """What the node and the worker must know to run a task.
+
+    Attributes:
+        digest: SHA-256 of the function's definition.
+        name: for messages.
+        request: resource -> quantity in 1/10000, sorted by name.
+        items: keys of what the arguments need.
+        max_retries: -1 for no limit.
+        retry_on: pickled classes of exceptions that are worth another attempt; empty for none.
+    """
+
+    digest: bytes
+    name: str
+    request: tuple[tuple[str, int], ...]
+    items: list[bytes]
+    max_retries: int
+    retry_on: bytes
+
+
+class Create(msgspec.Struct, array_like=True, frozen=True):
+    """What the node and the worker must know to start an actor; `request` must be free, `held` is taken for life."""
+
+    digest: bytes
+    name: str
+    request: tuple[tuple[str, int], ...]
+    held: tuple[tuple[str, int], ...]
+    items: list[bytes]
+    env_vars: dict[str, str]
+
+
+class Define(msgspec.Struct, array_like=True, frozen=True):
+    """A pickled function or class (a value), the keys of what it captures, and the sender's import path."""
+
+    digest: bytes
+    data: bytes
+    items: list[bytes]
+    path: list[str]
+
+
+class References(msgspec.Struct, array_like=True, frozen=True):
+    """Changes to who holds what, in this order: `blocks` are new (key, segment); `objects` are now known to others
+    (key, value or none yet, keys of its items); `hold` adds a holder (key, process); `release` takes the sender away.
+    """
+
+    blocks: list[tuple[bytes, int]]
+    objects: list[tuple[bytes, bytes | None, list[bytes]]]
+    hold: list[tuple[bytes, int]]
+    release: list[bytes]
+
+
+class Failed(msgspec.Struct, array_like=True, frozen=True):
+    """A task failed without an exception of its own; `error` names a class of runtime.errors."""
+
+    error: str
+    text: str
+
+
+class Free(msgspec.Struct, array_like=True, frozen=True):
+    """Free resources in 1/10000; the totals are known to everyone."""
+
+    free: dict[str, int]
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a worker process is born with.
+
+    Attributes:
+        process: its number.
+        session: the session's directory; mailboxes are files in it.
+        node_pid: whose /proc/PID/fd holds the segments.
+        name: for messages and logs.
+        resources: totals of the session.
+        held: what the actor holds, for the context; empty for a task worker.
+        gpu_ids: devices it may see.
+        env_vars: set before any user code.
+        path: the driver's import path.
+        parent: pid of the zygote, to notice its death.
+    """
+
+    process: int
+    session: str
+    node_pid: int
+    name: str
+    resources: dict[str, float]
+    held: dict[str, float]
+    gpu_ids: tuple[str, ...]
+    env_vars: dict[str, str]
+    path: list[str]
+    parent: int = 0
+
+
+encode = msgspec.msgpack.Encoder().encode
+_decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in (Task, Create, Define, References, Failed, Free)}
+
+
+def decode(kind: type, frame: bytes, size: int | None = None):
+    """The control part behind the header of a frame.
+
+    Raises:
+        wire.Malformed: it is not of this kind.
+    """
+    start = wire.HEADER_BYTES
+    end = len(frame) if size is None else start + size
+    if end > len(frame) or end - start > LARGEST_BYTES:
+        raise wire.Malformed("control part cut off")
+    try:
+        return _decoders[kind](memoryview(frame)[start:end])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise wire.Malformed(str(error)) from error

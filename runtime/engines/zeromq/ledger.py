@@ -1,0 +1,76 @@
+"""Resources of one machine, in whole units of 1/10000 so that fractions add up exactly."""
+
+from __future__ import annotations
+
+from ...options import RESOURCE_UNITS
+
+Request = tuple[tuple[str, int], ...]
+
+
+def units(quantities: dict[str, float]) -> Request:
+    """Resources by name as a request: sorted, in units."""
+    return tuple(sorted((name, round(quantity * RESOURCE_UNITS)) for name, quantity in quantities.items()))
+
+
+def quantities(request) -> dict[str, float]:
+    """A request (or dict) in units as resources by name, whole numbers as int."""
+    return {
+        name: amount // RESOURCE_UNITS if amount % RESOURCE_UNITS == 0 else amount / RESOURCE_UNITS
+        for name, amount in dict(request).items()
+    }
+
+
+class Ledger:
+    """What there is and what is free.
+
+    Free CPUs may go below zero: blocked tasks give theirs away and take them back when they wake, and actors may be
+    started in spite of busy CPUs. Nothing that needs a CPU starts until the sum is right again.
+
+    Args:
+        total: request of everything there is.
+        gpu_ids: devices, one per whole GPU.
+    """
+
+    def __init__(self, total: Request, gpu_ids: tuple[str, ...] = ()):
+        self.total = dict(total)
+        self.free = dict(total)
+        self._gpus = {gpu: RESOURCE_UNITS for gpu in gpu_ids}
+
+    def fits(self, request: Request) -> bool:
+        """Whether all of it is free now."""
+        free = self.free
+        for name, amount in request:
+            if amount > free.get(name, 0):
+                return False
+            if name == "GPU" and not self._choose(amount):
+                return False
+        return True
+
+    def take(self, request: Request) -> tuple[str, ...]:
+        """Takes it, free or not, and says which GPUs belong to it."""
+        for name, amount in request:
+            self.free[name] = self.free.get(name, 0) - amount
+        chosen = self._choose(dict(request).get("GPU", 0))
+        share = dict(request).get("GPU", 0) // max(1, len(chosen))
+        for gpu in chosen:
+            self._gpus[gpu] -= share
+        return chosen
+
+    def give_back(self, request: Request, gpus: tuple[str, ...] = ()) -> None:
+        """The opposite of `take`."""
+        for name, amount in request:
+            self.free[name] += amount
+        share = dict(request).get("GPU", 0) // max(1, len(gpus))
+        for gpu in gpus:
+            self._gpus[gpu] += share
+
+    def _choose(self, amount):
+        """Devices for so many units: whole ones, or the fullest on which a fraction still fits."""
+        if amount == 0:
+            return ()
+        if amount >= RESOURCE_UNITS:
+            whole = [gpu for gpu, free in self._gpus.items() if free == RESOURCE_UNITS]
+            count = amount // RESOURCE_UNITS
+            return tuple(whole[:count]) if len(whole) >= count else ()
+        fitting = [gpu for gpu, free in self._gpus.items() if free >= amount]
+        return (min(fitting, key=lambda gpu: self._gpus[gpu]),) if fitting else ()

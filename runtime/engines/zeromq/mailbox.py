@@ -1,0 +1,285 @@
+"""One PULL socket per process, a PUSH socket to each peer, and threads that take turns reading.
+
+Whoever waits for something reads the mailbox itself: the *leader* is the one thread that holds `_leading`; others that
+wait meanwhile are *followers*, woken when what they wait for is there, or to lead. No reply is handed from thread to
+thread. While user code runs nobody leads; then the keeper, a thread parked on the mailbox's descriptor, takes over.
+
+`lock` guards the PUSH sockets and everything that `dispatch` changes. It is never held while waiting.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import deque
+from time import monotonic, sleep
+
+import zmq
+from zmq.backend import zmq_poll
+
+from .process import has_ended
+
+KEEPER_PAUSE_S = 0.02  # how long the keeper stands back when another thread reads
+CHECK_S = 1.0  # how often a waiting thread looks whether the node lives
+
+
+def mailbox_path(directory: str, process: int) -> str:
+    """The file of a process's mailbox; the directory is private to the user."""
+    return f"{directory}/{process:x}"
+
+
+def mailbox_socket(context: zmq.Context, directory: str, process: int) -> zmq.Socket:
+    """The PULL socket of a process."""
+    socket = context.socket(zmq.PULL)
+    socket.set(zmq.RCVHWM, 0)  # bounded by the senders' windows, since a full queue would stop them for good
+    socket.set(zmq.LINGER, 0)
+    socket.set(zmq.BACKLOG, 4096)
+    socket.bind(f"ipc://{mailbox_path(directory, process)}")
+    return socket
+
+
+def peer_socket(context: zmq.Context, directory: str, process: int) -> zmq.Socket:
+    """A PUSH socket to a process whose mailbox exists."""
+    socket = context.socket(zmq.PUSH)
+    socket.set(zmq.SNDHWM, 0)
+    socket.set(zmq.LINGER, 0)
+    socket.set(zmq.RECONNECT_IVL, 2)
+    socket.set(zmq.RECONNECT_IVL_MAX, 1000)
+    socket.connect(f"ipc://{mailbox_path(directory, process)}")
+    return socket
+
+
+def _milliseconds(until: float | None) -> int:
+    """How long to wait in one go for a moment in monotonic seconds, rounded up."""
+    if until is None:
+        return int(CHECK_S * 1000)
+    return int(min(CHECK_S, max(0.0, until - monotonic() + 0.000999)) * 1000)
+
+
+class Waiter:
+    """Something to wait for: set when `count` of what it watches has happened.
+
+    `frame` is None until then, as with a reference, so that one loop waits for both.
+    """
+
+    __slots__ = ("count", "event", "frame")
+
+    def __init__(self, count: int = 1):
+        self.count, self.frame, self.event = count, None, None
+
+    def watch(self, event: threading.Event) -> None:
+        """Sets the event as well, for a thread that cannot read itself."""
+        self.event = event
+
+    def tick(self, failed: bool) -> None:
+        """One more has happened, well or not."""
+        self.note()
+
+    def note(self, enough: bool = False) -> None:
+        """One more has happened; `enough` ends the wait whatever the count."""
+        self.count -= 1
+        if self.count <= 0 or enough:
+            self.frame = True
+            if self.event is not None:
+                self.event.set()
+
+
+class Mailbox:
+    """Args:
+    directory: of the session.
+    process: own number.
+    dispatch: called with each frame, by the leader, without `lock`. Must not raise.
+    """
+
+    def __init__(self, directory: str, process: int, dispatch):
+        self.lock = threading.Lock()
+        self._directory, self._dispatch = directory, dispatch
+        self._context = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, 65535)
+        self._pull = mailbox_socket(self._context, directory, process)
+        self._receive = self._pull.recv
+        self._poll = [(self._pull, zmq.POLLIN)]
+        self._peers: dict[int, zmq.Socket] = {}
+        self._leading = threading.Lock()
+        self._followers: deque[threading.Event] = deque()
+        self._keeper: threading.Thread | None = None
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._node: int | None = None  # pidfd
+        self._later: list = []
+        self._closed = False
+        self.node_died = False
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def send(self, process: int, frame: bytes) -> None:
+        """Queues a frame for a process; `lock` is held. Frames to one process arrive in order, or not at all."""
+        peer = self._peers.get(process)
+        if peer is None:
+            if self._closed:
+                return
+            peer = self._peers[process] = peer_socket(self._context, self._directory, process)
+        peer.send(frame, zmq.DONTWAIT)
+
+    def forget(self, process: int) -> None:
+        """A process has ended; `lock` is held."""
+        peer = self._peers.pop(process, None)
+        if peer is not None:
+            peer.close(0)
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def wait(self, target, timeout_s: float | None, blocked_after_s: float | None = None, blocked=None) -> bool:
+        """Reads the mailbox until `target.frame` is set.
+
+        Args:
+            target: a reference or Waiter. When another thread may read meanwhile, `target.watch(event)` is called.
+            timeout_s: None for no limit.
+            blocked_after_s, blocked: called once when the wait has lasted that long.
+
+        Returns:
+            Whether it was set in time (also when the mailbox is closed or the node has died).
+        """
+        deadline = None if timeout_s is None else monotonic() + timeout_s
+        until = deadline if blocked is None else monotonic() + blocked_after_s
+        while target.frame is None and not self._closed and not self.node_died:
+            if self._leading.acquire(False):
+                try:
+                    self._lead(target, until)
+                finally:
+                    self._resign()
+            else:
+                self._follow(target, until)
+            if target.frame is not None:
+                break
+            now = monotonic()
+            if deadline is not None and now >= deadline:
+                return False
+            if blocked is not None and now >= until:
+                blocked()
+                until, blocked = deadline, None
+            self._check_node()
+        return True
+
+    def _lead(self, target, until):
+        """Dispatches until the target is set or the time has come, at most CHECK_S without a message; then the rest."""
+        poll, receive, dispatch = self._poll, self._receive, self._dispatch
+        while target.frame is None and zmq_poll(poll, _milliseconds(until)):
+            dispatch(receive(zmq.DONTWAIT))
+            if self._later and target.frame is None:
+                self._read_all()
+            if until is not None and monotonic() >= until:
+                break
+        self._read_all()
+
+    def _follow(self, target, until):
+        event = threading.Event()
+        target.watch(event)
+        self._followers.append(event)
+        try:
+            if target.frame is None and self._leading.locked():
+                event.wait(_milliseconds(until) / 1000)
+        finally:
+            self._followers.remove(event)
+            self._promote()
+
+    def _resign(self):
+        self._leading.release()
+        if self._followers:
+            self._promote()
+
+    def _promote(self):
+        """Wakes a follower to lead; harmless if somebody leads."""
+        if not self._leading.locked():
+            try:
+                self._followers[0].set()
+            except IndexError:
+                return
+
+    def drain(self) -> None:
+        """Dispatches what is there, unless another thread is at it."""
+        if self._leading.acquire(False):
+            try:
+                self._read_all()
+            finally:
+                self._resign()
+
+    def at_rest(self, function) -> None:
+        """Calls a function once, as soon as no message is left to read. Only from `dispatch`."""
+        self._later.append(function)
+
+    def _read_all(self):
+        """Dispatches all there is: to the end, since the descriptor wakes the keeper only for what comes after."""
+        poll, receive, dispatch = self._poll, self._receive, self._dispatch
+        while True:
+            while zmq_poll(poll, 0):
+                dispatch(receive(zmq.DONTWAIT))
+            if not self._later:
+                return
+            self._later.pop()()
+
+    # -- the keeper ---------------------------------------------------------------------------------------------------
+
+    def start_keeper(self) -> None:
+        """From now on messages are read while user code runs, too."""
+        if self._keeper is None:
+            self._keeper = threading.Thread(target=self._keep, name="runtime-keeper", daemon=True)
+            self._keeper.start()
+
+    def watch_node(self, pidfd: int) -> None:
+        """Notice the end of the node by this descriptor, which is closed with the mailbox."""
+        self._node = pidfd
+
+    def wake(self) -> None:
+        """Has the keeper look at the mailbox soon; from any thread at any moment."""
+        if self._keeper is not None:
+            os.eventfd_write(self._wake, 1)
+
+    def _keep(self):
+        poll = select.poll()
+        descriptors = [self._pull.fileno(), self._wake] + ([self._node] if self._node is not None else [])
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        while not self._closed:
+            ready = [descriptor for descriptor, _ in poll.poll()]
+            if self._node in ready:
+                poll.unregister(self._node)
+                self._check_node()
+            if self._wake in ready:
+                sleep(KEEPER_PAUSE_S)  # most often the next verb does it, and more comes
+                os.eventfd_read(self._wake)
+            if self._closed:
+                return
+            if not self._leading.acquire(False):
+                sleep(KEEPER_PAUSE_S)
+                continue
+            try:
+                self._dispatch(b"")  # what only wants to be looked after: no frame
+                self._read_all()
+            finally:
+                self._resign()
+
+    def _check_node(self):
+        if self._node is not None and not self.node_died and not self._closed and has_ended(self._node):
+            self.node_died = True
+            for event in list(self._followers):
+                event.set()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Closes all sockets; waiting threads return. Frames that were sent are still delivered for a moment."""
+        self._closed = True
+        for event in list(self._followers):
+            event.set()
+        os.eventfd_write(self._wake, 1)
+        if self._keeper is not None and self._keeper is not threading.current_thread():
+            self._keeper.join(2)
+        with self._leading, self.lock:
+            for socket in self._peers.values():
+                socket.close(500)
+            self._pull.close(0)
+            self._context.term()
+            os.close(self._wake)
+            if self._node is not None:
+                os.close(self._node)

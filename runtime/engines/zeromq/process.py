@@ -1,0 +1,52 @@
+"""What Linux offers for processes to notice one another's end: death signals, subreapers, pidfds."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import select
+import signal
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(parent: int) -> None:
+    """Kills this process when the thread that forked it ends.
+
+    Args:
+        parent: pid of the parent. If it has died before this call, this process ends at once.
+    """
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of its descendants whose own parents die."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process behind a pidfd has ended."""
+    return bool(select.select([pidfd], [], [], 0)[0])
+
+
+def allow_many_files() -> None:
+    """Raises the soft limit of open files to the hard one: every peer takes two or three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def describe_exit(status: int) -> str:
+    """A wait status in words: "exit code 3", "signal SIGKILL"."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,187 @@
+"""Python values to the layout of wire.py and back; large buffers go to shared memory on the way.
+
+Plain pickle first, in C; what it cannot write (a class of `__main__`, a lambda, a reference, an actor's handle) goes
+through cloudpickle. Every array leaves the pickle as a buffer. Buffers that live in shared memory already are only
+described; the others stay in the message if they are small together, else they are copied into one block.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import NamedTuple
+
+import numpy as np
+
+from ...actors import ActorHandle, handle_from_state, handle_state
+from ...errors import ObjectLostError
+from ...pickling import Pickler
+from ...refs import ObjectRef
+from . import wire
+from .store import Store, address, block_of, freeze
+
+INLINE_BYTES = 2**16  # a value with more bytes than this goes to shared memory
+
+
+class _Items:
+    """What a value needs: key -> what keeps it alive here, in the order of their numbers."""
+
+    def __init__(self):
+        self.pins: dict[bytes, object] = {}
+        self._numbers: dict[bytes, int] = {}
+
+    def add(self, key: bytes, pin) -> int:
+        """The number of an item, which is added if it is new."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.pins)
+            self.pins[key] = pin
+        return number
+
+
+class Encoded(NamedTuple):
+    """A value as bytes, the keys of its items, and what keeps each of them alive in this process."""
+
+    data: bytes
+    items: tuple = ()
+    pins: tuple = ()
+
+
+class Serializer:
+    """Args:
+    store: where large buffers go.
+    find_reference: (key, hold) -> this process's reference for a key found in a message.
+    find_actor: (key, hold): told before a handle of this actor is made.
+    """
+
+    def __init__(self, store: Store, find_reference, find_actor):
+        self._store, self._find_reference, self._find_actor = store, find_reference, find_actor
+
+    def encode(self, value, flags: int = 0) -> Encoded:
+        """A copy of the value. Raises whatever pickling raises."""
+        buffers = []
+        try:
+            data = pickle.dumps(value, 5, buffer_callback=buffers.append)
+            if b"__main__" in data:
+                return self.encode_by_value(value, flags)
+        except Exception:  # user code runs in here; if it is to blame, it fails in the next line again
+            return self.encode_by_value(value, flags)
+        if not buffers and len(data) <= INLINE_BYTES:
+            return Encoded(wire.value(data, flags))
+        return self._compose(data, buffers, _Items(), flags)
+
+    def encode_by_value(self, value, flags: int = 0) -> Encoded:
+        """The same through cloudpickle, which carries functions and classes that cannot be imported elsewhere."""
+        file, buffers = io.BytesIO(), []
+        pickler = _Pickler(file, buffers)
+        pickler.dump(value)
+        if pickler.items.pins:
+            flags |= wire.REFERENCES
+        return self._compose(file.getvalue(), buffers, pickler.items, flags)
+
+    def dumps(self, value) -> bytes:
+        """The bytes of `encode`, for finding out what can be pickled."""
+        return self.encode_by_value(value).data
+
+    def decode(self, frame: bytes, start: int, pins: tuple):
+        """The value that begins at `start`; an ERROR gives the exception itself.
+
+        Args:
+            pins: what keeps its items alive, as received.
+
+        Raises:
+            ObjectLostError: its memory is gone.
+        """
+        flags, items, count, _, pickle_bytes, _ = wire.VALUE.unpack_from(frame, start)
+        if not items and not count:
+            return pickle.loads(memoryview(frame)[start + wire.VALUE_BYTES :])
+        head = wire.value_head(frame, start)
+        buffers = self._buffers(frame, head, pins)
+        if flags & wire.PICKLE_SHARED:
+            data = buffers.pop()
+        else:
+            data = memoryview(frame)[head.pickle : head.pickle + pickle_bytes]
+        if not flags & wire.REFERENCES:
+            return pickle.loads(data, buffers=buffers)
+        unpickler = _Unpickler(io.BytesIO(data), buffers=buffers)
+        unpickler.serializer, unpickler.keys, unpickler.pins = self, wire.value_items(frame, head), pins
+        return unpickler.load()
+
+    def _compose(self, data, buffers, items, flags):
+        """Decides for each buffer where it lives, and lays out the value."""
+        views = [buffer.raw() for buffer in buffers]
+        if len(data) > INLINE_BYTES:
+            views.append(memoryview(data))
+            data, flags = b"", flags | wire.PICKLE_SHARED
+        table, loose = [], []
+        for view in views:
+            block = block_of(view.obj)
+            if block is None:
+                loose.append((len(table), view))
+                table.append(wire.Buffer(0, 0, 0, wire.READ_ONLY, 0, view.nbytes))
+            else:
+                table.append(_described(view, block, items))
+        inline = [view for _, view in loose]
+        if sum(view.nbytes for view in inline) > INLINE_BYTES:
+            self._move(loose, table, items)
+            inline = []
+        value = wire.composed_value(data, [*items.pins], table, inline, flags)
+        return Encoded(value, tuple(items.pins), tuple(items.pins.values()))
+
+    def _move(self, loose, table, items):
+        """Copies buffers into a block of shared memory."""
+        block, offsets = self._store.write([view for _, view in loose])
+        item = items.add(block.hold.key, block.hold)
+        for (index, view), offset in zip(loose, offsets):
+            place = block.offset + offset
+            table[index] = wire.Buffer(block.segment, block.fd, item, wire.READ_ONLY, place, view.nbytes)
+
+    def _buffers(self, frame, head, pins):
+        """What the pickle's buffers are: slices of the frame, or read-only views of shared memory."""
+        whole, buffers = memoryview(frame), []
+        for buffer in wire.value_buffers(frame, head):
+            if buffer.segment == 0:
+                begin = head.start + buffer.offset
+                buffers.append(whole[begin : begin + buffer.size])
+                continue
+            try:
+                view = self._store.view(buffer.segment, buffer.fd, buffer.offset, buffer.size, pins[buffer.item])
+            except OSError as error:
+                raise ObjectLostError(f"the memory of this value is gone: {error}") from error
+            buffers.append(view)
+        return buffers
+
+
+def _described(view, block, items):
+    """The table's line for memory that is shared already. Its owner must not write there any more."""
+    if block.flags.writeable:
+        freeze(view.obj)
+    item = items.add(block.hold.key, block.hold)
+    offset = block.offset + (address(np.frombuffer(view, np.uint8)) - address(block) if view.nbytes else 0)
+    return wire.Buffer(block.segment, block.fd, item, wire.READ_ONLY, offset, view.nbytes)
+
+
+class _Pickler(Pickler):
+    """cloudpickle that names references and handles by their number among the items."""
+
+    def __init__(self, file, buffers):
+        super().__init__(file, protocol=5, buffer_callback=buffers.append)
+        self.items = _Items()
+
+    def persistent_id(self, obj):
+        if isinstance(obj, ObjectRef):
+            return self.items.add(obj.id, obj), None
+        if isinstance(obj, ActorHandle):
+            state = handle_state(obj)
+            return self.items.add(state[0], obj), state
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, identity):
+        number, handle = identity
+        key, pin = self.keys[number], self.pins[number]
+        if handle is None:
+            return self.serializer._find_reference(key, pin)
+        self.serializer._find_actor(key, pin)
+        return handle_from_state(*handle)

@@ -1,0 +1,283 @@
+"""Shared memory: segments that the node made, blocks in them, and the arrays that look at blocks.
+
+The node creates every segment (a memfd) and keeps it open, so that objects outlive the process that wrote them and the
+kernel frees everything when the last process of the session is gone. Others map it through /proc/NODE/fd/N. A process
+that writes objects owns whole segments, cuts them into blocks of one size, and uses blocks again: only the first use of
+a page is slow.
+
+Who frees a block is said here: a `Hold` is one share in an item (a block, an object, an actor). Whatever needs the item
+keeps the `Hold`: a reference its value, an array its memory. When the last one goes, the key lands in a queue; the client
+empties the queue and either reuses the block or tells the node.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+import numpy as np
+
+SEGMENT_HEADER = 4096  # bytes before the first block: one page, of which 16 bytes name the segment
+SEGMENT_MAGIC = b"rt-segm1"
+SMALLEST_CLASS = 4096
+LARGEST_SLAB_BLOCK = 2**20  # larger blocks have a segment of their own
+SLAB_BLOCKS = 16
+COLD_WRITE_BYTES = 2**17  # from here on a first write goes through the file: half the page faults' price
+LARGEST_WRITE = 2**30  # pwrite stops a little short of 2 GiB
+IDLE_SEGMENT_S = 10.0
+
+
+def size_class(size: int) -> int:
+    """The bytes of the block that holds `size` bytes: 4096 * 2^k * {1, 1.25, 1.5, 1.75}."""
+    if size <= SMALLEST_CLASS:
+        return SMALLEST_CLASS
+    power = 1 << ((size - 1).bit_length() - 1)
+    quarter = max(power // 4, 1024)
+    return -(-size // quarter) * quarter
+
+
+def segment_bytes(block_bytes: int) -> int:
+    """The size of a segment for blocks of one class."""
+    blocks = SLAB_BLOCKS if block_bytes <= LARGEST_SLAB_BLOCK else 1
+    return SEGMENT_HEADER + blocks * block_bytes
+
+
+def segment_header(session: bytes, segment: int) -> bytes:
+    """What the node writes at the start of a segment, so that a reader can tell it is the right one."""
+    return SEGMENT_MAGIC + segment.to_bytes(8, "little") + session
+
+
+class Hold:
+    """One share in an item; its end is reported, by whichever thread and at whatever moment, to `release(key)`."""
+
+    __slots__ = ("key", "release")
+
+    def __init__(self, key: bytes, release: Callable[[bytes], None]):
+        self.key, self.release = key, release
+
+    def __del__(self):
+        self.release(self.key)
+
+
+class Block(np.ndarray):
+    """Bytes in a segment. Arrays made from it keep it alive, and it keeps its `hold`."""
+
+    hold: Hold | None = None
+    segment = fd = offset = 0
+
+
+def block_of(buffer) -> Block | None:
+    """The block that the memory of an array (or whatever exports a buffer) lies in."""
+    while buffer is not None:
+        if type(buffer) is Block and buffer.hold is not None:
+            return buffer
+        buffer = buffer.base if isinstance(buffer, np.ndarray) else getattr(buffer, "obj", None)
+    return None
+
+
+def freeze(buffer) -> None:
+    """Makes an array from `empty` read-only, and those it is a view of: others read its memory from now on."""
+    while isinstance(buffer, np.ndarray) and type(buffer) is not Block:
+        buffer.flags.writeable = False
+        buffer = buffer.base
+
+
+def address(buffer) -> int:
+    """Where the memory of an array begins."""
+    return buffer.__array_interface__["data"][0]
+
+
+class Segment:
+    """A segment this process writes into.
+
+    Attributes:
+        free: indices of blocks that are free; the last one is used next, its pages are most likely in cache.
+        cold: indices of blocks never written.
+        idle_since: monotonic seconds since all its blocks are free.
+    """
+
+    def __init__(self, number: int, node_fd: int, path: str, block_bytes: int):
+        self.number, self.node_fd, self.block_bytes = number, node_fd, block_bytes
+        self.file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        size = os.fstat(self.file).st_size
+        self.mapping = mmap.mmap(self.file, size)
+        self.count = (size - SEGMENT_HEADER) // block_bytes
+        self.free = list(range(self.count))
+        self.cold = set(self.free)
+        self.idle_since = 0.0
+
+    def close(self) -> None:
+        """Lets go of the file; arrays that still look at the memory keep the mapping."""
+        os.close(self.file)
+        self.mapping = None
+
+
+class Store:
+    """The shared memory of one process: what it wrote, and what it has mapped of others.
+
+    Args:
+        node_pid: whose descriptors the segments are.
+        grow: asks the node for a segment of so many bytes and gives (segment, fd); raises ObjectStoreFullError.
+        give_back: tells the node that a segment is not needed.
+        new_key: names a new block.
+        release: where the end of a `Hold` is reported.
+    """
+
+    def __init__(self, node_pid: int, grow, give_back, new_key, release):
+        self._node_pid, self._grow, self._give_back = node_pid, grow, give_back
+        self._new_key, self._release = new_key, release
+        self._lock = threading.Lock()
+        self._classes: dict[int, list[Segment]] = {}
+        self._used: dict[bytes, tuple[Segment, int]] = {}  # key of a block in use -> where it is
+        self._own: dict[int, Segment] = {}
+        self._mapped: dict[int, mmap.mmap] = {}  # segments of others
+        self.idle_segments = 0
+
+    def owns(self, key: bytes) -> bool:
+        """Whether the key names a block in use that this process made."""
+        return key in self._used
+
+    def segment_of(self, key: bytes) -> int:
+        """The segment that a block of this process lies in."""
+        return self._used[key][0].number
+
+    def allocate(self, size: int) -> Block:
+        """A block of at least `size` bytes, writable, cut to `size`.
+
+        Raises:
+            ObjectStoreFullError: there is no memory, and none was freed in time.
+        """
+        block_bytes = size_class(size)
+        with self._lock:
+            place = self._take(block_bytes)
+        if place is None:
+            number, fd = self._grow(segment_bytes(block_bytes))
+            segment = Segment(number, fd, self._path(fd), block_bytes)
+            with self._lock:
+                self._own[number] = segment
+                self._classes.setdefault(block_bytes, []).append(segment)
+                place = segment, segment.free.pop()
+        segment, index = place
+        key = self._new_key()
+        self._used[key] = place
+        block = _block(segment.mapping, size, SEGMENT_HEADER + index * block_bytes, Hold(key, self._release))
+        block.segment, block.fd = segment.number, segment.node_fd
+        return block
+
+    def write(self, parts: list) -> tuple[Block, list[int]]:
+        """Copies byte buffers into one new block.
+
+        Returns:
+            The block, and where in it each part begins, in bytes.
+        """
+        offsets, size = [], 0
+        for part in parts:
+            offsets.append(size)
+            size += part.nbytes + -part.nbytes % 64
+        block = self.allocate(max(size, 1))
+        segment, index = self._used[block.hold.key]
+        cold = index in segment.cold and size >= COLD_WRITE_BYTES
+        for offset, part in zip(offsets, parts):
+            if cold:
+                _write_file(segment.file, part, block.offset + offset)
+            elif part.nbytes:
+                block[offset : offset + part.nbytes] = np.frombuffer(part, np.uint8)
+        segment.cold.discard(index)
+        return block, offsets
+
+    def empty(self, size: int) -> Block:
+        """A block to be filled by the user."""
+        block = self.allocate(max(size, 1))
+        segment, index = self._used[block.hold.key]
+        segment.cold.discard(index)
+        return block[:size]
+
+    def view(self, segment: int, fd: int, offset: int, size: int, hold: Hold) -> Block:
+        """Read-only bytes of a segment, kept alive with `hold`.
+
+        Raises:
+            FileNotFoundError: the segment is gone.
+        """
+        own = self._own.get(segment)
+        mapping = own.mapping if own is not None else self._mapped.get(segment)
+        if mapping is None:
+            mapping = self._mapped[segment] = self._map(segment, fd)
+        if offset + size > len(mapping):
+            raise FileNotFoundError(f"segment {segment} has {len(mapping)} bytes, not {offset + size}")
+        block = _block(mapping, size, offset, hold)
+        block.segment, block.fd = segment, fd
+        if own is not None:
+            block.flags.writeable = False
+        return block
+
+    def free(self, key: bytes) -> None:
+        """A block of this process is needed by nobody any more."""
+        with self._lock:
+            place = self._used.pop(key, None)
+            if place is None:
+                return
+            segment, index = place
+            segment.free.append(index)
+            if len(segment.free) == segment.count:
+                segment.idle_since = monotonic()
+                self.idle_segments += 1
+
+    def trim(self, older_than_s: float = 0.0) -> None:
+        """Returns the segments that have been idle for so long."""
+        with self._lock:
+            limit = monotonic() - older_than_s
+            idle = [s for s in self._own.values() if len(s.free) == s.count and s.idle_since <= limit]
+            for segment in idle:
+                self.idle_segments -= 1
+                del self._own[segment.number]
+                self._classes[segment.block_bytes].remove(segment)
+        for segment in idle:
+            segment.close()
+            self._give_back(segment.number)
+
+    def forget(self, segment: int) -> None:
+        """A segment of another process has ended; arrays that look at it keep their mapping."""
+        self._mapped.pop(segment, None)
+
+    def close(self) -> None:
+        """Lets go of all memory but what arrays still look at."""
+        for segment in self._own.values():
+            segment.close()
+        self._own.clear()
+        self._classes.clear()
+        self._mapped.clear()
+
+    def _take(self, block_bytes):
+        for segment in self._classes.get(block_bytes, ()):
+            if segment.free:
+                self.idle_segments -= len(segment.free) == segment.count
+                return segment, segment.free.pop()
+        return None
+
+    def _map(self, segment, fd):
+        file = os.open(self._path(fd), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            expected = segment_header(b"", segment)
+            if os.pread(file, len(expected), 0) != expected:
+                raise FileNotFoundError(f"segment {segment} is gone")
+            return mmap.mmap(file, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(file)
+
+    def _path(self, fd):
+        return f"/proc/{self._node_pid}/fd/{fd}"
+
+
+def _block(mapping, size, offset, hold):
+    block = np.frombuffer(mapping, np.uint8, size, offset).view(Block)
+    block.hold, block.offset = hold, offset
+    return block
+
+
+def _write_file(file, part, offset):
+    done = 0
+    while done < part.nbytes:
+        done += os.pwrite(file, part[done : done + LARGEST_WRITE], offset + done)

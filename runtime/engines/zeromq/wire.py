@@ -1,0 +1,241 @@
+"""The bytes that processes send one another; no pickling, no sockets, no shared memory in here.
+
+A message is one frame: a header of 32 bytes and a body. Values (arguments, results) have a layout of their own, so that
+they can be passed on without being understood:
+
+    value   head (32 B) | item keys, 16 B each | buffer table, 32 B each | pickle | buffers, each aligned to 16 B
+
+An *item* is whatever must stay alive as long as the value does: a block of shared memory, an object, an actor. Its key
+is (serial, process that made it). A *buffer* is memory the pickle refers to: inside the value, or in a block.
+
+Everything here checks lengths before it reads. A frame that does not fit raises `Malformed`; nobody unpickles it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+HEADER = struct.Struct("<2sBBIQIIQ")  # magic, kind, flags, source process, serial, a, b, c
+VALUE = struct.Struct("<IIIIQQ")  # flags, items, buffers, unused, bytes of the pickle, bytes of the value
+BUFFER = struct.Struct("<IIIIQQ")  # segment (0: inside the value), fd, item, flags, offset, bytes
+KEY = struct.Struct("<QQ")  # serial, process
+HEADER_AND_VALUE = struct.Struct("<2sBBIQIIQIIIIQQ")
+
+MAGIC = b"R1"
+HEADER_BYTES, VALUE_BYTES, BUFFER_BYTES, KEY_BYTES = HEADER.size, VALUE.size, BUFFER.size, KEY.size
+ALIGNMENT = 16  # of buffers within a frame; malloc aligns the frame itself to the same
+LARGEST_ITEM_COUNT = 2**24
+
+# Kinds of messages, with the meaning of (serial, a, b, c). Between clients:
+CALL = 1  # serial of the first result, bytes of the method's name, number of results, number of values; name, values
+REPLY = 2  # serial of the first result, number of values; values
+# From a client to the node:
+SUBMIT = (
+    3  # serial of the first result, bytes of the control part, number of results, number of values; control, values
+)
+DONE = 4  # serial of the task, its owner
+CREATE = 5  # serial of the actor, bytes of the control part, -, number of values; control, values
+ALIVE = 6  # the constructor of the sender's actor has returned
+START_FAILED = 7  # it has raised; a value (the failure)
+REFERENCES = 8  # control: what is held and released
+SUBSCRIBE = 9  # serial, a: process of the object that is wanted
+GRANT = 10  # serial of the request, c: bytes
+RETURN = 11  # a: segment that is not needed any more
+BLOCKED = 12  # the sender waits in get() or wait()
+UNBLOCKED = 13
+KILL = 14  # serial, a: process of the actor
+WATCH = 15  # serial, a: process of the actor whose state is wanted
+DEFINE = 16  # control: a function or class; also from the node to workers
+READY = 17  # a worker's mailbox is bound
+LEAVING = 18  # the sender ends on its own account: a: its exit code; answered by GOODBYE
+SHUTDOWN = 19  # the driver ends the session
+RESOURCES = 20  # serial of the request; answered in kind
+# From the node to a client:
+ACTOR_STATE = (
+    21  # serial, a: key of the actor; b: its process or 0; flags: see below; c: number of values; text or value
+)
+FAILED = 22  # serial of the task; control: class and text of the error
+OBJECT = 23  # serial, a: key of the object; a value
+GRANTED = 24  # serial of the request, a: segment (0: refused), b: fd, c: bytes
+FREED = 25  # keys of blocks that may be used again
+CLOSED = 26  # a: segment that has ended; also "return what you do not need" when 0
+GONE = 27  # a: process that has ended
+LOG = 28  # text for the driver's stderr
+NOTICE = 29  # text for the driver's logger
+STOP = 30  # the actor ends after the calls it has
+GOODBYE = 31
+
+LAST_KIND = 31
+
+ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
+
+ERROR = 1  # flags of a value: it is an exception
+PICKLE_SHARED = 2  # its pickle is the last buffer
+REFERENCES = 4  # its pickle names items
+READ_ONLY = 1  # flags of a buffer
+
+NODE, DRIVER = 0, 1  # process numbers; workers count from 2
+
+
+class Malformed(Exception):
+    """A frame that no process of this version has sent."""
+
+
+class Buffer(NamedTuple):
+    """One line of a value's buffer table. Offsets count from the start of the value, or of the segment."""
+
+    segment: int
+    fd: int
+    item: int
+    flags: int
+    offset: int
+    size: int
+
+
+class Head(NamedTuple):
+    """The head of a value and where its parts begin in the frame."""
+
+    flags: int
+    items: int
+    buffers: int
+    pickle_bytes: int
+    size: int
+    start: int
+
+    @property
+    def buffer_table(self) -> int:
+        return self.start + VALUE_BYTES + KEY_BYTES * self.items
+
+    @property
+    def pickle(self) -> int:
+        return self.buffer_table + BUFFER_BYTES * self.buffers
+
+
+def key(serial: int, process: int) -> bytes:
+    """The 16 bytes that name an object, block or actor in the whole session."""
+    return KEY.pack(serial, process)
+
+
+def message(kind: int, source: int, serial: int = 0, a: int = 0, b: int = 0, c: int = 0, body=b"", flags: int = 0):
+    """A frame."""
+    return HEADER.pack(MAGIC, kind, flags, source, serial, a, b, c) + body
+
+
+def header(frame: bytes) -> tuple:
+    """(magic, kind, flags, source, serial, a, b, c) of a frame.
+
+    Raises:
+        Malformed: not one of ours.
+    """
+    if len(frame) < HEADER_BYTES:
+        raise Malformed(f"frame of {len(frame)} bytes")
+    head = HEADER.unpack_from(frame)
+    if head[0] != MAGIC or not 0 < head[1] <= LAST_KIND:
+        raise Malformed(f"frame that begins with {bytes(frame[:4])!r}")
+    return head
+
+
+def padding(size: int) -> int:
+    """Bytes to the next multiple of ALIGNMENT."""
+    return -size % ALIGNMENT
+
+
+def pad(data: bytes) -> bytes:
+    """The data with zeros up to a multiple of ALIGNMENT."""
+    return data + bytes(-len(data) % ALIGNMENT)
+
+
+def value(pickle, flags: int = 0) -> bytes:
+    """The layout of a value without items and buffers."""
+    size = VALUE_BYTES + len(pickle)
+    return VALUE.pack(flags, 0, 0, 0, len(pickle), size) + pickle
+
+
+def composed_value(pickle, items: list[bytes], buffers: list[Buffer], inline: list, flags: int = 0) -> bytes:
+    """The layout of a value.
+
+    Args:
+        pickle: bytes; empty with PICKLE_SHARED.
+        items: keys.
+        buffers: the table; of those inside the value the offset is filled in here, in the order of `inline`.
+        inline: contiguous byte buffers.
+        flags: of the value.
+    """
+    offset = VALUE_BYTES + KEY_BYTES * len(items) + BUFFER_BYTES * len(buffers) + len(pickle)
+    table, tail, remaining = [], [], iter(inline)
+    for buffer in buffers:
+        if buffer.segment == 0:
+            gap = padding(offset)
+            tail += (bytes(gap), next(remaining))
+            buffer = buffer._replace(offset=offset + gap)
+            offset += gap + buffer.size
+        table.append(BUFFER.pack(*buffer))
+    head = VALUE.pack(flags, len(items), len(buffers), 0, len(pickle), offset)
+    return b"".join((head, *items, *table, pickle, *tail))
+
+
+def value_head(frame: bytes, start: int) -> Head:
+    """The head of the value that begins at `start`.
+
+    Raises:
+        Malformed: it does not lie within the frame.
+    """
+    if start + VALUE_BYTES > len(frame):
+        raise Malformed("value cut off")
+    flags, items, buffers, _, pickle_bytes, size = VALUE.unpack_from(frame, start)
+    head = Head(flags, items, buffers, pickle_bytes, size, start)
+    if max(items, buffers) > LARGEST_ITEM_COUNT or start + size > len(frame):
+        raise Malformed("value longer than its frame")
+    if head.pickle + pickle_bytes > start + size:
+        raise Malformed("tables longer than their value")
+    return head
+
+
+def value_items(frame: bytes, head: Head) -> list[bytes]:
+    """The keys of a value's items."""
+    first = head.start + VALUE_BYTES
+    return [frame[i : i + KEY_BYTES] for i in range(first, first + KEY_BYTES * head.items, KEY_BYTES)]
+
+
+def value_buffers(frame: bytes, head: Head) -> list[Buffer]:
+    """A value's buffer table.
+
+    Raises:
+        Malformed: a buffer lies outside the value, or names an item that is not there.
+    """
+    table = []
+    for position in range(head.buffer_table, head.pickle, BUFFER_BYTES):
+        buffer = Buffer(*BUFFER.unpack_from(frame, position))
+        inside = buffer.segment == 0
+        if inside and buffer.offset + buffer.size > head.size:
+            raise Malformed("buffer outside its value")
+        if not inside and buffer.item >= head.items:
+            raise Malformed("buffer of no item")
+        table.append(buffer)
+    return table
+
+
+def value_starts(frame: bytes, start: int, count: int) -> list[int]:
+    """Where each of `count` values begins that follow one another from `start`, aligned.
+
+    Raises:
+        Malformed: fewer values than that.
+    """
+    starts = []
+    for _ in range(count):
+        head = value_head(frame, start)
+        starts.append(start)
+        start += head.size + padding(head.size)
+    return starts
+
+
+def keys(frame: bytes, start: int) -> list[bytes]:
+    """The keys in the rest of a frame (FREED).
+
+    Raises:
+        Malformed: not a whole number of keys.
+    """
+    if (len(frame) - start) % KEY_BYTES:
+        raise Malformed("keys cut off")
+    return [frame[i : i + KEY_BYTES] for i in range(start, len(frame), KEY_BYTES)]

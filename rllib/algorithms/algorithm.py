@@ -75,6 +75,7 @@ class Algorithm(ABC):
             self.config.num_rollout_workers,
             _actor_options(self.config),
             _tolerance(self.config),
+            [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
         )
 
     # ------------------------------------------------------------------ what an algorithm fills in
@@ -289,25 +290,25 @@ class Algorithm(ABC):
         Returns:
             its path.
         """
-        return write_checkpoint(checkpoint_dir, self.get_state(), user_code={"env": self.config.env})
+        return write_checkpoint(checkpoint_dir, self.get_state())
 
     def get_state(self) -> dict[str, Any]:
-        """The files of a checkpoint: name -> JSON-able dict, or dict of arrays."""
-        spec = self.policy.spec
+        """The files of a checkpoint: name -> dict of plain values, or of arrays."""
         return {
             "algorithm.json": {
                 "algorithm": type(self).__name__,
+                "class": type(self),
                 "seed": self.seed,
                 "metrics": self.metrics.get_state(),
                 "state": self.algorithm_state(),
                 "evaluations": self._evaluations,
             },
-            "config.json": self.config.to_json(),
+            "config.json": self.config.to_dict(),
             "rng.json": {
                 "learner": self._learner_rng.bit_generator.state,
                 "workers": self.workers.foreach_worker(_worker_state),
             },
-            f"policies/{DEFAULT_POLICY}/policy.json": spec.to_json(),
+            f"policies/{DEFAULT_POLICY}/policy.json": self._policy_file(),
             f"policies/{DEFAULT_POLICY}/weights.safetensors": self.policy.get_state(),
             "learner.safetensors": self.learner.get_state(),
         }
@@ -338,6 +339,33 @@ class Algorithm(ABC):
                 f"Algorithm.from_checkpoint, or build a {name}Config"
             )
         self.set_state(state)
+
+    def _policy_file(self) -> dict[str, Any]:
+        """What acting needs beside the weights."""
+        return {
+            "spec": self.policy.spec.to_json(),
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "normalize_actions": self.config.normalize_actions,
+            "clip_actions": self.config.clip_actions,
+        }
+
+    @staticmethod
+    def from_checkpoint(checkpoint_path: str | Path) -> "Algorithm":
+        """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
+
+        The environment's class or function is imported, or unpickled where it has no name to import: that runs code, so
+        give it only checkpoints whose origin you trust. A name that was given to `register_env` must be registered.
+
+        Raises:
+            CheckpointError: (a ValueError) if it is missing, cut off, or of something else.
+        """
+        state = read_checkpoint(checkpoint_path, load_user_code=True)
+        saved = state["algorithm.json"]
+        config = saved["class"].config_class.from_dict(state["config.json"]).debugging(seed=saved["seed"])
+        algorithm = saved["class"](config)
+        algorithm.set_state(state)
+        return algorithm
 
     # ------------------------------------------------------------------ the end
 

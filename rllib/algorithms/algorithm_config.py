@@ -375,7 +375,7 @@ class AlgorithmConfig(ConfigObject):
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
         length, left_over = divmod(self.train_batch_size, self._num_environments)
-        return max(length + ((worker_index - 1) * self.num_envs_per_worker < left_over), 1)
+        return max(length + (max(worker_index - 1, 0) * self.num_envs_per_worker < left_over), 1)
 
     @property
     def total_train_batch(self) -> int:

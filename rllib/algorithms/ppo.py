@@ -7,46 +7,61 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
   batch, and large returns still give a gradient. (Ray 2.x cuts the squared error itself, which then gives none.)
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.settings import section
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.settings import above, at_least, between, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
 from rllib.losses.ppo import PPO_LOSS
-from rllib.schedules import Schedule
 
 
 class PPOConfig(AlgorithmConfig):
     """Settings of PPO; the defaults are those of Ray 2.6."""
 
     algo_class = "PPO"
+    on_policy = True
+
+    @section
+    def rollouts(self, *, num_rollout_workers=2, rollout_fragment_length="auto") -> Self:
+        """Who samples, how much at a time, and how."""
 
     @section
     def training(
         self,
         *,
-        lr: Annotated[float | list, "learning rate of Adam, or a schedule [[timestep, value], ...]"] = 5e-5,
-        train_batch_size: Annotated[int, "environment steps per update"] = 4000,
-        sgd_minibatch_size: Annotated[int, "rows per gradient step"] = 128,
-        num_sgd_iter: Annotated[int, "epochs over each train batch"] = 30,
+        lr=5e-5,
+        train_batch_size=4000,
+        sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1)] = 128,
+        num_sgd_iter: Annotated[int, "epochs over each train batch", at_least(1)] = 30,
         use_gae: Annotated[bool, "advantages by GAE; False: discounted returns minus the value"] = True,
-        use_critic: Annotated[bool, "subtract a value baseline (GAE needs one)"] = True,
-        lambda_: Annotated[float, "GAE's lambda, 0...1"] = 1.0,
-        clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule"] = 0.3,
+        use_critic: Annotated[bool, "subtract a value baseline; GAE needs one"] = True,
+        lambda_: Annotated[float, "GAE's lambda", between(0, 1)] = 1.0,
+        clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.3,
         use_kl_loss: Annotated[bool, "add the adaptive KL penalty"] = True,
-        kl_coeff: Annotated[float, "initial coefficient of the KL penalty"] = 0.2,
-        kl_target: Annotated[float, "KL(old || new) that the coefficient adapts to, nats"] = 0.01,
-        vf_clip_param: Annotated[float | None, "how far a value may move per batch, in value units; None: any"] = 10.0,
-        vf_loss_coeff: Annotated[float, "coefficient of the value loss"] = 1.0,
-        entropy_coeff: Annotated[float | list, "coefficient of the entropy bonus, or a schedule"] = 0.0,
-        entropy_coeff_schedule: Annotated[list | None, "the same as a schedule [[timestep, value], ...]"] = None,
+        kl_coeff: Annotated[float, "initial coefficient of the KL penalty", at_least(0)] = 0.2,
+        kl_target: Annotated[float, "KL(old || new) that the coefficient adapts to (nats)", above(0)] = 0.01,
+        vf_clip_param: Annotated[
+            float | None, "how far a value may move per batch, in units of value; None: any", above(0)
+        ] = 10.0,
+        vf_loss_coeff: Annotated[float, "coefficient of the value loss", at_least(0)] = 1.0,
+        entropy_coeff: Annotated[float | list, "coefficient of the entropy bonus, or a schedule", at_least(0)] = 0.0,
+        entropy_coeff_schedule: Annotated[
+            list | None, "schedule [[timestep, value], ...] that goes before entropy_coeff", at_least(0)
+        ] = None,
         shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
-    ): ...
+    ) -> Self:
+        """How it learns."""
+
+    @relation("use_gae", "use_critic")
+    def _check_critic(self):
+        if self.use_gae and not self.use_critic:
+            return "use_gae=True needs a critic. Use .training(use_gae=False, use_critic=False) or use_critic=True."
 
 
 class PPO(Algorithm):
@@ -58,9 +73,9 @@ class PPO(Algorithm):
         super().__init__(config, env)
         config = self.config
         self._kl_coeff = config.kl_coeff if config.use_kl_loss else 0.0
-        self._lr = Schedule(config.lr_schedule or config.lr)
-        self._clip_param = Schedule(config.clip_param)
-        self._entropy_coeff = Schedule(config.entropy_coeff_schedule or config.entropy_coeff)
+        self._lr = config.get_schedule("lr")
+        self._clip_param = config.get_schedule("clip_param")
+        self._entropy_coeff = config.get_schedule("entropy_coeff")
 
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config

@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,7 @@ class WorkerSet:
     Args:
         settings: what each of them does.
         num_workers: remote workers; 0 samples in this process, without serialisation.
+        fragment_lengths: steps of each environment per fragment, one number a worker, where they differ.
         actor_options: resources of a worker, as for `runtime.remote`.
         fault_tolerance: see FaultTolerance.
 
@@ -92,11 +93,13 @@ class WorkerSet:
         num_workers: int,
         actor_options: dict | None = None,
         fault_tolerance: FaultTolerance | None = None,
+        fragment_lengths: Sequence[int] | None = None,
     ):
         self.settings = settings
         self.num_workers = num_workers
         self.num_restarts = 0
         self._fault_tolerance = fault_tolerance or FaultTolerance()
+        self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self._failures = dict.fromkeys(range(1, num_workers + 1), 0)
         self._incarnations = dict(self._failures)
         self._local = None if num_workers else RolloutWorker(settings)
@@ -112,8 +115,8 @@ class WorkerSet:
                 raise
 
     def _start(self, index: int):
-        name = f"rollout worker {index}"
-        return self._class.options(name=name).remote(self.settings, index, self._incarnations[index])
+        settings = replace(self.settings, fragment_length=self._fragment_lengths[index - 1])
+        return self._class.options(name=f"rollout worker {index}").remote(settings, index, self._incarnations[index])
 
     # ------------------------------------------------------------------ sampling
 

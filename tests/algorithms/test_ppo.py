@@ -1,0 +1,230 @@
+"""PPO as a user meets it: reproducible, restorable, and clear about mistakes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rllib import Algorithm, PPOConfig
+from rllib import sample_batch as sb
+from rllib.algorithms.ppo import PPO, standardized
+from rllib.errors import LearnerError
+from tests.envs import CountingEnv, HundredReward, ProbeFailure, RaisingEnv, SimpleCorridor
+
+SMALL = {"train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "model": {"fcnet_hiddens": [16]}}
+
+
+def config(env="CartPole-v1", num_workers=0, num_envs=4, seed=0, env_config=None, **training) -> PPOConfig:
+    return (
+        PPOConfig()
+        .environment(env, env_config=env_config or {})
+        .rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs)
+        .training(**{**SMALL, "lr": 1e-3, **training})
+        .debugging(seed=seed)
+    )
+
+
+def weights_after(iterations: int, config: PPOConfig) -> np.ndarray:
+    with config.build() as algo:
+        for _ in range(iterations):
+            algo.train()
+        return algo.policy.weights.copy()
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not():
+    first, again, other = (weights_after(5, config(seed=seed)) for seed in (7, 7, 8))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_result_counts_what_happened():
+    with config().build() as algo:
+        for _ in range(4):
+            result = algo.train()
+    assert result["timesteps_total"] == result["num_env_steps_trained"] == 4 * 128
+    assert result["training_iteration"] == 4
+    assert result["num_healthy_workers"] == 0
+    stats = result["info"]["learner"]["default_policy"]["learner_stats"]
+    assert {
+        "cur_kl_coeff",
+        "cur_lr",
+        "total_loss",
+        "policy_loss",
+        "vf_loss",
+        "vf_explained_var",
+        "kl",
+        "entropy",
+    } <= set(stats)
+    assert result["config"]["lr"] == 1e-3
+    assert 0 < result["timers"]["sample_time_ms"] < result["timers"]["training_iteration_time_ms"]
+
+
+def test_the_minima_of_reporting_make_an_iteration_longer():
+    with config().reporting(min_sample_timesteps_per_iteration=1000).build() as algo:
+        assert algo.train()["timesteps_this_iter"] == 8 * 128
+
+
+def test_first_minibatch_has_ratio_one():
+    with config().build() as algo:
+        algo.train()
+        batch = algo.sample(128)
+        dist_inputs, _ = algo.policy.network.forward(algo.policy.encode(batch[sb.OBS]))
+        ratio = np.exp(algo.policy.log_prob(dist_inputs, batch[sb.ACTIONS]) - batch[sb.ACTION_LOGP])
+        np.testing.assert_allclose(ratio, 1.0, atol=1e-5)
+
+
+def test_a_batch_of_other_weights_is_refused():
+    with config().build() as algo:
+        batch = algo.sample(128)
+        algo.policy.weights[:] += np.random.default_rng(0).normal(0, 0.1, algo.policy.weights.shape)
+        with pytest.raises(LearnerError, match="weights"):
+            algo.learn(batch, lr=1e-3, clip_param=0.2, kl_coeff=0.0, vf_loss_coeff=1.0, entropy_coeff=0.0)
+
+
+def test_training_goes_on_exactly_where_a_checkpoint_left_it(tmp_path):
+    """Episodes and fragments end together here, so that the state of the environments is no part of it."""
+    with _aligned() as whole:
+        for _ in range(6):
+            whole.train()
+        expected = whole.policy.weights.copy()
+    with _aligned() as first:
+        for _ in range(3):
+            first.train()
+        path = first.save(tmp_path / "checkpoint")
+    with _aligned() as second:
+        second.restore(path)
+        for _ in range(3):
+            result = second.train()
+        np.testing.assert_array_equal(second.policy.weights, expected)
+        assert result["training_iteration"] == 6
+        assert result["iterations_since_restore"] == 3
+        assert result["timesteps_total"] == 6 * 128
+
+
+def _aligned() -> PPO:
+    return config(CountingEnv, env_config={"lengths": [32]}, seed=3).build()
+
+
+def test_from_checkpoint_needs_nothing_but_the_directory(tmp_path):
+    with config().build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+        observation = np.array([0.1, -0.2, 0.03, 0.4], np.float32)
+        action = algo.compute_single_action(observation, explore=False)
+        before = algo.evaluate(num_episodes=5)
+    restored = Algorithm.from_checkpoint(path)
+    try:
+        assert isinstance(restored, PPO)
+        assert restored.config.train_batch_size == 128
+        assert restored.compute_single_action(observation, explore=False) == action
+        np.testing.assert_array_equal(restored.policy.weights, algo.policy.weights)
+        assert restored.evaluate(num_episodes=5)["hist_stats"] == before["hist_stats"]
+        restored.train()
+    finally:
+        restored.stop()
+
+
+def test_a_cut_off_checkpoint_is_refused(tmp_path):
+    with config().build() as algo:
+        path = algo.save(tmp_path / "checkpoint")
+    weights = next(path.rglob("weights.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="weights.safetensors"):
+        Algorithm.from_checkpoint(path)
+
+
+def test_a_filter_stays_with_the_policy(tmp_path):
+    with config().rollouts(observation_filter="MeanStdFilter").build() as algo:
+        for _ in range(3):
+            algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+        statistics = algo.policy.filter.get_state()
+        assert algo.policy.filter.count == 3 * 128 + 4, "every observation seen once: T * N, and the first of each"
+        before = algo.evaluate(num_episodes=10)["episode_reward_mean"]
+    restored = Algorithm.from_checkpoint(path)
+    for name, array in restored.policy.filter.get_state().items():
+        np.testing.assert_array_equal(array, statistics[name])
+    assert restored.evaluate(num_episodes=10)["episode_reward_mean"] == before
+    restored.stop()
+
+
+def test_corridor_of_the_old_api_is_solved():
+    with config(SimpleCorridor, env_config={"corridor_length": 5}, lr=5e-3, num_sgd_iter=8).build() as algo:
+        for _ in range(30):
+            result = algo.train()
+        assert result["episode_len_mean"] < 6
+        assert result["episode_reward_mean"] == 1.0
+
+
+def test_reported_returns_are_of_raw_rewards():
+    with config(HundredReward).environment(clip_rewards=True).build() as algo:
+        assert algo.train()["episode_reward_mean"] == 1000.0
+
+
+def test_large_rewards_do_not_stop_learning():
+    """The value loss is clipped in units of value: rewards times 1000 with the default vf_clip_param still learn."""
+
+    class Thousandfold(SimpleCorridor):
+        def step(self, action):
+            observation, reward, done, info = super().step(action)
+            return observation, 1000 * reward, done, info
+
+    with config(Thousandfold, env_config={"corridor_length": 5}, lr=5e-3, num_sgd_iter=8).build() as algo:
+        for _ in range(30):
+            result = algo.train()
+        assert result["episode_len_mean"] < 6
+
+
+def test_evaluation_every_few_iterations():
+    with config().evaluation(evaluation_interval=2, evaluation_duration=3).build() as algo:
+        assert "evaluation" not in algo.train()
+        evaluation = algo.train()["evaluation"]
+        assert evaluation["episodes_this_iter"] == 3
+        assert evaluation["env_runners/episode_return_mean"] == evaluation["episode_reward_mean"]
+
+
+def test_the_users_exception_comes_through_with_its_place():
+    with pytest.raises(ProbeFailure, match="asked to fail in step 20") as caught:
+        with config(RaisingEnv, env_config={"step": 20, "vector_index": 2}).build() as algo:
+            algo.train()
+    assert any("environment 2 of rollout worker 0" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("where", ["init", "reset"])
+def test_an_environment_that_cannot_start_fails_in_build(where):
+    with pytest.raises(ProbeFailure):
+        config(RaisingEnv, env_config={where: 1}).build()
+
+
+def test_unknown_environment_names_the_nearest():
+    with pytest.raises(ValueError, match="CartPole-v1"):
+        config("CartPol-v1").build()
+
+
+def test_every_mistake_is_reported_at_once():
+    broken = config(sgd_minibatch_size=500, gamma=2.0).framework("tf")
+    with pytest.raises(ValueError) as caught:
+        broken.build()
+    for name in ("sgd_minibatch_size=500", "gamma=2.0", "tf"):
+        assert name in str(caught.value)
+
+
+def test_algorithm_takes_a_plain_dict():
+    with PPO(config={"env": "CartPole-v1", "num_workers": 0, "lambda": 0.9, **SMALL}) as algo:
+        assert algo.config.lambda_ == 0.9
+        json.dumps(algo.train()["info"])
+
+
+def test_a_stopped_algorithm_says_so():
+    algo = config().build()
+    algo.stop()
+    algo.stop()
+    with pytest.raises(RuntimeError, match="stopped"):
+        algo.train()
+    assert algo.compute_single_action(np.zeros(4, np.float32)) in (0, 1)
+
+
+def test_standardised_advantages():
+    values = standardized(np.array([1.0, 2.0, 3.0], np.float32))
+    np.testing.assert_allclose([values.mean(), values.std()], [0.0, 1.0], atol=1e-6)
+    np.testing.assert_array_equal(standardized(np.full(4, 3.0, np.float32)), np.zeros(4))

@@ -64,8 +64,8 @@ RAY_0_8 = {
 
 ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10}
 
-# Where the old value means the same in another form.
-_VALUES: Mapping[str, Callable[[Any], Any]] = {
+# Where the old value means the same in another form; such names can be set, but not be read.
+VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "use_pytorch": lambda value: "torch" if value else "tf",
     "vf_share_layers": lambda value: {"vf_share_layers": value},
 }
@@ -205,7 +205,7 @@ def translate(name: str, value) -> tuple[str, Any]:
     if canonical is None:
         return name, value
     tell_once(name, f"the setting {name} is called {canonical} here")
-    return canonical, _VALUES.get(name, lambda same: same)(value)
+    return canonical, VALUE_CHANGES.get(name, lambda same: same)(value)
 
 
 def tell_once(name: str, message: str) -> None:

@@ -65,6 +65,8 @@ class ConfigObject(Settings):
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> Self:
         """Sets what the dict holds, under names of any era ("num_workers", "lambda", ...), and returns this config.
 
+        A section's name may hold a dict of its settings: {"training": {"lr": 3e-4}}.
+
         Raises:
             TypeError: for unknown names, with the nearest known ones; then nothing is set.
         """
@@ -81,9 +83,7 @@ class ConfigObject(Settings):
         return self._values[setting.name]
 
     def __setitem__(self, name: str, value) -> None:
-        self._refuse_if_frozen(name)
-        for canonical, resolved in self._resolved({name: value}).items():
-            self._values[canonical] = self.settings[canonical].converted(copied(resolved))
+        self._assign(None, {name: value}, merge=name in aliases.VALUE_CHANGES)
 
     def get(self, name: str, default=None):
         """The setting's value; `default` if there is no such setting."""
@@ -167,14 +167,14 @@ class ConfigObject(Settings):
 
     # ------------------------------------------------------------------ names
 
-    def _assign(self, section_name: str | None, given: Mapping[str, Any]) -> Self:
+    def _assign(self, section_name: str | None, given: Mapping[str, Any], merge: bool = True) -> Self:
         """Sets what a section method (or, without a section, a dict) was given: all of it, or nothing."""
         if given:
             self._refuse_if_frozen(next(iter(given)))
         for name, value in self._resolved(given, section_name).items():
             setting = self.settings[name]
             value = setting.converted(copied(value))
-            if setting.merged and isinstance(value, dict) and isinstance(self._values[name], dict):
+            if merge and setting.merged and isinstance(value, dict) and isinstance(self._values[name], dict):
                 value = {**self._values[name], **value}
             self._values[name] = value
         return self
@@ -185,21 +185,35 @@ class ConfigObject(Settings):
         Raises:
             TypeError: with a line for every name that is unknown, not available, or of another section.
         """
-        resolved, refused = {}, []
-        for name, value in given.items():
-            canonical, value_here = (name, value) if name in self.settings else aliases.translate(name, value)
-            if canonical in self.settings:
-                problem = self._misplaced(self.settings[canonical], name, section_name)
-                if canonical in resolved:
-                    problem = f"{name} and another name for {canonical} are both given. Use {canonical} alone."
-                resolved[canonical] = value_here
-            else:
+        resolved: dict[str, Any] = {}
+        refused = []
+        for section_, name, value in self._flattened(given, section_name):
+            canonical, value = (name, value) if name in self.settings else aliases.translate(name, value)
+            setting = self.settings.get(canonical)
+            if setting is None:
                 problem = self._without_setting(name, value)
+            elif canonical not in resolved:
+                resolved[canonical] = value
+                problem = self._misplaced(setting, name, section_)
+            elif setting.merged and isinstance(value, Mapping):
+                resolved[canonical] = {**resolved[canonical], **value}
+                problem = None
+            else:
+                problem = f"{canonical} is given twice, by two of its names. Use {canonical} alone."
             if problem:
                 refused.append(problem)
         if refused:
             raise TypeError("\n".join(refused))
         return resolved
+
+    def _flattened(self, given: Mapping[str, Any], section_name: str | None) -> Iterator[tuple[str | None, str, Any]]:
+        """(section, name, value) of what was given; a section's dict is opened."""
+        for name, value in given.items():
+            is_section = name in self.sections or name in self.section_aliases
+            if section_name is None and is_section and isinstance(value, Mapping):
+                yield from ((name, inner, inner_value) for inner, inner_value in value.items())
+            else:
+                yield section_name, name, value
 
     def _misplaced(self, setting: Setting, name: str, section_name: str | None) -> str | None:
         own = aliases.SECTION_ALIASES.get(section_name, section_name)
@@ -222,7 +236,9 @@ class ConfigObject(Settings):
         return f"{name}={shortened(value)} cannot be used: {unavailable.sentence}."
 
     def _find(self, name: str) -> Setting | None:
-        return self.settings.get(name) or self.settings.get(aliases.ALIASES.get(name))
+        if name in self.settings or name in aliases.VALUE_CHANGES:
+            return self.settings.get(name)
+        return self.settings.get(aliases.ALIASES.get(name))
 
     def _unknown(self, name: str, with_sections: bool = False) -> str:
         known = [*self.settings, *(old for old, new in aliases.ALIASES.items() if new in self.settings)]

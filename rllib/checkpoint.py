@@ -1,0 +1,327 @@
+"""Checkpoints: directories of JSON and safetensors files, written whole or not at all.
+
+    manifest.json                                  format, versions, size and SHA-256 of every other file
+    algorithm.json, config.json, rng.json          values of any kind, as encoding.py writes them
+    policies/NAME/policy.json, weights.safetensors
+    learner.safetensors                            named arrays
+    user_code/0.pkl                                what has no name that could be imported: lambdas, classes of a script
+
+In memory that is a tree: file name -> dict of values (for .json) or of arrays (for .safetensors). Nothing is pickled
+but the user's own code; the manifest names it, and it is loaded only on request.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from rllib import __version__
+from rllib.encoding import UserCode, decode, encode, import_path
+from rllib.errors import CheckpointError
+
+__all__ = ["FORMAT_VERSION", "CheckpointError", "UserCode", "read_checkpoint", "read_manifest", "write_checkpoint"]
+
+FORMAT = "rllib checkpoint"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+_RECORDED_LIBRARIES = ("numpy", "gymnasium", "torch", "safetensors", "cloudpickle")
+
+Tree = Mapping[str, Mapping[str, Any]]
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write_checkpoint(path: str | Path, tree: Tree) -> Path:
+    """Writes a checkpoint in one step: whoever looks sees the old one, or nothing, or the whole new one.
+
+    Args:
+        path: the directory; a checkpoint that is there already is replaced, also in one step.
+        tree: file name, with / for directories, -> dict of values (x.json) or of arrays (x.safetensors).
+
+    Returns:
+        the path, absolute.
+
+    Raises:
+        ValueError: if something else than a checkpoint lies at `path`, or a file name has another ending.
+        TypeError: for a value that can be written neither as JSON nor by cloudpickle.
+    """
+    path = Path(path).absolute()
+    _refuse_to_replace(path)
+    files = _serialised(tree)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _sibling(path, "tmp")
+    try:
+        for name, content in files.items():
+            _write_file(temporary / name, content)
+        _write_file(temporary / MANIFEST, _manifest(files))
+        for directory in {temporary, *((temporary / name).parent for name in files)}:
+            _sync_directory(directory)
+        _put_in_place(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    _sync_directory(path.parent)
+    return path
+
+
+def _refuse_to_replace(path: Path) -> None:
+    if not path.exists() or (path / MANIFEST).is_file():
+        return
+    if not path.is_dir():
+        raise ValueError(f"a checkpoint is a directory, but {path} is a file. Choose another path.")
+    if any(path.iterdir()):
+        raise ValueError(
+            f"{path} holds other things than a checkpoint, which would be lost. Choose a new or an empty directory, "
+            f"such as {path / 'checkpoint'}."
+        )
+
+
+def _serialised(tree: Tree) -> dict[str, bytes]:
+    files, pickled = {}, {}
+    for name, content in tree.items():
+        parts = Path(name).parts
+        if Path(name).is_absolute() or ".." in parts or name == MANIFEST or parts[:1] == ("user_code",):
+            raise ValueError(f"{name!r} cannot be the name of a file in a checkpoint")
+        if name.endswith(".json"):
+            code: dict[str, Any] = {}
+            files[name] = _json(encode(dict(content), "", code))
+            pickled.update({f"{name}#{place}": value for place, value in code.items()})
+        elif name.endswith(".safetensors"):
+            files[name] = _tensors(name, content)
+        else:
+            raise ValueError(f"files of a checkpoint end in .json or .safetensors, but {name!r} was given")
+    return {**files, **_pickles(pickled)}
+
+
+def _json(data) -> bytes:
+    return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _tensors(name: str, arrays: Mapping[str, np.ndarray]) -> bytes:
+    for key, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+            raise TypeError(f"{name} takes arrays of numbers, but {key!r} is {type(array).__name__}: {array!r:.80}")
+    # safetensors writes the memory as it lies there, so it has to lie in C order; `copy` keeps 0-d arrays 0-d.
+    return safetensors.numpy.save({key: array.copy(order="C") for key, array in arrays.items()})
+
+
+def _pickles(objects: Mapping[str, Any]) -> dict[str, bytes]:
+    """One file per object; the index in user_code/index.json tells which is whose."""
+    if not objects:
+        return {}
+    files, index = {}, {}
+    for number, (place, value) in enumerate(objects.items()):
+        name = f"user_code/{number}.pkl"
+        try:
+            files[name] = cloudpickle.dumps(value)
+        except Exception as error:
+            raise TypeError(
+                f"{place.replace('#', ': ')} cannot be written into a checkpoint: {value!r:.80} is no plain value and "
+                f"cannot be pickled ({error}). Give a class or function that can be imported by its name."
+            ) from error
+        index[place] = {"file": name, "value": f"{value!r:.200}"}
+    return {**files, "user_code/index.json": _json(index)}
+
+
+def _manifest(files: Mapping[str, bytes]) -> bytes:
+    user_code = sorted(name for name in files if name.endswith(".pkl"))
+    return _json(
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "versions": {"rllib": __version__, "python": platform.python_version(), **_library_versions()},
+            "user_code": user_code,
+            "files": {
+                name: {"size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                for name, content in sorted(files.items())
+            },
+        }
+    )
+
+
+def _library_versions() -> dict[str, str]:
+    versions = {}
+    for library in _RECORDED_LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[library] = importlib.metadata.version(library)
+    return versions
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sibling(path: Path, purpose: str) -> Path:
+    """A new hidden name beside the path, so on the same file system."""
+    return path.parent / f".{path.name}.{purpose}-{secrets.token_hex(4)}"
+
+
+def _put_in_place(temporary: Path, path: Path) -> None:
+    if not path.exists() or not any(path.iterdir()):
+        os.rename(temporary, path)  # takes the place of an empty directory, too
+    elif _exchange(temporary, path):
+        shutil.rmtree(temporary)
+    else:
+        # Without an exchange there is a moment in which the old checkpoint has only its other name.
+        old = _sibling(path, "old")
+        os.rename(path, old)
+        os.rename(temporary, path)
+        shutil.rmtree(old)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swaps two directories in one step (renameat2 of Linux); False where system or file system cannot."""
+    at_fdcwd, rename_exchange = -100, 2
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return renameat2(at_fdcwd, os.fsencode(first), at_fdcwd, os.fsencode(second), rename_exchange) == 0
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def read_checkpoint(path: str | Path, *, load_user_code: bool = False, only: str = "") -> dict[str, dict[str, Any]]:
+    """The tree that `write_checkpoint` was given, every file of it checked.
+
+    Args:
+        path: the checkpoint's directory.
+        load_user_code: import the classes and functions it names, and unpickle those it holds, which runs code:
+            only for checkpoints whose origin you trust. Without, a UserCode stands in their place.
+        only: read only files whose names begin so, such as "policies/default_policy/".
+
+    Raises:
+        CheckpointError: (a ValueError) if it is missing, cut off, changed, no checkpoint, or of a newer format.
+    """
+    path = Path(path).absolute()
+    manifest = read_manifest(path)
+    files = {
+        name: _checked_content(path, name, entry) for name, entry in manifest["files"].items() if _is_wanted(name, only)
+    }
+    tree = {}
+    for name, content in files.items():
+        if name.startswith("user_code/"):
+            continue
+        if name.endswith(".safetensors"):
+            # The arrays of safetensors are views of the file's bytes and read-only.
+            tree[name] = {key: array.copy() for key, array in safetensors.numpy.load(content).items()}
+        else:
+            loader = _UserCodeLoader(name, files) if load_user_code else None
+            tree[name] = decode(json.loads(content), loader)
+    return tree
+
+
+def _is_wanted(name: str, only: str) -> bool:
+    return name.startswith((only, "user_code/"))
+
+
+class _UserCodeLoader:
+    """Loads what one JSON file of a checkpoint refers to."""
+
+    def __init__(self, name: str, files: Mapping[str, bytes]):
+        self._name = name
+        self._files = files
+        self._index = json.loads(files.get("user_code/index.json", b"{}"))
+
+    def __call__(self, kind: str, reference: str):
+        if kind == "import":
+            return import_path(reference)
+        entry = self._index[f"{self._name}#{reference}"]
+        try:
+            return cloudpickle.loads(self._files[entry["file"]])
+        except Exception as error:
+            raise CheckpointError(
+                f"{reference} of the checkpoint's {self._name} ({entry['value']}) cannot be loaded here: {error!r}. It "
+                "was pickled since it has no name to import; load it where the modules that it uses are installed."
+            ) from error
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """The checked manifest of a checkpoint.
+
+    Raises:
+        CheckpointError: if there is none, or it is of a newer format.
+    """
+    path = Path(path).absolute()
+    if not path.is_dir():
+        raise CheckpointError(_missing(path))
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path} is no checkpoint of this library: it has no {MANIFEST}. {_checkpoints_within(path)}"
+        ) from None
+    except ValueError as error:
+        raise CheckpointError(_damaged(path, MANIFEST, f"it is not JSON ({error})")) from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is no checkpoint of this library: its {MANIFEST} belongs to something else.")
+    if not isinstance(manifest.get("files"), dict):
+        raise CheckpointError(_damaged(path, MANIFEST, "it lists no files"))
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"the checkpoint {path} has format_version {version}, but this rllib reads up to {FORMAT_VERSION}. It was "
+            f"written with {manifest.get('versions')}; install that version of rllib, or a newer one."
+        )
+    return manifest
+
+
+def _checked_content(path: Path, name: str, entry: Mapping) -> bytes:
+    try:
+        content = (path / name).read_bytes()
+    except OSError as error:
+        raise CheckpointError(_damaged(path, name, f"it cannot be read ({error.strerror})")) from error
+    if len(content) != entry["size_bytes"]:
+        raise CheckpointError(
+            _damaged(path, name, f"it has {len(content)} bytes instead of {entry['size_bytes']}, as if cut off")
+        )
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise CheckpointError(_damaged(path, name, "its content has changed since it was written"))
+    return content
+
+
+def _damaged(path: Path, name: str, what: str) -> str:
+    return f"the checkpoint {path} is damaged: {name}: {what}. Use another checkpoint, or copy this one anew."
+
+
+def _missing(path: Path) -> str:
+    if path.is_file():
+        return f"a checkpoint is a directory, but {path} is a file. Give the directory it lies in."
+    set_aside = sorted(path.parent.glob(f".{path.name}.old-*")) if path.parent.is_dir() else []
+    if set_aside:
+        return f"there is no checkpoint {path}, but one that was being replaced: rename {set_aside[-1]} to {path}."
+    return f"there is no checkpoint {path}. Give the directory that algo.save() returned."
+
+
+def _checkpoints_within(path: Path) -> str:
+    within = sorted(found.parent.name for found in path.glob(f"*/{MANIFEST}"))
+    return (
+        f"Give one of those within: {', '.join(within[-3:])}." if within else "Give the directory algo.save() returned."
+    )

@@ -1,0 +1,263 @@
+"""Python values as JSON and back, for checkpoints: nothing is lost, and nothing is run by reading.
+
+What JSON has itself is written as it is. The rest is a dict with one key that starts with "$":
+
+| value                                | JSON                                                                        |
+|--------------------------------------|-----------------------------------------------------------------------------|
+| infinite and NaN floats              | {"$float": "inf"}, "-inf" or "nan"                                          |
+| tuple                                | {"$tuple": [...]}                                                           |
+| dict with other keys than strings    | {"$dict": [[key, value], ...]}; dicts with keys that start with "$" as well |
+| numpy array or scalar (shape null)   | {"$array": {"dtype": "float32", "shape": [2], "data": [0.5, 1.5]}}          |
+| gymnasium space                      | {"$space": {"type": "Discrete", "n": 2, "start": 0, "dtype": "int64"}}      |
+| class or function that has a name    | {"$import": "module:qualname"}                                              |
+| anything else                        | {"$pickle": "place"}: the value itself is handed back to be pickled         |
+"""
+
+import importlib
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """Stands for a class, function or object of the user's that has not been loaded.
+
+    Args:
+        reference: "module:qualname", or the place of the pickled value.
+    """
+
+    reference: str
+
+
+def encode(value, place: str = "", pickled: dict[str, Any] | None = None):
+    """`value` as JSON-able data.
+
+    Args:
+        value: anything.
+        place: where the value sits, for messages and for the names of pickled values.
+        pickled: receives what JSON cannot hold, by place.
+
+    Raises:
+        TypeError: for such a value where `pickled` is None.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"$float": str(value)}
+    if type(value) is list:
+        return [encode(item, _within(place, i), pickled) for i, item in enumerate(value)]
+    if type(value) is tuple:
+        return {"$tuple": [encode(item, _within(place, i), pickled) for i, item in enumerate(value)]}
+    if isinstance(value, dict):
+        return _encode_dict(value, place, pickled)
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+        return {"$array": _encode_array(value)}
+    if isinstance(value, UserCode):
+        raise TypeError(f"{place} is {value}, which has not been loaded, so it cannot be written again")
+    if _is_space(value):
+        return {"$space": space_to_json(value)}
+    path = importable_path(value)
+    if path is not None:
+        return {"$import": path}
+    if pickled is None:
+        raise TypeError(f"{place or 'the value'} must be plain data, but it is {value!r} ({type(value).__name__})")
+    pickled[place] = value
+    return {"$pickle": place}
+
+
+def decode(data, load: Callable[[str, str], Any] | None = None):
+    """The value that `encode` was given; of user code, a UserCode unless `load` is given.
+
+    Args:
+        data: what `encode` returned, or json.loads of it.
+        load: load("import" or "pickle", reference) returns the class, function or object.
+
+    Raises:
+        ValueError: for a kind of value that this version does not know.
+    """
+    if isinstance(data, list):
+        return [decode(item, load) for item in data]
+    if not isinstance(data, dict):
+        return data
+    kind = next(iter(data), "")
+    if len(data) != 1 or not kind.startswith("$"):
+        return {key: decode(item, load) for key, item in data.items()}
+    content = data[kind]
+    if kind in ("$import", "$pickle"):
+        return load(kind[1:], content) if load else UserCode(content)
+    if kind not in _DECODERS:
+        raise ValueError(f"{kind!r} is no kind of value that this version of rllib knows; a newer one has written it")
+    return _DECODERS[kind](content, load)
+
+
+def _encode_dict(value: dict, place: str, pickled) -> dict:
+    if all(isinstance(key, str) and not key.startswith("$") for key in value):
+        return {key: encode(item, _within(place, key), pickled) for key, item in value.items()}
+    pairs = [
+        [encode(key, f"a key of {place}"), encode(item, _within(place, key), pickled)] for key, item in value.items()
+    ]
+    return {"$dict": pairs}
+
+
+def _within(place: str, key) -> str:
+    return f"{place}.{key}" if place else str(key)
+
+
+def _encode_array(value) -> dict:
+    array = np.asarray(value)
+    data = [encode(number) for number in array.reshape(-1).tolist()]
+    return {
+        "dtype": array.dtype.name,
+        "shape": None if isinstance(value, np.generic) else list(array.shape),
+        "data": data,
+    }
+
+
+def _decode_array(content: Mapping, load=None):
+    dtype = np.dtype(content["dtype"])
+    flat = np.array([decode(number) for number in content["data"]], dtype)
+    return dtype.type(flat[0]) if content["shape"] is None else flat.reshape(content["shape"])
+
+
+_DECODERS: dict[str, Callable] = {
+    "$float": lambda content, load: float(content),
+    "$tuple": lambda content, load: tuple(decode(item, load) for item in content),
+    "$dict": lambda content, load: {decode(key): decode(item, load) for key, item in content},
+    "$array": _decode_array,
+    "$space": lambda content, load: space_from_json(content),
+}
+
+
+# ---------------------------------------------------------------------- classes and functions
+
+
+def importable_path(target) -> str | None:
+    """ "module:qualname" where importing that gives this very object in other processes as well, else None."""
+    module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str) or module == "__main__" or "<" in qualname:
+        return None
+    found = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{qualname}" if found is target else None
+
+
+def import_path(path: str):
+    """What `importable_path` named.
+
+    Raises:
+        ValueError: if it cannot be imported here.
+    """
+    module, _, qualname = path.partition(":")
+    try:
+        found = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be imported here: {error}. Install it, or start where it can be.") from error
+    return found
+
+
+# ---------------------------------------------------------------------- spaces
+
+
+def _is_space(value) -> bool:
+    gymnasium = sys.modules.get("gymnasium")  # without it there is no space
+    return gymnasium is not None and isinstance(value, gymnasium.spaces.Space)
+
+
+def space_to_json(space) -> dict:
+    """A gymnasium space as JSON-able data, exactly: bounds, dtypes, starts and the order of keys.
+
+    Raises:
+        ValueError: for kinds of spaces other than Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple.
+    """
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Box):
+        return {
+            "type": "Box",
+            "shape": list(space.shape),
+            "dtype": space.dtype.name,
+            "low": _bound_to_json(space.low, space.bounded_below, -math.inf),
+            "high": _bound_to_json(space.high, space.bounded_above, math.inf),
+        }
+    if isinstance(space, spaces.Discrete):
+        return {"type": "Discrete", "n": int(space.n), "start": int(space.start), "dtype": space.dtype.name}
+    if isinstance(space, spaces.MultiDiscrete):
+        nvec, start = space.nvec.tolist(), space.start.tolist()
+        return {"type": "MultiDiscrete", "nvec": nvec, "start": start, "dtype": space.dtype.name}
+    if isinstance(space, spaces.MultiBinary):
+        return {"type": "MultiBinary", "n": space.n if isinstance(space.n, int) else [int(n) for n in space.n]}
+    if isinstance(space, spaces.Dict):
+        return {"type": "Dict", "spaces": [[encode(key), space_to_json(part)] for key, part in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"type": "Tuple", "spaces": [space_to_json(part) for part in space.spaces]}
+    raise ValueError(
+        f"{space} cannot be written: {type(space).__name__} spaces are not supported. Supported are Box, Discrete, "
+        "MultiDiscrete, MultiBinary, Dict and Tuple."
+    )
+
+
+def space_from_json(data: Mapping):
+    """The space that `space_to_json` was given.
+
+    Raises:
+        ValueError: for an unknown kind of space.
+    """
+    from gymnasium import spaces
+
+    kind = data["type"]
+    if kind == "Box":
+        return _box_from_json(spaces.Box, data)
+    if kind == "Discrete":
+        return spaces.Discrete(data["n"], start=data["start"], **_dtype_of_discrete(data["dtype"]))
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(data["nvec"], dtype=np.dtype(data["dtype"]).type, start=data["start"])
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(data["n"])
+    if kind == "Dict":
+        return spaces.Dict([(decode(key), space_from_json(part)) for key, part in data["spaces"]])
+    if kind == "Tuple":
+        return spaces.Tuple([space_from_json(part) for part in data["spaces"]])
+    raise ValueError(f"{kind!r} is no kind of space that this version of rllib knows")
+
+
+def _dtype_of_discrete(name: str) -> dict:
+    """Discrete spaces have a dtype only in newer versions of gymnasium; int64 was and is the usual one."""
+    return {} if name == "int64" else {"dtype": np.dtype(name).type}
+
+
+def _bound_to_json(bound: np.ndarray, bounded: np.ndarray, infinity: float):
+    """One number where all are the same, as in most spaces; else all of them in a flat list.
+
+    A Box of integers holds the least or greatest integer where it is unbounded; "inf" is written for that as well.
+    """
+    exact = zip(bound.reshape(-1).tolist(), bounded.reshape(-1).tolist())
+    numbers = [encode(number if is_bounded else infinity) for number, is_bounded in exact]
+    return numbers[0] if numbers and all(number == numbers[0] for number in numbers) else numbers
+
+
+def _box_from_json(box_class, data: Mapping):
+    shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
+    size = math.prod(shape)
+    bounds, bounded = [], []
+    for name in ("low", "high"):
+        numbers = data[name] if isinstance(data[name], list) else [data[name]] * size
+        numbers = [decode(number) for number in numbers]
+        is_bounded = [number not in (-math.inf, math.inf) for number in numbers]
+        if dtype.kind == "i":
+            limit = np.iinfo(dtype).min if name == "low" else np.iinfo(dtype).max
+            numbers = [number if finite else limit for number, finite in zip(numbers, is_bounded)]
+        bounds.append(np.array(numbers, dtype).reshape(shape))
+        bounded.append(np.array(is_bounded, bool).reshape(shape))
+    box = box_class(*bounds, shape, dtype.type)
+    box.bounded_below, box.bounded_above = bounded
+    return box

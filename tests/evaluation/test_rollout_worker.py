@@ -88,7 +88,7 @@ def test_truncation_is_bootstrapped_from_the_final_observation():
 
 @pytest.mark.parametrize("split", [(1, 4), (2, 2), (4, 1)])
 def test_transitions_do_not_depend_on_the_number_of_workers(split):
-    """0 workers with 4 environments, or 4 environments spread over workers: the same set, environment by environment."""
+    """The local worker with 4 environments, or the 4 spread over workers: the same, environment by environment."""
     num_workers, num_envs = split
     config = {"offset": 0.5}
     alone = worker(CountingEnv, env_config=config, num_envs=4).sample()[0]

@@ -1,0 +1,225 @@
+"""Workers in processes of their own: the same data as in one process, and deaths that do not stop the run."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+import runtime
+from rllib import PPOConfig
+from rllib import sample_batch as sb
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
+from runtime.errors import ActorDiedError
+from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
+from tests.evaluation.test_rollout_worker import settings
+
+TRAINING = {"train_batch_size": 256, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "lr": 1e-3}
+
+
+@pytest.fixture(autouse=True)
+def session():
+    yield
+    runtime.shutdown()
+
+
+def config(env="CartPole-v1", num_workers=2, num_envs=2, **env_config) -> PPOConfig:
+    return (
+        PPOConfig()
+        .environment(env, env_config=env_config)
+        .rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs)
+        .training(model={"fcnet_hiddens": [16]}, **TRAINING)
+        .debugging(seed=11)
+    )
+
+
+def pids(workers: WorkerSet) -> list[int]:
+    return workers.foreach_worker(lambda worker: os.getpid())
+
+
+def test_remote_workers_sample_the_same_transitions_as_a_local_one():
+    batches = {}
+    for num_workers, num_envs in ((0, 4), (1, 4), (2, 2)):
+        with config(CountingEnv, num_workers, num_envs, offset=0.5).build() as algo:
+            algo.train()
+            batch = algo.sample(256)
+            batches[num_workers] = {
+                tuple(row)
+                for row in np.column_stack(
+                    [batch[sb.OBS], batch[sb.ACTIONS], batch[sb.REWARDS], batch[sb.TERMINATEDS], batch[sb.TRUNCATEDS]]
+                ).tolist()
+            }
+    assert batches[0] == batches[1] == batches[2]
+
+
+def test_equal_seeds_give_equal_bits_with_two_workers():
+    weights = []
+    for _ in range(2):
+        with config().build() as algo:
+            for _ in range(3):
+                algo.train()
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_array_equal(*weights)
+
+
+def test_columns_arrive_without_a_copy():
+    workers = WorkerSet(settings(CountingEnv, fragment_length=3000), num_workers=1)
+    (batch, _), *_ = workers.sample(np.zeros_like(_weights(workers)), version=0)
+    assert batch.count == 6000
+    assert not batch[sb.OBS].flags.writeable
+    workers.stop()
+
+
+def _weights(workers: WorkerSet) -> np.ndarray:
+    (size,) = set(workers.foreach_worker(lambda worker: worker.policy.weights.size))
+    return np.zeros(size, np.float32)
+
+
+@pytest.mark.parametrize("moment", ["between", "during"])
+def test_killed_workers_are_replaced(moment):
+    env, env_config = ("CartPole-v1", {}) if moment == "between" else (SleepEnv, {"seconds": 0.005})
+    with config(env, num_workers=4, num_envs=1, **env_config).build() as algo:
+        algo.train()
+        before = pids(algo.workers)
+        if moment == "between":
+            for pid in before[1:3]:
+                os.kill(pid, signal.SIGKILL)
+        else:
+            victims = " ".join(map(str, before[1:3]))
+            killer = psutil.Popen(["sh", "-c", f"sleep 0.1; kill -9 {victims}"])
+        result = algo.train()
+        if moment == "during":
+            killer.wait(timeout=10)
+        result = algo.train()
+        assert result["num_healthy_workers"] == 4
+        assert result["num_remote_worker_restarts"] == 2
+        assert result["timesteps_total"] == 3 * 256
+        after = pids(algo.workers)
+        assert len(set(after)) == 4
+        assert (after[0], after[3]) == (before[0], before[3])
+
+
+def test_without_restart_a_death_ends_the_run_with_its_reason():
+    with config().fault_tolerance(recreate_failed_workers=False).build() as algo:
+        algo.train()
+        os.kill(pids(algo.workers)[0], signal.SIGKILL)
+        with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):
+            algo.train()
+
+
+def test_ignored_deaths_leave_the_others_working():
+    tolerance = {"recreate_failed_workers": False, "ignore_worker_failures": True}
+    with config().fault_tolerance(**tolerance).build() as algo:
+        os.kill(pids(algo.workers)[0], signal.SIGKILL)
+        result = algo.train()
+        assert result["num_healthy_workers"] == 1
+        assert result["timesteps_total"] >= 256
+
+
+def test_a_worker_that_always_dies_is_given_up_with_a_reason():
+    with (
+        config()
+        .fault_tolerance(num_consecutive_worker_failures_tolerance=2, delay_between_worker_restarts_s=0.01)
+        .environment(Deadly)
+        .build() as algo
+    ):
+        with pytest.raises(ActorDiedError) as caught:
+            algo.train()
+        assert any("num_consecutive_worker_failures_tolerance=2" in note for note in caught.value.__notes__)
+
+
+class Deadly(CountingEnv):
+    """Ends its process in the 20th step, but not in the driver's check."""
+
+    def step(self, action):
+        self.steps = getattr(self, "steps", 0) + 1
+        if self.steps == 20:
+            os._exit(3)
+        return super().step(action)
+
+
+def test_a_silent_worker_is_replaced(caplog, monkeypatch):
+    monkeypatch.setattr("rllib.evaluation.worker_set.PATIENCE", 2)
+    workers = WorkerSet(
+        settings(CountingEnv), num_workers=2, fault_tolerance=FaultTolerance(sample_timeout_s=0.5, delay_s=0.0)
+    )
+    weights = _weights(workers)
+    os.kill(workers.foreach_worker(lambda worker: os.getpid())[0], signal.SIGSTOP)
+    started = time.monotonic()
+    answers = workers.sample(weights, 0)
+    assert [batch.count for batch, _ in answers] == [60, 60]
+    assert time.monotonic() - started < 20
+    assert workers.num_restarts == 1
+    assert "rollout worker 1 has not answered for 0.5 s" in caplog.text
+    workers.stop()
+
+
+def test_the_users_exception_names_worker_and_environment():
+    with config(RaisingEnv, step=20, worker_index=2, vector_index=1).build() as algo:
+        with pytest.raises(ProbeFailure, match="asked to fail in step 20") as caught:
+            algo.train()
+        assert "environment 1 of rollout worker 2" in "".join(caught.value.__notes__)
+        assert "tests/envs.py" in str(caught.value), "the remote traceback shows the user's line"
+
+
+def test_an_environment_that_only_fails_in_workers_fails_in_build():
+    with pytest.raises(ProbeFailure):
+        config(RaisingEnv, init=True, worker_index=1).build()
+
+
+def test_workers_have_no_torch_and_little_memory_of_their_own():
+    with config().build() as algo:
+        algo.train()
+        found = algo.workers.foreach_worker(lambda worker: (os.getpid(), "torch" in sys.modules))
+        for pid, has_torch in found:
+            assert not has_torch
+            assert psutil.Process(pid).memory_full_info().uss < 40 * 2**20
+
+
+def test_evaluation_on_its_own_workers():
+    with config().evaluation(evaluation_num_workers=2, evaluation_duration=6).build() as algo:
+        evaluation = algo.evaluate()
+        assert evaluation["episodes_this_iter"] == 6
+        assert evaluation["num_healthy_workers"] == 2
+
+
+def test_course_exercise_runs_as_it_stands(capsys):
+    """The exercise of the course on distributed RLlib, its import line changed, all of it."""
+    from rllib.algorithms.ppo import PPOConfig  # isort: skip
+    import time
+    import warnings
+
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+    ppo_config_many = (
+        PPOConfig()
+        .framework("torch")
+        .rollouts(num_rollout_workers=2, num_envs_per_worker=2)
+        .training(model={"fcnet_hiddens": [32, 32]})
+    )
+
+    ppo_config_single = (
+        PPOConfig()
+        .framework("torch")
+        .rollouts(num_rollout_workers=1, num_envs_per_worker=1)
+        .training(model={"fcnet_hiddens": [32, 32]})
+    )
+
+    ppo_many = ppo_config_many.build(env="FrozenLake-v1")
+    t = time.time()
+    for _ in range(5):
+        ppo_many.train()
+    print(f"Elapsed time with 2 workers, 2 envs each: {time.time() - t:.1f}s.")
+    ppo_many.stop()
+
+    ppo_single = ppo_config_single.build(env="FrozenLake-v1")
+    t = time.time()
+    for _ in range(5):
+        ppo_single.train()
+    print(f"Elapsed time with 1 worker, 1 env: {time.time() - t:.1f}s.")
+    ppo_single.stop()
+
+    assert capsys.readouterr().out.count("Elapsed time") == 2

@@ -72,9 +72,10 @@ class PanelDisplay(QuietDisplay):
     def _rows(self):
         result = self._result
         low, high = number(result.get("episode_reward_min")), number(result.get("episode_reward_max"))
+        spread = f"{low} to {high}" if self._returns else "no episode has ended yet"
         blocks = _ASCII_BLOCKS if self._console.options.ascii_only else _BLOCKS
         line = sparkline(self._returns, _SPARKLINE_WIDTH, blocks)
-        yield "return", f"[bold]{number(result.get('episode_reward_mean')):>9}[/]  [green]{line}[/]  {low} to {high}"
+        yield "return", f"[bold]{number(result.get('episode_reward_mean')):>9}[/]  [green]{line}[/]  {spread}"
         yield "length", f"{number(result.get('episode_len_mean')):>9}"
         rate = number(result.get("num_env_steps_sampled_throughput_per_sec"), 0)
         steps = number(result.get("timesteps_total"), 0)

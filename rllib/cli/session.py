@@ -132,7 +132,8 @@ class Session:
         """Writes the checkpoint of this iteration, unless it has been written."""
         path = directory / f"checkpoint_{self._result['training_iteration'] if self._result else 0:06}"
         if path != self._checkpoint:
-            self._checkpoint = Path(self._algorithm.save(path))
+            self._algorithm.save(path)
+            self._checkpoint = path
 
 
 def refuse_used_name(results: Path, spec: RunSpec) -> None:

@@ -38,7 +38,7 @@ class StopCriterion:
         self._first: dict[str, float] = {}
 
     def __str__(self):
-        return " or ".join(f"{key} >= {threshold:,g}" for key, threshold in self.thresholds.items()) or "never"
+        return " or ".join(f"{key} >= {threshold:,.10g}" for key, threshold in self.thresholds.items()) or "never"
 
     def check_keys(self, result: Mapping) -> None:
         """Refuses keys that the results will never have.
@@ -60,7 +60,7 @@ class StopCriterion:
         for key, threshold in self.thresholds.items():
             value = lookup(result, key)
             if value is not None and value >= threshold:
-                return f"{key} {value:,.6g} >= {threshold:,g}"
+                return f"{key} {value:,.6g} >= {threshold:,.10g}"
         return None
 
     def progress(self, result: Mapping) -> float:

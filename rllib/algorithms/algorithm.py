@@ -351,8 +351,12 @@ class Algorithm(ABC):
         }
 
     @staticmethod
-    def from_checkpoint(checkpoint_path: str | Path) -> "Algorithm":
+    def from_checkpoint(checkpoint_path: str | Path, overrides: dict[str, Any] | None = None) -> "Algorithm":
         """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
+
+        Args:
+            checkpoint_path: what `save` returned.
+            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
 
         The environment's class or function is imported, or unpickled where it has no name to import: that runs code, so
         give it only checkpoints whose origin you trust. A name that was given to `register_env` must be registered.
@@ -363,7 +367,7 @@ class Algorithm(ABC):
         state = read_checkpoint(checkpoint_path, load_user_code=True)
         saved = state["algorithm.json"]
         config = saved["class"].config_class.from_dict(state["config.json"]).debugging(seed=saved["seed"])
-        algorithm = saved["class"](config)
+        algorithm = saved["class"](config.update_from_dict(overrides or {}))
         algorithm.set_state(state)
         return algorithm
 

@@ -1,0 +1,258 @@
+"""What may be given as an environment, and what becomes of it in another process."""
+
+import json
+import pickle
+import sys
+
+import cloudpickle
+import gymnasium
+import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.vector import SyncVectorEnv
+
+import rllib
+from rllib.env import EnvContext, factory_from_data, register_env, registry, resolve
+from tests.envs import CountingEnv, SimpleCorridor
+
+CONTEXT = EnvContext({"corridor_length": 4}, worker_index=2, vector_index=1, num_workers=3, num_envs=5)
+
+
+@pytest.fixture(autouse=True)
+def clean_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_creators", {})
+
+
+def test_id():
+    factory = resolve("CartPole-v1")
+    assert factory.name == "CartPole-v1"
+    env = factory.make(EnvContext())
+    assert type(env.unwrapped).__name__ == "CartPoleEnv"
+    assert env.spec.max_episode_steps == 500
+
+
+def test_config_of_an_id_is_its_keywords():
+    env = resolve("FrozenLake-v1").make(EnvContext({"map_name": "8x8", "max_episode_steps": 7}))
+    assert env.observation_space.n == 64
+    assert env.spec.max_episode_steps == 7
+
+
+def test_id_without_version_takes_the_newest(recwarn):
+    assert resolve("FrozenLake").name == "FrozenLake-v1"
+    assert not recwarn.list
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    (tmp_path / "corridor_plugin.py").write_text(
+        "import gymnasium\n"
+        "from tests.envs import CountingEnv\n"
+        "gymnasium.register('Plugin-v0', entry_point='tests.envs:CountingEnv', max_episode_steps=9)\n"
+        "class Own(CountingEnv): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    gymnasium.registry.pop("Plugin-v0", None)
+    sys.modules.pop("corridor_plugin", None)
+
+
+def test_module_and_id(plugin):
+    env = resolve("corridor_plugin:Plugin-v0").make(EnvContext())
+    assert isinstance(env.unwrapped, CountingEnv)
+    assert env.spec.max_episode_steps == 9
+
+
+def test_module_and_class(plugin):
+    assert type(resolve("corridor_plugin:Own").make(EnvContext())).__name__ == "Own"
+
+
+def test_registered_name():
+    register_env("corridor", lambda config: SimpleCorridor(config))
+    factory = resolve("corridor")
+    assert factory.name == "corridor"
+    assert factory.make(CONTEXT).end_pos == 4
+    register_env("corridor", lambda config: CountingEnv())
+    assert isinstance(resolve("corridor").make(CONTEXT), CountingEnv)
+
+
+def test_register_env_is_on_the_front_door():
+    assert rllib.register_env is register_env
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("CartPol-v1", "no environment 'CartPol-v1'. Did you mean 'CartPole-v1'"),
+        ("cartpole-v1", "Did you mean 'CartPole-v1'"),
+        ("FrozenLake-v0", "Did you mean 'FrozenLake-v1'"),
+        ("Taxi-v3", "Did you mean 'Taxi-v4'"),
+        ("corridoor", "Did you mean 'corridor'"),
+        ("no_such_module:Env-v0", "names the module 'no_such_module', which cannot be found"),
+        ("json:Env-v0", "no environment 'Env-v0'"),
+        ("quite different", "no environment 'quite different'. Your own: pass the class itself"),
+        ("", "no environment ''"),
+    ],
+)
+def test_unknown_names_get_the_nearest(name, message):
+    register_env("corridor", SimpleCorridor)
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        resolve(name)
+
+
+def test_a_broken_module_shows_its_own_error(tmp_path, monkeypatch):
+    (tmp_path / "broken_plugin.py").write_text("import no_such_dependency\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+        resolve("broken_plugin:Env-v0")
+
+
+@pytest.mark.parametrize("given", [gymnasium.make("CartPole-v1"), SimpleCorridor({"corridor_length": 2})])
+def test_instances_are_refused(given):
+    with pytest.raises(TypeError, match=r"already made.*lambda config: MyEnv\(config\)"):
+        resolve(given)
+
+
+def test_nothing_and_nonsense():
+    with pytest.raises(ValueError, match="no environment was given"):
+        resolve(None)
+    with pytest.raises(TypeError, match="an environment is an id, a class or a function"):
+        resolve(3)
+    with pytest.raises(TypeError, match="needs a function that makes the environment"):
+        register_env("x", SimpleCorridor({"corridor_length": 2}))
+
+
+# ---- how creators are called
+
+
+class Whole:
+    def __init__(self, config):
+        self.got = config
+
+
+class WholeByDefault:
+    def __init__(self, env_config=None, verbose=False):
+        self.got = env_config
+
+
+class WholeUnnamed:
+    def __init__(self, settings):
+        self.got = settings
+
+
+class WholeOptional:
+    def __init__(self, settings=None):
+        self.got = settings
+
+
+class ByName:
+    def __init__(self, corridor_length=1, render_mode=None):
+        self.got = corridor_length
+
+
+class ByRequiredName:
+    def __init__(self, corridor_length):
+        self.got = corridor_length
+
+
+class AnyName:
+    def __init__(self, **settings):
+        self.got = settings
+
+
+class Nothing:
+    def __init__(self):
+        self.got = None
+
+
+@pytest.mark.parametrize("creator", [Whole, WholeByDefault, WholeUnnamed, WholeOptional, lambda config: Whole(config)])
+def test_creators_that_take_the_context(creator):
+    got = resolve(creator).make(CONTEXT).got
+    assert got == {"corridor_length": 4}
+    assert (got.worker_index, got.vector_index, got.num_workers, got.num_envs) == (2, 1, 3, 5)
+    assert got.remote is False
+
+
+@pytest.mark.parametrize(("creator", "got"), [(ByName, 4), (ByRequiredName, 4), (AnyName, {"corridor_length": 4})])
+def test_creators_that_take_keywords(creator, got):
+    assert resolve(creator).make(CONTEXT).got == got
+
+
+@pytest.mark.parametrize(("creator", "got"), [(Nothing, None), (ByName, 1), (WholeOptional, None), (AnyName, {})])
+def test_creators_without_config(creator, got):
+    assert resolve(creator).make(EnvContext()).got == got
+
+
+@pytest.mark.parametrize("creator", [Nothing, lambda: Nothing()])
+def test_a_config_that_nothing_takes(creator):
+    with pytest.raises(TypeError, match=r"env_config has 'corridor_length', but .* takes no such argument"):
+        resolve(creator).make(CONTEXT)
+
+
+def test_misspelt_key_of_a_config():
+    with pytest.raises(TypeError, match="env_config has 'length', but ByName"):
+        resolve(ByName).make(EnvContext({"length": 3}))
+
+
+def test_vector_env_class_gets_its_number():
+    env = resolve(CartPoleVectorEnv).make(EnvContext({"max_episode_steps": 9}, num_envs=5))
+    assert (env.num_envs, env.max_episode_steps) == (5, 9)
+
+
+def test_vector_env_function():
+    env = resolve(lambda context: SyncVectorEnv([CountingEnv] * context.num_envs)).make(CONTEXT)
+    assert env.num_envs == 5
+
+
+def test_id_with_a_vector_entry_point_only():
+    gymnasium.register("OnlyVector-v0", vector_entry_point=CartPoleVectorEnv)
+    try:
+        assert resolve("OnlyVector-v0").make(EnvContext(num_envs=3)).num_envs == 3
+    finally:
+        del gymnasium.registry["OnlyVector-v0"]
+
+
+# ---- across processes
+
+
+def test_context_survives_pickling():
+    copy = pickle.loads(pickle.dumps(CONTEXT))
+    assert copy == CONTEXT
+    assert vars(copy) == vars(CONTEXT)
+
+
+def test_an_id_needs_no_registration_where_it_arrives():
+    gymnasium.register("Passing-v0", entry_point=lambda **keywords: CountingEnv(keywords), max_episode_steps=4)
+    try:
+        message = cloudpickle.dumps(resolve("Passing-v0"))
+    finally:
+        del gymnasium.registry["Passing-v0"]
+    assert pickle.loads(message).make(EnvContext({"lengths": [3]})).spec.max_episode_steps == 4
+
+
+def test_functions_travel():
+    length = 6
+    factory = pickle.loads(cloudpickle.dumps(resolve(lambda config: SimpleCorridor({"corridor_length": length}))))
+    assert factory.make(EnvContext()).end_pos == 6
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", SimpleCorridor, "corridor"])
+def test_description_is_data_and_leads_back(env):
+    register_env("corridor", SimpleCorridor)
+    factory = resolve(env)
+    again = factory_from_data(json.loads(json.dumps(factory.spec_data())))
+    assert again == factory
+
+
+def test_what_only_cloudpickle_can_carry_has_no_description():
+    assert resolve(lambda config: None).spec_data() is None
+    gymnasium.register("Callable-v0", entry_point=lambda: CountingEnv())
+    try:
+        assert resolve("Callable-v0").spec_data() is None
+    finally:
+        del gymnasium.registry["Callable-v0"]
+
+
+def test_descriptions_that_lead_nowhere():
+    with pytest.raises(ValueError, match=r"'tests.envs:Vanished' cannot be imported here"):
+        factory_from_data({"kind": "creator", "target": "tests.envs:Vanished", "registered_name": None})
+    with pytest.raises(ValueError, match="describes no environment"):
+        factory_from_data({"kind": "dream"})

@@ -1,0 +1,72 @@
+"""How observations become rows: against gymnasium.spaces.flatten, one by one."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from rllib.env.observations import observation_column
+
+COMPOSITE = [
+    spaces.MultiDiscrete([3, 2, 4]),
+    spaces.MultiDiscrete([[3, 2], [4, 2]], start=[[1, 0], [0, -2]]),
+    spaces.MultiBinary(3),
+    spaces.MultiBinary([2, 2]),
+    spaces.Tuple([Discrete(3, start=2), Box(-1, 1, (2, 2), np.float64)]),
+    spaces.Dict(b=Discrete(2), a=spaces.Dict(y=Box(0, 255, (2,), np.uint8), x=spaces.MultiBinary(2))),
+]
+
+
+@pytest.mark.parametrize("space", COMPOSITE, ids=str)
+def test_composite_spaces_are_flattened_like_gymnasium_does(space):
+    space.seed(3)
+    samples = [space.sample() for _ in range(5)]
+    column = observation_column(space)
+    wanted = np.array([spaces.flatten(space, sample) for sample in samples], np.float32)
+    assert (column.shape, column.dtype) == (wanted.shape[1:], np.float32)
+    rows = np.empty(wanted.shape, np.float32)
+    column.write_rows(samples, rows)
+    np.testing.assert_array_equal(rows, wanted)
+    np.testing.assert_array_equal(column.row(samples[2]), wanted[2])
+    batch = np.empty_like(wanted)
+    column.write_batch(_batched(space, samples), batch)
+    np.testing.assert_array_equal(batch, wanted)
+
+
+def _batched(space, samples):
+    """As a VectorEnv hands them out."""
+    return concatenate(space, samples, create_empty_array(space, len(samples)))
+
+
+@pytest.mark.parametrize(
+    ("space", "shape", "dtype"),
+    [
+        (Box(0, 255, (4, 3, 2), np.uint8), (4, 3, 2), np.uint8),
+        (Box(-1, 1, (3,), np.float32), (3,), np.float32),
+        (Box(-1, 1, (3,), np.float64), (3,), np.float32),
+        (Box(-9, 9, (3,), np.int64), (3,), np.int64),
+        (Box(-1, 1, ()), (), np.float32),
+        (Discrete(5, start=3), (), np.int64),
+    ],
+)
+def test_plain_spaces_keep_shape_and_type(space, shape, dtype):
+    column = observation_column(space)
+    assert (column.shape, column.dtype) == (shape, dtype)
+    space.seed(3)
+    samples = [space.sample() for _ in range(4)]
+    rows = np.empty((4, *shape), dtype)
+    column.write_rows(samples, rows)
+    np.testing.assert_array_equal(rows, np.array(samples).astype(dtype))
+    batch = np.empty_like(rows)
+    column.write_batch(np.array(samples), batch)
+    np.testing.assert_array_equal(batch, rows)
+    row = column.row(samples[1])
+    assert (row.shape, row.dtype) == (shape, dtype)
+    assert not np.shares_memory(row, samples[1])
+
+
+def test_rows_are_never_broadcast():
+    column = observation_column(Box(-1, 1, (4,)))
+    with pytest.raises(ValueError, match="wrong shape"):
+        column.write_rows([np.zeros(1), np.zeros(4)], np.empty((2, 4), np.float32))

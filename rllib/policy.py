@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rllib.models.blas import use_one_blas_thread
+from rllib.models.buffers import BuffersByRows
 from rllib.models.catalog import PolicySpec
 from rllib.models.numpy_network import NumpyNetwork, initialize
 
@@ -36,6 +38,7 @@ class Policy:
         rng: np.random.Generator | None = None,
         backend: str = "numpy",
     ):
+        use_one_blas_thread()
         self.spec = spec
         self.distribution = spec.distribution
         self.layout = spec.layout()
@@ -46,7 +49,7 @@ class Policy:
                 initialize(self.layout, weights, rng)
         self._weights = weights
         self.network = _make_network(self, backend)
-        self._inputs: dict[int, np.ndarray] = {}
+        self._inputs = BuffersByRows(self.new_inputs)
 
     # ------------------------------------------------------------------ shapes
 
@@ -176,9 +179,7 @@ class Policy:
         By default in a buffer that the next call with as many rows overwrites.
         """
         if out is None:
-            out = self._inputs.get(len(observations))
-            if out is None:
-                out = self._inputs[len(observations)] = self.new_inputs(len(observations))
+            out = self._inputs[len(observations)]
         self.spec.encoder.encode(observations, out)
         return out
 

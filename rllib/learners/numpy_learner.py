@@ -1,5 +1,6 @@
 """The update in numpy: closed-form gradients of the loss, backward by hand, one flat optimizer step."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -69,7 +70,7 @@ class NumpyBackend:
         statistics, gradients = loss.numpy(distribution, outputs, minibatch, **settings)
         gradient = network.backward(gradients)
         norm = global_norm(gradient)
-        if not np.isfinite(norm):
+        if not math.isfinite(norm):
             raise_not_finite(policy, gradient, {**minibatch, "obs": epoch.inputs[rows]})
         clip_gradient(gradient, self._gradient_parts, norm, *self._clip)
         self.optimizer.step(policy.weights, gradient, lr)

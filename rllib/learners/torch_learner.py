@@ -1,6 +1,6 @@
 """The update in torch, on the CPU or one GPU: autograd, one flat parameter, one synchronisation per update."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -82,8 +82,8 @@ class TorchBackend:
         sources = {name: self._to_device(column) for name, column in columns.items()}
         sources["inputs"] = self._to_device(inputs)
         steps, first_error = [], None
-        for order in orders:
-            epoch = sources if order is None else _shuffled(sources, self._to_device(order))
+        for order in self._orders_on_device(orders):
+            epoch = sources if order is None else _shuffled(sources, order)
             for start in range(0, len(inputs), minibatch_size):
                 minibatch = {name: column[start : start + minibatch_size] for name, column in epoch.items()}
                 outputs = self.network(minibatch["inputs"])
@@ -141,8 +141,14 @@ class TorchBackend:
         np.copyto(self.policy.weights, packed[:size])
         return rows
 
+    def _orders_on_device(self, orders) -> Iterable[Tensor | None]:
+        """The permutations of all epochs in one transfer, so that no epoch waits for its own."""
+        orders = list(orders)
+        return orders if orders[0] is None else self._to_device(np.stack(orders))
+
     def _to_device(self, column: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(column)).to(self.device)
+        # Batches may lie in read-only shared memory, which torch takes only as a copy.
+        return torch.from_numpy(np.require(column, requirements=("C", "W"))).to(self.device)
 
 
 def _shuffled(sources: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ the value loss is the larger of the clipped and the unclipped squared error, in 
 Advantages are taken as they come: whoever calls standardises them.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -84,61 +85,73 @@ def ppo_gradient(
             f"values {values.shape}, targets {targets.shape} and advantages {advantages.shape} must all be [B]"
         )
     rows = len(values)
-    mean = np.full(rows, 1 / rows, np.float32)
+    # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
+    averaged = np.empty((len(_AVERAGED), rows), np.float32)
     new = distribution.at(dist_inputs)
 
     ratio = np.exp(new.log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP])
     clipped_ratio = ratio.clip(np.float32(1 - clip_param), np.float32(1 + clip_param))
     surrogate, clipped_surrogate = advantages * ratio, advantages * clipped_ratio
-    policy_loss = -float(np.minimum(surrogate, clipped_surrogate) @ mean)
+    np.minimum(surrogate, clipped_surrogate, out=averaged[_SURROGATE])
+    np.not_equal(ratio, clipped_ratio, out=averaged[_CLIPPED], casting="unsafe")
     # Where the clipped term is the smaller one it does not depend on the ratio, so nothing flows.
     d_log_prob = surrogate * (surrogate <= clipped_surrogate)
     d_log_prob *= np.float32(-1 / rows)
 
-    entropy = float(new.entropy() @ mean)
-    kl = float(new.kl_from(minibatch[ACTION_DIST_INPUTS]) @ mean)
+    averaged[_ENTROPY] = new.entropy()
+    averaged[_KL] = new.kl_from(minibatch[ACTION_DIST_INPUTS])
     d_dist_inputs = new.gradient(d_log_prob, -entropy_coeff / rows, kl_coeff / rows)
 
-    vf_loss, d_values = _value_loss(values, targets, minibatch[VF_PREDS], vf_clip_param, mean)
-    d_values *= np.float32(vf_loss_coeff)
+    error = np.subtract(values, targets, out=averaged[_ERROR])
+    averaged[_TARGET] = targets
+    d_values = error * np.float32(2 * vf_loss_coeff / rows)
+    _value_loss(values, targets, minibatch[VF_PREDS], vf_clip_param, averaged, d_values)
 
+    mean = averaged @ _mean_of(rows)
+    surrogate, clip_fraction, entropy, kl, vf_loss, _, _ = mean.tolist()
     statistics = [
-        policy_loss + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
-        policy_loss,
+        -surrogate + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
+        -surrogate,
         vf_loss,
         kl,
         entropy,
-        _explained_variance(values, targets, mean),
-        float((ratio != clipped_ratio) @ mean),
+        _explained_variance(averaged[_ERROR:], mean[_ERROR:]),
+        clip_fraction,
     ]
     return statistics, d_dist_inputs, d_values
 
 
-def _value_loss(values, targets, old_values, vf_clip_param, mean):
-    """Mean of max((v - t)^2, (clipped v - t)^2), and its gradient [B]; the clipped v stays near old_values."""
-    error = values - targets
-    squares = error * error
-    gradient = error * mean
-    gradient *= np.float32(2)
+_AVERAGED = _SURROGATE, _CLIPPED, _ENTROPY, _KL, _SQUARES, _ERROR, _TARGET = range(7)
+
+
+@functools.lru_cache(maxsize=64)
+def _mean_of(rows: int) -> np.ndarray:
+    """The vector whose product with a column is its mean."""
+    return np.full(rows, 1 / rows, np.float32)
+
+
+def _value_loss(values, targets, old_values, vf_clip_param, averaged, d_values):
+    """Writes max((v - t)^2, (clipped v - t)^2) into averaged[_SQUARES]; the clipped v stays near old_values.
+
+    d_values comes as the gradient of the unclipped error and is set to zero where the clipped one counts.
+    """
+    error, squares = averaged[_ERROR], averaged[_SQUARES]
+    np.multiply(error, error, out=squares)
     if vf_clip_param is not None and not math.isinf(vf_clip_param):
         limit = np.float32(vf_clip_param)
         moved = values - old_values
         clipped_moved = moved.clip(-limit, limit)
-        clipped_error = old_values + clipped_moved - targets
-        clipped_squares = clipped_error * clipped_error
+        clipped_squares = old_values + clipped_moved
+        clipped_squares -= targets
+        clipped_squares *= clipped_squares
         # Beyond the limit the clipped error does not depend on the value. (Within it the two squares may differ by
         # rounding, so their order alone does not tell.)
-        gradient *= (squares >= clipped_squares) | (moved == clipped_moved)
-        squares = np.maximum(squares, clipped_squares)
-    return float(squares @ mean), gradient
+        d_values *= (squares >= clipped_squares) | (moved == clipped_moved)
+        np.maximum(squares, clipped_squares, out=squares)
 
 
-def _explained_variance(values, targets, mean):
-    """1 - Var(targets - values) / Var(targets); 0 where the targets do not vary."""
-    variance = _variance(targets, mean)
-    return 1 - _variance(targets - values, mean) / variance if variance > 0 else 0.0
-
-
-def _variance(x, mean):
-    centred = x - x @ mean
-    return float(centred @ centred) / len(x)
+def _explained_variance(error_and_target, means):
+    """1 - Var(targets - values) / Var(targets) from two rows and their means; 0 where the targets do not vary."""
+    centred = error_and_target - means[:, None]
+    unexplained, variance = np.einsum("ij,ij->i", centred, centred).tolist()
+    return 1 - unexplained / variance if variance > 0 else 0.0

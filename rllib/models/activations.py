@@ -16,10 +16,12 @@ class Activation:
     Attributes:
         apply: (z, out) writes h into out.
         multiply_derivative: (gradient, h, z, scratch) multiplies gradient by dh/dz in place. All have z's shape.
+        keeps_input: the derivative reads z; otherwise z's memory may hold the gradient by then.
     """
 
     apply: Callable[[np.ndarray, np.ndarray], object]
     multiply_derivative: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], object]
+    keeps_input: bool = False
 
 
 def _tanh_derivative(gradient, h, z, scratch):
@@ -54,6 +56,6 @@ def _swish_derivative(gradient, h, z, scratch):
 ACTIVATIONS = {
     "tanh": Activation(lambda z, out: np.tanh(z, out=out), _tanh_derivative),
     "relu": Activation(lambda z, out: np.maximum(z, ZERO, out=out), _relu_derivative),
-    "swish": Activation(_swish, _swish_derivative),
+    "swish": Activation(_swish, _swish_derivative, keeps_input=True),
     "linear": Activation(lambda z, out: np.copyto(out, z), lambda gradient, h, z, scratch: None),
 }

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from rllib.models.activations import ACTIVATIONS
+from rllib.models.buffers import BuffersByRows
 from rllib.models.layout import ParameterLayout
 
 
@@ -51,16 +52,12 @@ class NumpyNetwork:
         self.blocks = layout.blocks(weights)
         self.gradient = np.zeros(layout.size, np.float32)
         self.gradient_blocks = layout.blocks(self.gradient)
-        self._training: dict[int, _TrainingBuffers] = {}
+        self._training = BuffersByRows(lambda rows: _TrainingBuffers(self, rows))
         self._towers = {tower: _Tower(self, tower) for tower in ("policy", "value")}
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
-        rows = len(inputs)
-        buffers = self._training.get(rows)
-        if buffers is None:
-            buffers = self._training[rows] = _TrainingBuffers(self, rows)
-        return buffers.forward(inputs)
+        return self._training[len(inputs)].forward(inputs)
 
     def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """The gradient with respect to the weights, float32 [layout.size], in a buffer that the next call overwrites.
@@ -94,15 +91,11 @@ class _Tower:
         self.head = head.T
         self.log_std = blocks["log_std"][:, None] if tower == "policy" and layout.num_log_std else None
         self.apply = network.activation.apply
-        self._buffers: dict[int, tuple] = {}
+        self._buffers = BuffersByRows(self._allocate)
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
         """[outputs, B]."""
-        rows = len(inputs)
-        buffers = self._buffers.get(rows)
-        if buffers is None:
-            buffers = self._buffers[rows] = self._allocate(rows)
-        steps, head_out, result = buffers
+        steps, head_out, result = self._buffers[len(inputs)]
         h = inputs.T
         for weights, z, active, augmented in steps:
             np.dot(weights, h, out=z)
@@ -134,8 +127,11 @@ class _TrainingBuffers:
         self.gradients = network.gradient_blocks
         self.inputs = None
         towers = layout.num_towers
+        keeps_input = self.activation.keeps_input
+        scratch = np.empty(towers * max(layout.hiddens, default=0) * rows, np.float32)
         self.layers = [
-            _Layer(blocks[f"hidden_{index}"], towers, width, rows) for index, width in enumerate(layout.hiddens)
+            _Layer(blocks[f"hidden_{index}"], towers, width, rows, keeps_input, scratch)
+            for index, width in enumerate(layout.hiddens)
         ]
         # The distribution inputs and the values share memory, so that one tower's head writes both at once.
         num_dist_inputs = layout.num_outputs + layout.num_log_std
@@ -219,14 +215,14 @@ class _TrainingBuffers:
 class _Layer:
     """Buffers and views of one hidden layer of all towers: z, its activation h, and the gradient with respect to z."""
 
-    def __init__(self, block: np.ndarray, towers: int, width: int, rows: int):
+    def __init__(self, block: np.ndarray, towers: int, width: int, rows: int, keeps_input: bool, scratch: np.ndarray):
         self.weights_t = block.swapaxes(-1, -2)
         self.weights_without_bias = block[..., :-1, :]
         self.z = np.empty((towers, width, rows), np.float32)
         self.z_flat = self.z.reshape(towers * width, rows)
         self.augmented = np.ones((towers, width + 1, rows), np.float32)
         self.h = self.augmented[:, :-1]
-        self.gradient = np.empty((towers, width, rows), np.float32)
+        self.gradient = np.empty((towers, width, rows), np.float32) if keeps_input else self.z
         self.gradient_t = self.gradient.swapaxes(-1, -2)
         self.gradient_flat = self.gradient.reshape(towers * width, rows)
-        self.scratch = np.empty((towers, width, rows), np.float32)
+        self.scratch = scratch[: self.z.size].reshape(self.z.shape)

@@ -1,0 +1,25 @@
+"""Buffers by number of rows."""
+
+from collections.abc import Callable
+
+
+class BuffersByRows(dict):
+    """Number of rows -> buffers, made when first asked for; `self[rows]` costs one lookup after that.
+
+    Batches have few sizes as a rule, but a remainder may have any; beyond `limit` sizes the oldest buffers are dropped.
+
+    Args:
+        make: builds the buffers for a number of rows.
+        limit: how many sizes to keep.
+    """
+
+    def __init__(self, make: Callable[[int], object], limit: int = 8):
+        super().__init__()
+        self._make = make
+        self._limit = limit
+
+    def __missing__(self, rows: int):
+        if len(self) >= self._limit:
+            del self[next(iter(self))]
+        buffers = self[rows] = self._make(rows)
+        return buffers

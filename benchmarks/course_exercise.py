@@ -37,7 +37,7 @@ def exercise(workers: int, envs: int) -> dict:
 
 def compare(rounds: int, peers: bool) -> None:
     """Ours and the peers in turn, both sizes."""
-    from measure import Row, alternate, machine, ours, peer_side, table
+    from measure import Row, alternate, machine, ours, peer_side, rows, table
 
     print(machine())
     print(f"medians of {rounds} rounds")
@@ -52,14 +52,11 @@ def compare(rounds: int, peers: bool) -> None:
         found[size] = alternate(
             rounds, warm_up=0, ours=lambda run=mine: run()["train_s"], **(sides if peers else {})
         )
-    rows = [
-        Row.of(found[size], side, f"{size} x {size}, 5 x train()", "s", bar="<= 0.125 peer", peer_name=label)
-        for size in found
-        for side, label in (("ray", "Ray 2.60"), ("ray29", "Ray 2.9.3"))
-        if side in found[size].values or (side == "ray" and not peers)
-    ]
+    labels = {"ray": ("Ray 2.60", "<= 0.125 peer"), "ray29": ("Ray 2.9.3", "<= 0.125 peer")}
+    made = [rows(found[size], f"{size} x {size}, 5 x train()", "s", labels) for size in found]
     two, one = (found[size].median("ours") for size in (2, 1))
-    table([*rows, Row("2 x 2 beside 1 x 1", "s", two, peer=one, bar="<= 1 peer", peer_name="1 x 1")])
+    beside = Row("2 x 2 beside 1 x 1", "s", two, peer=one, bar="<= 1 peer", peer_name="1 x 1")
+    table([*itertools.chain(*made), beside])
 
 
 def main() -> None:

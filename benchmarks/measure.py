@@ -157,6 +157,12 @@ class Row:
         return "pass" if met else "MISS"
 
 
+def rows(rounds: Rounds, what: str, unit: str, peers: dict[str, tuple[str, str]], ours: str = "ours") -> list[Row]:
+    """A row beside each peer that was there, one alone where there was none; `peers`: side -> (label, bar)."""
+    there = {side: peers[side] for side in peers if side in rounds.values} or {"": ("", "")}
+    return [Row.of(rounds, side, what, unit, ours, peer_name=label, bar=bar) for side, (label, bar) in there.items()]
+
+
 _BAR = re.compile(r"(<=|>=)\s*([0-9.]+)(?:\s*x?\s*(limit|peer))?")
 _HEAD = ("what", "unit", "ours", "limit", "peer", "of limit", "of peer", "bar", "")
 

@@ -4,9 +4,10 @@ Eight environments x 128 steps an iteration, 4 epochs over them in minibatches o
 environments in the driver, in one worker or spread over two. The peers do the same with the same numbers.
 """
 
+import itertools
 import time
 
-from measure import Rounds, Row, alternate, arguments, machine, peer_side, table
+from measure import alternate, arguments, machine, peer_side, rows, table
 
 ENVS = 8
 FRAGMENT = 128
@@ -69,19 +70,14 @@ def main() -> None:
     finally:
         for algo in algos.values():
             algo.stop()
-    table([row for name in algos for row in rows(found, name)])
-
-
-def rows(found: Rounds, name: str) -> list[Row]:
-    """Ours with so many workers beside every peer."""
-    labels = {"sb3": "SB3", "ray": "RLlib", "ray_workers": "RLlib 2 x 4", "sample_factory": "Sample Factory"}
-    what, unit = {"workers_0": "in the driver"}.get(name, name.replace("workers_", "workers: ")), "env steps/s"
-    made = [
-        Row.of(found, side, what, unit, ours=name, peer_name=label, bar=">= 5 peer" if side == "sb3" else "")
-        for side, label in labels.items()
-        if side in found.values
-    ]
-    return made or [Row(what, unit, found.median(name))]
+    labels = {
+        "sb3": ("SB3", ">= 5 peer"),
+        "ray": ("RLlib", ""),
+        "ray_workers": ("RLlib 2 x 4", ""),
+        "sample_factory": ("Sample Factory", ""),
+    }
+    made = [rows(found, name.replace("_", " "), "env steps/s", labels, ours=name) for name in algos]
+    table(list(itertools.chain(*made)))
 
 
 if __name__ == "__main__":

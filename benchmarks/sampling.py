@@ -7,7 +7,7 @@ bare environment (unwrapped, actions drawn beforehand) stepped by as many proces
 import time
 from pathlib import Path
 
-from measure import Row, alternate, arguments, machine, peer_side, table, together
+from measure import Row, alternate, arguments, machine, peer_side, rows, table, together
 
 ENVS = 8
 FRAGMENT = 128
@@ -100,15 +100,10 @@ def main() -> None:
     one_process = {name: side for name, side in peers.items() if name == "sb3"}
     found, memory = measured(options.workers, options.seconds, options.rounds, **peers)
     alone, _ = measured(0, options.seconds, options.rounds, **one_process)
-    what, unit = f"{options.workers} workers", "env steps/s"
-    table(
-        [
-            Row.of(found, "ray", what, unit, bar=">= 8 peer", peer_name="RLlib"),
-            Row.of(found, "sb3", what, unit, peer_name="SB3, one process"),
-            Row.of(alone, "sb3", "in the driver", unit, peer_name="SB3"),
-            Row("a worker's private memory", "MiB", memory, bar="<= 40"),
-        ]
-    )
+    labels = {"ray": ("RLlib", ">= 8 peer"), "sb3": ("SB3, one process", "")}
+    made = rows(found, f"{options.workers} workers", "env steps/s", labels)
+    made += rows(alone, "in the driver", "env steps/s", {"sb3": ("SB3", "")})
+    table([*made, Row("a worker's private memory", "MiB", memory, bar="<= 40")])
 
 
 if __name__ == "__main__":

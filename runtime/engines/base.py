@@ -81,7 +81,7 @@ class Definition:
 
     def __init__(self, target: Callable):
         self.target = target
-        self.name: str = getattr(target, "__qualname__", repr(target)).replace("<locals>.", "")
+        self.name: str = getattr(target, "__qualname__", repr(target)).rpartition("<locals>.")[2]
         self._session = self._digest = self._data = None
         self._signature = _signature(target)
 

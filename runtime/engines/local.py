@@ -12,6 +12,7 @@ everything, and the GPUs a task is given are only told, not set in the environme
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import itertools
 import logging
@@ -55,10 +56,15 @@ class Stored:
         unpickler.objects = self.objects
         return unpickler.load()
 
+    def keep_buffer(self, buffer):
+        with buffer.raw() as view:
+            self.buffers.append(bytes(view))
+            _freeze(view.obj)
+
 
 class _LocalPickler(Pickler):
     def __init__(self, file, stored):
-        super().__init__(file, protocol=5, buffer_callback=self._keep_buffer)
+        super().__init__(file, protocol=5, buffer_callback=stored.keep_buffer)
         self.stored = stored
 
     def persistent_id(self, obj):
@@ -66,11 +72,6 @@ class _LocalPickler(Pickler):
             self.stored.objects.append(obj)
             return len(self.stored.objects) - 1
         return None
-
-    def _keep_buffer(self, buffer):
-        with buffer.raw() as view:
-            self.stored.buffers.append(bytes(view))
-            _freeze(view.obj)
 
 
 class _LocalUnpickler(pickle.Unpickler):
@@ -119,13 +120,13 @@ class LocalRef(ObjectRef):
 class Actor:
     """An instance, or the reason why there is none.
 
-    `error` is set once it has ended. `busy` while one of its methods is on the stack.
+    `error` is set once it has ended. `busy` while one of its methods is on the stack, `holds` while it has resources.
     """
 
     def __init__(self, actor_id, cls, options, label):
         self.id, self.cls, self.options, self.label = actor_id, cls, options, label
         self.instance = self.error = None
-        self.alive = self.busy = False
+        self.alive = self.busy = self.holds = False
         self.handles = 0
         self.gpu_ids = ()
 
@@ -166,6 +167,8 @@ class LocalEngine:
         self._total = dict(config.resources)
         self._free = {name: round(quantity * RESOURCE_UNITS) for name, quantity in self._total.items()}
         self._gpu_free = dict.fromkeys(config.gpu_ids, RESOURCE_UNITS)
+        for name in config.preload:
+            importlib.import_module(name)
         self._contexts = [Context(self._session, "local", str(os.getpid()))]
 
     def stop(self) -> None:
@@ -273,7 +276,9 @@ class LocalEngine:
                 raise self._closed(
                     "this session has been shut down, or belongs to the process this one was forked from"
                 )
-            self._drop_handles()
+            if self._dropped:
+                self._drop_handles()
+                self._run_jobs()
             yield
 
     def _enqueue(self, label, call, args, kwargs, num_returns, options=None, actor=None, creates=False):
@@ -360,9 +365,7 @@ class LocalEngine:
 
     def _raised(self, job, error):
         failure = describe_exception(error, f"{job.label} in process {os.getpid()}")
-        if job.creates:
-            self._end(job.actor, lambda: failure.error(errors.ActorStartError))
-        self._fail(job, failure.error)
+        self._fail(job, lambda: failure.error(errors.ActorStartError if job.creates else errors.TaskError))
         if not job.results and not job.creates:
             logger.error("%s", failure.text())
 
@@ -375,6 +378,8 @@ class LocalEngine:
             self._fail(job, job.actor.error)
 
     def _fail(self, job, error):
+        if job.creates:
+            self._end(job.actor, error)
         for result in job.results:
             result.stored, result.error = None, error
 
@@ -382,9 +387,9 @@ class LocalEngine:
         """The actor is gone: its instance is dropped, its resources are free, later calls fail."""
         if actor.error is None:
             actor.error = reason if callable(reason) else lambda: errors.ActorDiedError(reason)
-            if actor.alive:
-                self._release(actor)
-            actor.instance, actor.alive = None, False
+            if actor.holds:
+                self._book(actor, +1)
+            actor.instance, actor.alive, actor.holds = None, False, False
 
     def _drop_handles(self):
         """Ends the actors whose last handle is gone and which have nothing left to do."""
@@ -408,7 +413,8 @@ class LocalEngine:
         actor = job.actor
         options = actor.options if actor is not None else job.options
         if job.creates:
-            actor.gpu_ids = self._hold(options)
+            actor.gpu_ids, actor.holds = self._choose_gpus(options.num_gpus), True
+            self._book(actor, -1)
         gpu_ids = actor.gpu_ids if actor is not None else self._choose_gpus(options.num_gpus)
         held = options.held() if actor is not None else options.request()
         name = options.name or (actor.cls.name if actor is not None else job.label.split(" ")[-1][:-2])
@@ -427,19 +433,11 @@ class LocalEngine:
             if actor is not None:
                 actor.busy = False
 
-    def _hold(self, options):
-        gpu_ids = self._choose_gpus(options.num_gpus)
-        self._book(options, gpu_ids, -1)
-        return gpu_ids
-
-    def _release(self, actor):
-        self._book(actor.options, actor.gpu_ids, +1)
-
-    def _book(self, options, gpu_ids, sign):
-        for name, quantity in options.held().items():
+    def _book(self, actor, sign):
+        for name, quantity in actor.options.held().items():
             self._free[name] = self._free.get(name, 0) + sign * _units(quantity)
-        for gpu in gpu_ids:
-            self._gpu_free[gpu] += sign * _units(min(1, options.num_gpus))
+        for gpu in actor.gpu_ids:
+            self._gpu_free[gpu] += sign * _units(min(1, actor.options.num_gpus))
 
     def _choose_gpus(self, num_gpus):
         """The GPUs with enough left, fullest first for a fraction, so that whole ones stay free."""

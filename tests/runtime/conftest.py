@@ -1,0 +1,128 @@
+"""Sessions for the tests of the runtime; after every one of them the checker of runtime_support runs."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+
+import pytest
+from runtime_support import ENGINES, MARKER, Leftovers, marked_processes, wait_until
+
+import runtime
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_parent():
+    """Where session directories go; short, since a socket's path may have 107 characters only."""
+    with tempfile.TemporaryDirectory(prefix="rt", dir="/tmp") as directory:
+        before = os.environ.get("XDG_RUNTIME_DIR")
+        os.environ["XDG_RUNTIME_DIR"] = directory
+        os.environ.pop("RUNTIME_ENGINE", None)
+        yield directory
+        if before is None:
+            del os.environ["XDG_RUNTIME_DIR"]
+        else:
+            os.environ["XDG_RUNTIME_DIR"] = before
+
+
+@pytest.fixture(scope="session")
+def libraries_loaded(session_parent):
+    """One session before all others: what libraries keep open for good then belongs to the baseline."""
+    runtime.init("zeromq", num_cpus=1)
+    runtime.get(runtime.put(0))
+    runtime.shutdown()
+
+
+@pytest.fixture(scope="module")
+def shared_session(request, session_parent, libraries_loaded):
+    """Parametrise indirectly with an engine's name: one session for all tests of a module with that engine."""
+    marker = os.environ[MARKER] = uuid.uuid4().hex
+    leftovers = Leftovers(marker, session_parent)
+    runtime.init(request.param, num_cpus=4, num_gpus=0, resources={"token": 2}, log_to_driver=False)
+    yield request.param
+    runtime.shutdown()
+    leftovers.check()
+
+
+@pytest.fixture
+def engine(shared_session):
+    """The engine's name; afterwards all actors and tasks of the test must be gone."""
+    threads = set(threading.enumerate())
+    yield shared_session
+    wait_until(
+        lambda: runtime.available_resources() == runtime.cluster_resources(),
+        10,
+        lambda: f"free: {runtime.available_resources()} of {runtime.cluster_resources()}; not all came back",
+    )
+    started = {t for t in threading.enumerate() if t not in threads and t.is_alive() and not t.daemon}
+    assert not started
+
+
+@pytest.fixture
+def fresh(session_parent, libraries_loaded):
+    """Function to start a session of one's own, ended after the test if the test did not."""
+    assert not runtime.is_initialized()
+    marker = os.environ[MARKER] = uuid.uuid4().hex
+    leftovers = Leftovers(marker, session_parent)
+
+    def start(engine="zeromq", **kwargs):
+        return runtime.init(engine, **{"num_cpus": 2, "log_to_driver": False, **kwargs})
+
+    start.leftovers = leftovers
+    start.processes = lambda: marked_processes(marker)
+    yield start
+    runtime.shutdown()
+    leftovers.check()
+
+
+@pytest.fixture
+def script(tmp_path, fresh):
+    """Function that runs Python source as a driver of its own; its processes are checked like those of the test.
+
+    `run(source, *args, timeout_s=30)` gives the finished process; `run.start(source)` one that still runs, with pipes.
+    """
+    started = []
+
+    def start(source, *args, **kwargs):
+        path = tmp_path / f"driver{len(started)}.py"
+        path.write_text(source)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
+        process = subprocess.Popen(
+            [sys.executable, str(path), *map(str, args)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **kwargs,
+        )
+        started.append(process)
+        return process
+
+    def run(source, *args, timeout_s=30, **kwargs):
+        process = start(source, *args, **kwargs)
+        out, err = process.communicate(timeout=timeout_s)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    run.start = start
+    yield run
+    for process in started:
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=10)
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of one engine after another, so that each module starts one session per engine."""
+    for item in items:
+        if "engine" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(60))
+
+
+def pytest_generate_tests(metafunc):
+    """Whoever asks for `engine` runs on all of them, or on those of the module's mark `engines`."""
+    if "shared_session" in metafunc.fixturenames:
+        metafunc.parametrize("shared_session", ENGINES, indirect=True, scope="module")

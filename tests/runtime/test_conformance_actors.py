@@ -1,0 +1,488 @@
+"""Remote classes, their handles and lifetimes, on every engine."""
+
+import os
+
+import numpy as np
+import pytest
+from runtime_support import wait_until
+
+import runtime
+
+
+class PlainCounter:
+    """Counts."""
+
+    unit = "steps"
+
+    def __init__(self, start=0):
+        self.value = start
+
+    def add(self, amount=1):
+        self.value += amount
+        return self.value
+
+    def get(self):
+        return self.value
+
+    @runtime.method(num_returns=2)
+    def both(self):
+        return self.value, self.unit
+
+    @staticmethod
+    def twice(x):
+        return 2 * x
+
+    @classmethod
+    def label(cls):
+        return cls.unit
+
+    def __call__(self, x):
+        return self.value * x
+
+    def _private(self):
+        return "private"
+
+    def fail(self):
+        raise ArithmeticError("in fail")
+
+    def pid(self):
+        return os.getpid()
+
+
+Counter = runtime.remote(PlainCounter)
+
+
+@runtime.remote
+class Keeper:
+    """Keeps what it is given."""
+
+    def __init__(self, *kept):
+        self.kept = list(kept)
+
+    def keep(self, value):
+        self.kept.append(value)
+
+    def give(self, index=-1):
+        return self.kept[index]
+
+    def get_first_of(self, index=-1):
+        return runtime.get(self.kept[index][0])
+
+    def call_kept(self, index=-1):
+        return runtime.get(self.kept[index].add.remote())
+
+
+@runtime.remote
+def add_to(counter, amount):
+    return runtime.get(counter.add.remote(amount))
+
+
+@runtime.remote
+def slow(value, seconds=0.2):
+    import time
+
+    time.sleep(seconds)
+    return value
+
+
+def test_state_lasts_between_calls(engine):
+    counter = Counter.remote(10)
+    assert [runtime.get(counter.add.remote()) for _ in range(3)] == [11, 12, 13]
+
+
+def test_calls_run_in_the_order_they_were_made(engine):
+    counter = Counter.remote()
+    assert runtime.get([counter.add.remote() for _ in range(500)]) == list(range(1, 501))
+
+
+def test_actors_are_separate(engine):
+    counters = [Counter.remote(i) for i in range(3)]
+    runtime.get([c.add.remote(10) for c in counters])
+    assert runtime.get([c.get.remote() for c in counters]) == [10, 11, 12]
+
+
+def test_references_as_constructor_arguments(engine):
+    keeper = Keeper.remote(runtime.put(1), [runtime.put(2)])
+    assert runtime.get(keeper.give.remote(0)) == 1
+    assert runtime.get(keeper.get_first_of.remote(1)) == 2
+
+
+def test_references_as_method_arguments(engine):
+    counter = Counter.remote()
+    assert runtime.get(counter.add.remote(counter.add.remote(2))) == 4
+
+
+def test_an_argument_that_is_not_there_yet_keeps_the_order(engine):
+    counter = Counter.remote()
+    first = counter.add.remote(slow.remote(5))
+    second = counter.add.remote(1)
+    assert runtime.get([first, second]) == [5, 6]
+
+
+def test_keyword_arguments(engine):
+    assert runtime.get(Counter.remote(start=3).add.remote(amount=4)) == 7
+
+
+def test_several_return_values(engine):
+    counter = Counter.remote(1)
+    assert runtime.get(counter.both.remote()) == [1, "steps"]
+    assert runtime.get(counter.both.options(num_returns=1).remote()) == (1, "steps")
+    assert counter.get.options(num_returns=0).remote() is None
+
+
+def test_static_class_private_and_call_methods(engine):
+    counter = Counter.remote(3)
+    assert runtime.get(counter.twice.remote(4)) == 8
+    assert runtime.get(counter.label.remote()) == "steps"
+    assert runtime.get(counter._private.remote()) == "private"
+    assert runtime.get(counter.__call__.remote(5)) == 15
+
+
+def test_inheritance(engine):
+    class Doubling(PlainCounter):
+        def add(self, amount=1):
+            return super().add(2 * amount)
+
+    assert runtime.get(runtime.remote(Doubling).remote(1).add.remote(3)) == 7
+
+
+def test_deriving_from_a_remote_class_is_refused(engine):
+    with pytest.raises(TypeError, match="before @remote"):
+
+        class Wrong(Counter):
+            pass
+
+
+def test_a_class_without_constructor(engine):
+    @runtime.remote
+    class Empty:
+        def hello(self):
+            return "hello"
+
+    assert runtime.get(Empty.remote().hello.remote()) == "hello"
+    with pytest.raises(TypeError):
+        Empty.remote(1)
+
+
+def test_wrong_constructor_arguments_are_refused_at_once(engine):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'begin'"):
+        Counter.remote(begin=1)
+
+
+def test_wrong_method_arguments_come_back_as_an_error(engine):
+    counter = Counter.remote()
+    with pytest.raises(TypeError, match="argument"):
+        runtime.get(counter.add.remote(1, 2, 3))
+    assert runtime.get(counter.add.remote()) == 1
+
+
+def test_unknown_methods(engine):
+    counter = Counter.remote()
+    with pytest.raises(AttributeError, match="Did you mean 'add'"):
+        counter.ad.remote()
+    with pytest.raises(AttributeError, match="reached by a method"):
+        counter.value  # noqa: B018
+    assert not hasattr(counter, "__len__")
+
+
+def test_direct_calls(engine):
+    with pytest.raises(TypeError, match=r"PlainCounter\.remote"):
+        Counter()
+    counter = Counter.remote()
+    with pytest.raises(TypeError, match=r"add\.remote"):
+        counter.add()
+
+
+def test_async_methods_are_refused(engine):
+    class Async:
+        async def work(self):
+            return 1
+
+    with pytest.raises(TypeError, match=r"work is async"):
+        runtime.remote(Async)
+
+
+def test_handles_have_methods_to_complete(engine):
+    assert {"add", "both", "twice"} <= set(dir(Counter.remote()))
+
+
+def test_an_error_leaves_the_actor_alive(engine):
+    counter = Counter.remote(1)
+    failing, after = counter.fail.remote(), counter.add.remote()
+    with pytest.raises(ArithmeticError, match="in fail"):
+        runtime.get(failing)
+    assert runtime.get(after) == 2
+
+
+def test_a_failing_constructor(engine):
+    class BrokenEnvironment(Exception):
+        pass
+
+    @runtime.remote
+    class Fails:
+        def __init__(self):
+            raise BrokenEnvironment("no such level")
+
+        def work(self):
+            return 1
+
+    actor = Fails.remote()
+    for _ in range(2):
+        with pytest.raises(BrokenEnvironment, match="no such level") as caught:
+            runtime.get(actor.work.remote(), timeout=30)
+        assert isinstance(caught.value, runtime.ActorDiedError)
+        assert isinstance(caught.value, runtime.TaskError)
+        assert "in __init__" in str(caught.value)
+
+
+def test_a_constructor_whose_argument_failed(engine):
+    @runtime.remote
+    def fail():
+        raise ZeroDivisionError("argument")
+
+    keeper = Keeper.remote(fail.remote())
+    with pytest.raises((ZeroDivisionError, runtime.ActorDiedError), match="argument"):
+        runtime.get(keeper.give.remote(), timeout=30)
+
+
+def test_kill(engine):
+    counter = Counter.remote()
+    assert runtime.get(counter.add.remote()) == 1
+    runtime.kill(counter)
+    with pytest.raises(runtime.ActorDiedError, match="kill"):
+        runtime.get(counter.add.remote(), timeout=30)
+    runtime.kill(counter)
+
+
+def test_kill_before_it_started(engine):
+    counter = Counter.remote()
+    runtime.kill(counter)
+    with pytest.raises(runtime.ActorDiedError):
+        runtime.get(counter.add.remote(), timeout=30)
+
+
+def test_kill_takes_handles_only(engine):
+    with pytest.raises(TypeError, match="handle"):
+        runtime.kill(runtime.put(1))
+
+
+def test_results_outlive_their_actor(engine):
+    keeper = Keeper.remote(np.arange(300_000))
+    ref = keeper.give.remote()
+    runtime.wait([ref], timeout=30)
+    runtime.kill(keeper)
+    assert runtime.get(ref)[-1] == 299_999
+
+
+def test_a_handle_as_argument_of_a_task(engine):
+    counter = Counter.remote()
+    assert sorted(runtime.get([add_to.remote(counter, 1) for _ in range(6)])) == [1, 2, 3, 4, 5, 6]
+    assert runtime.get(counter.get.remote()) == 6
+
+
+def test_a_handle_inside_an_argument(engine):
+    @runtime.remote
+    def use(container):
+        return runtime.get(container["counters"][0].add.remote(7))
+
+    assert runtime.get(use.remote({"counters": [Counter.remote()]})) == 7
+
+
+def test_a_handle_in_a_closure(engine):
+    counter = Counter.remote()
+
+    @runtime.remote
+    def use():
+        return runtime.get(counter.add.remote(2))
+
+    assert runtime.get(use.remote()) == 2
+    assert runtime.get(counter.get.remote()) == 2
+    runtime.kill(counter)  # the session keeps what closures hold
+
+
+def test_a_handle_as_argument_of_an_actor(engine):
+    counter, keeper = Counter.remote(), Keeper.remote()
+    runtime.get(keeper.keep.remote(counter))
+    assert runtime.get(keeper.call_kept.remote()) == 1
+    assert runtime.get(counter.get.remote()) == 1
+
+
+def test_a_handle_as_constructor_argument(engine):
+    counter = Counter.remote()
+    assert runtime.get(Keeper.remote(counter).call_kept.remote()) == 1
+
+
+def test_a_handle_as_result(engine):
+    @runtime.remote
+    def start():
+        return [Counter.remote(5)]
+
+    [counter] = runtime.get(start.remote())
+    assert runtime.get(counter.add.remote()) == 6
+
+
+def test_a_handle_in_put(engine):
+    counter = Counter.remote(1)
+    [same] = runtime.get(runtime.put([counter]))
+    assert same == counter and hash(same) == hash(counter)
+    assert runtime.get(same.add.remote()) == 2
+
+
+def test_an_actor_starts_actors(engine):
+    @runtime.remote
+    class Parent:
+        def __init__(self):
+            self.children = [Counter.remote(i) for i in range(2)]
+
+        def total(self):
+            return sum(runtime.get([c.add.remote() for c in self.children]))
+
+    assert runtime.get(Parent.remote().total.remote()) == 3
+
+
+def test_an_actor_starts_tasks(engine):
+    @runtime.remote
+    class Boss:
+        def work(self):
+            return runtime.get([slow.remote(i, 0) for i in range(3)])
+
+    assert runtime.get(Boss.remote().work.remote()) == [0, 1, 2]
+
+
+def test_references_kept_by_an_actor(engine):
+    keeper = Keeper.remote()
+    ref = runtime.put(np.ones(200_000))
+    runtime.get(keeper.keep.remote([ref]))
+    del ref
+    junk = [runtime.put(np.zeros(200_000)) for _ in range(5)]
+    assert float(runtime.get(keeper.get_first_of.remote()).sum()) == 200_000
+    [ref] = runtime.get(keeper.give.remote())
+    assert float(runtime.get(ref).sum()) == 200_000
+    del junk
+
+
+def test_a_call_on_a_handle_nobody_keeps(engine):
+    assert runtime.get(Counter.remote(4).add.remote()) == 5
+    refs = [Counter.remote(i).add.remote() for i in range(3)]
+    assert runtime.get(refs) == [1, 2, 3]
+
+
+def test_a_method_keeps_its_actor(engine):
+    add = Counter.remote(1).add
+    assert runtime.get(add.remote()) == 2
+    assert runtime.get(add.remote()) == 3
+
+
+def test_the_last_handle_ends_the_actor(engine):
+    counter = Counter.options(num_cpus=1).remote()
+    runtime.get(counter.add.remote())
+    copy = runtime.get(runtime.put([counter]))
+    del counter
+    assert runtime.get(copy[0].add.remote()) == 2
+    assert runtime.available_resources()["CPU"] == 3
+    del copy
+    wait_until(lambda: runtime.available_resources()["CPU"] == 4)
+
+
+def test_an_actor_held_by_an_actor_lives_as_long(engine):
+    keeper = Keeper.remote()
+    counter = Counter.options(num_cpus=1).remote()
+    runtime.get(keeper.keep.remote(counter))
+    del counter
+    assert runtime.get(keeper.call_kept.remote()) == 1
+    assert runtime.available_resources()["CPU"] == 3
+    runtime.kill(keeper)
+    del keeper
+    wait_until(lambda: runtime.available_resources()["CPU"] == 4)
+
+
+def test_an_actor_waiting_for_itself_times_out(engine):
+    @runtime.remote
+    class Narcissus:
+        def call(self, me):
+            return runtime.get(me.answer.remote(), timeout=0.3)
+
+        def answer(self):
+            return 1
+
+    actor = Narcissus.remote()
+    with pytest.raises(runtime.GetTimeoutError):
+        runtime.get(actor.call.remote(actor), timeout=30)
+    assert runtime.get(actor.answer.remote(), timeout=30) == 1
+
+
+def test_a_call_to_itself_runs_after_the_present_one(engine):
+    @runtime.remote
+    class Steps:
+        def __init__(self):
+            self.log = []
+
+        def start(self, me):
+            ref = me.note.remote("second")
+            self.log.append("first")
+            return [ref]
+
+        def note(self, text):
+            self.log.append(text)
+            return list(self.log)
+
+    actor = Steps.remote()
+    [ref] = runtime.get(actor.start.remote(actor))
+    assert runtime.get(ref, timeout=30) == ["first", "second"]
+
+
+def test_environment_variables(engine):
+    @runtime.remote
+    class Environment:
+        def get(self, name):
+            return os.environ.get(name)
+
+    actor = Environment.options(env_vars={"RUNTIME_TEST_X": "é 1"}).remote()
+    assert runtime.get(actor.get.remote("RUNTIME_TEST_X")) == "é 1"
+    assert "RUNTIME_TEST_X" not in os.environ
+    assert runtime.get(Environment.remote().get.remote("RUNTIME_TEST_X")) is None
+
+
+def test_the_name_shows_in_messages(engine):
+    counter = Counter.options(name="score keeper").remote()
+    with pytest.raises(ArithmeticError, match="score keeper"):
+        runtime.get(counter.fail.remote())
+
+
+def test_an_actor_sees_where_it_runs(engine):
+    @runtime.remote
+    class Where:
+        def __init__(self):
+            self.born = runtime.get_runtime_context().get_actor_id()
+
+        def ids(self):
+            context = runtime.get_runtime_context()
+            return self.born, context.get_actor_id(), context.get_task_id(), context.get_actor_name()
+
+    a, b = Where.remote(), Where.options(name="b").remote()
+    (born, actor, task1, name), (_, other, _, other_name) = runtime.get([a.ids.remote(), b.ids.remote()])
+    _, _, task2, _ = runtime.get(a.ids.remote())
+    assert born == actor and actor != other and task1 != task2
+    assert "Where" in name and other_name == "b"
+
+
+def test_handles_cannot_be_pickled_elsewhere(engine):
+    import pickle
+
+    with pytest.raises(TypeError, match="session"):
+        pickle.dumps(Counter.remote())
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"num_cpu": 1}, ValueError, "num_cpus"),
+        ({"max_restarts": 1}, ValueError, "not available"),
+        ({"num_returns": 1}, ValueError, "unknown option 'num_returns' of a remote class"),
+        ({"oversubscribe": 1}, TypeError, "oversubscribe"),
+        ({"env_vars": {"A": 1}}, TypeError, "env_vars"),
+    ],
+)
+def test_options_are_checked_when_given(engine, options, error, message):
+    with pytest.raises(error, match=message):
+        Counter.options(**options)

@@ -1,0 +1,418 @@
+"""Exceptions of user code and arguments that cannot travel, on every engine."""
+
+import pickle
+import threading
+import traceback
+
+import pytest
+
+import runtime
+
+
+class CustomInit(Exception):
+    def __init__(self, code, *, reason):
+        super().__init__(f"code {code}")
+        self.code, self.reason = code, reason
+
+
+class NoArguments(Exception):
+    def __init__(self):
+        super().__init__()
+        self.extra = "kept"
+
+
+class Slots(Exception):
+    __slots__ = ("left", "right")
+
+    def __init__(self, left):
+        super().__init__("slots")
+        self.left = left
+
+
+class ReadOnlyArgs(Exception):
+    @property
+    def args(self):
+        return ("read", "only")
+
+
+class OwnNew(Exception):
+    def __new__(cls, first, second):
+        return super().__new__(cls, first)
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+
+class WithLock(Exception):
+    def __init__(self, text):
+        super().__init__(text, threading.Lock())
+        self.lock, self.text = threading.Lock(), text
+
+
+class BadText(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class OwnReduce(Exception):
+    def __reduce__(self):
+        return (_refuse, ())
+
+
+class OnlyHere(Exception):
+    """Pickles, but raises where it is unpickled."""
+
+    def __init__(self):
+        super().__init__()
+        self.bomb = Bomb()
+
+
+class Bomb:
+    def __reduce__(self):
+        return (_refuse, ())
+
+
+def _refuse():
+    raise RuntimeError("cannot be unpickled")
+
+
+class NoSubclass(Exception):
+    def __init_subclass__(cls):
+        raise TypeError("final")
+
+
+@runtime.remote
+def call(function):
+    return function()
+
+
+@runtime.remote
+def identity(value):
+    return value
+
+
+@runtime.remote
+class Actor:
+    def call(self, function):
+        return function()
+
+    def accept(self, value):
+        return value
+
+    def ping(self):
+        return "pong"
+
+
+def raised(function):
+    """What the caller gets when a task runs `function`."""
+    with pytest.raises(Exception) as caught:
+        runtime.get(call.remote(function), timeout=30)
+    return caught.value
+
+
+def throw(make):
+    def function():
+        raise make()
+
+    return function
+
+
+def test_an_error_is_both_of_the_user_and_of_the_runtime(engine):
+    error = raised(lambda: 1 // 0)
+    assert isinstance(error, ZeroDivisionError) and isinstance(error, runtime.TaskError)
+    assert isinstance(error, runtime.errors.RuntimeFailure)
+    assert "ZeroDivisionError" in type(error).__name__ and "TaskError" in type(error).__name__
+    assert isinstance(error.cause, ZeroDivisionError) and not isinstance(error.cause, runtime.TaskError)
+
+
+def test_the_remote_traceback_is_in_the_text(engine):
+    def inner_function():
+        raise KeyError("missing key")
+
+    text = str(raised(lambda: inner_function()))
+    assert "missing key" in text and "in inner_function" in text and 'raise KeyError("missing key")' in text
+    assert "task call()" in text and "in process" in text
+
+
+@pytest.mark.parametrize(
+    "make, cls, attributes",
+    [
+        (lambda: CustomInit(3, reason="r"), CustomInit, {"code": 3, "reason": "r", "args": ("code 3",)}),
+        (NoArguments, NoArguments, {"extra": "kept"}),
+        (lambda: Slots([1]), Slots, {"left": [1]}),
+        (ReadOnlyArgs, ReadOnlyArgs, {"args": ("read", "only")}),
+        (lambda: OwnNew(1, 2), OwnNew, {"first": 1, "second": 2}),
+        (lambda: WithLock("t"), WithLock, {"text": "t"}),
+        (BadText, BadText, {}),
+        (OwnReduce, OwnReduce, {}),
+        (lambda: FileNotFoundError(2, "no", "name.txt"), FileNotFoundError, {"errno": 2, "filename": "name.txt"}),
+        (lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why"), UnicodeDecodeError, {"reason": "why", "start": 0}),
+        (lambda: StopIteration(5), StopIteration, {"value": 5}),
+        (lambda: ImportError("i", name="n"), ImportError, {"name": "n"}),
+        (lambda: KeyError(("a", 1)), KeyError, {"args": (("a", 1),)}),
+        (lambda: RecursionError("deep"), RecursionError, {}),
+        (lambda: MemoryError("big"), MemoryError, {}),
+        (lambda: AssertionError(), AssertionError, {"args": ()}),
+        (lambda: ExceptionGroup("g", [ValueError(1), CustomInit(1, reason=2)]), ExceptionGroup, {"message": "g"}),
+        (lambda: TimeoutError("slow"), TimeoutError, {}),
+        (lambda: ValueError("x" * 1_000_000), ValueError, {}),
+    ],
+    ids=lambda value: getattr(value, "__name__", "") if isinstance(value, type) else "",
+)
+def test_every_kind_of_exception_can_be_caught_by_its_class(engine, make, cls, attributes):
+    error = raised(throw(make))
+    assert isinstance(error, cls) and isinstance(error, runtime.TaskError)
+    for name, value in attributes.items():
+        assert getattr(error, name) == value
+    assert "Traceback" in str(error)
+
+
+def test_the_parts_of_a_group_keep_their_classes(engine):
+    error = raised(throw(lambda: ExceptionGroup("g", [ValueError(1), CustomInit(1, reason=2)])))
+    assert [type(e) for e in error.exceptions] == [ValueError, CustomInit]
+    assert error.exceptions[1].reason == 2
+
+
+def test_a_class_defined_in_a_function(engine):
+    class Local(Exception):
+        pass
+
+    assert isinstance(raised(throw(lambda: Local("l"))), Local)
+
+
+def test_a_class_that_cannot_be_combined(engine):
+    error = raised(throw(lambda: NoSubclass("final")))
+    assert type(error) is runtime.TaskError and isinstance(error.cause, NoSubclass)
+    assert "NoSubclass: final" in str(error)
+
+
+def test_an_exception_that_cannot_travel(engine):
+    error = raised(throw(OnlyHere))
+    assert isinstance(error, runtime.TaskError) and "OnlyHere" in str(error)
+
+
+def test_notes_travel(engine):
+    def noted():
+        error = ValueError("v")
+        error.add_note("environment 3")
+        raise error
+
+    error = raised(noted)
+    assert error.__notes__ == ["environment 3"]
+    assert "environment 3" in str(error)
+
+
+def test_chained_and_circular_causes(engine):
+    def chained():
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise ValueError("second") from error
+
+    def circular():
+        a, b = ValueError("a"), ValueError("b")
+        a.__cause__, b.__cause__ = b, a
+        a.self = a
+        raise a
+
+    assert "first" in str(raised(chained)) and "direct cause" in str(raised(chained))
+    assert isinstance(raised(circular), ValueError)
+
+
+@pytest.mark.parametrize("make", [lambda: CustomInit(3, reason="r"), WithLock, Slots, lambda x=0: OSError(2, "no")])
+def test_a_received_error_can_be_pickled_again(engine, make):
+    try:
+        make_one = lambda: make("x")  # noqa: E731
+        error = raised(throw(make_one if make in (WithLock, Slots) else make))
+    finally:
+        pass
+    error.add_note("seen")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error) and again.__notes__ == ["seen"]
+
+
+def test_each_get_raises_a_new_exception(engine):
+    ref = call.remote(throw(lambda: ValueError("again")))
+    lengths = []
+    for _ in range(3):
+        with pytest.raises(ValueError) as caught:
+            runtime.get(ref, timeout=30)
+        lengths.append(len(traceback.extract_tb(caught.value.__traceback__)))
+    assert len(set(lengths)) == 1
+
+
+def test_an_exception_as_a_value_is_not_raised(engine):
+    value = runtime.get(identity.remote(ValueError("just data")))
+    assert type(value) is ValueError and value.args == ("just data",)
+
+
+def test_an_error_of_an_inner_task_keeps_its_class(engine):
+    @runtime.remote
+    def outer():
+        return runtime.get(call.remote(throw(lambda: CustomInit(1, reason="inner"))))
+
+    with pytest.raises(CustomInit) as caught:
+        runtime.get(outer.remote(), timeout=30)
+    assert caught.value.reason == "inner"
+    assert "task call()" in str(caught.value) and "in outer" in str(caught.value)
+
+
+def test_an_error_of_the_runtime_inside_a_task(engine):
+    @runtime.remote
+    def outer(handle):
+        runtime.kill(handle[0])
+        return runtime.get(handle[0].ping.remote())
+
+    with pytest.raises(runtime.ActorDiedError) as caught:
+        runtime.get(outer.remote([Actor.remote()]), timeout=30)
+    assert isinstance(caught.value, runtime.TaskError)
+
+
+def test_dependents_fail_with_the_first_cause_and_never_run(engine, tmp_path):
+    @runtime.remote
+    def mark(value):
+        (tmp_path / "ran").touch()
+        return value
+
+    first = call.remote(throw(lambda: CustomInit(7, reason="first")))
+    actor = Actor.remote()
+    refs = [mark.remote(mark.remote(first)), mark.remote([1]) and mark.remote(first), actor.accept.remote(first)]
+    (tmp_path / "ran").unlink(missing_ok=True)
+    for ref in refs:
+        with pytest.raises(CustomInit) as caught:
+            runtime.get(ref, timeout=30)
+        assert caught.value.reason == "first"
+    assert runtime.get(actor.ping.remote()) == "pong"
+
+
+def test_dependents_of_an_error_never_run(engine, tmp_path):
+    @runtime.remote
+    def mark(value):
+        (tmp_path / "ran").touch()
+
+    with pytest.raises(ZeroDivisionError):
+        runtime.get(mark.remote(mark.remote(call.remote(lambda: 1 // 0))), timeout=30)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_sys_exit_in_a_task(engine):
+    import sys
+
+    error = raised(lambda: sys.exit(3))
+    assert isinstance(error, runtime.WorkerExitedError) and "3" in str(error)
+    assert runtime.get(identity.remote(1), timeout=30) == 1
+
+
+def test_sys_exit_in_an_actor(engine):
+    import sys
+
+    actor = Actor.remote()
+    with pytest.raises(runtime.ActorDiedError, match="exit"):
+        runtime.get(actor.call.remote(lambda: sys.exit(3)), timeout=30)
+    with pytest.raises(runtime.ActorDiedError, match="exit"):
+        runtime.get(actor.ping.remote(), timeout=30)
+
+
+def test_generator_exit_is_an_ordinary_error(engine):
+    error = raised(throw(lambda: GeneratorExit("g")))
+    assert type(error) is runtime.TaskError and "GeneratorExit" in str(error)
+    assert runtime.get(identity.remote(1), timeout=30) == 1
+
+
+def test_endless_recursion(engine):
+    def deep():
+        return deep()
+
+    assert isinstance(raised(deep), RecursionError)
+
+
+# -- what cannot be pickled -------------------------------------------------------------------------------------------
+
+
+class Holder:
+    def __init__(self):
+        self.items = [1, {"lock": threading.Lock()}]
+
+
+def test_an_argument_that_cannot_be_pickled_is_named(engine):
+    with pytest.raises(TypeError, match=r"args\[1\]\.items\[1\]\['lock'\].*_thread\.lock"):
+        call.remote(1, Holder()) if False else runtime.remote(lambda *a: a).remote(1, Holder())
+    with pytest.raises(TypeError, match=r"kwargs\['value'\]"):
+        identity.remote(value=threading.Lock())
+
+
+def test_an_argument_of_an_actor_that_cannot_be_pickled(engine):
+    @runtime.remote
+    class Takes:
+        def __init__(self, value=None):
+            pass
+
+        def take(self, value):
+            return value
+
+    with pytest.raises(TypeError, match=r"args\[0\]"):
+        Takes.remote(threading.Lock())
+    actor = Takes.remote()
+    with pytest.raises(TypeError, match=r"args\[0\]\[0\]"):
+        actor.take.remote([threading.Lock()])
+    assert runtime.get(actor.take.remote(1)) == 1
+
+
+def test_a_closure_that_cannot_be_pickled(engine):
+    lock = threading.Lock()
+
+    @runtime.remote
+    def locked():
+        return lock
+
+    with pytest.raises(TypeError, match=r"captures lock"):
+        locked.remote()
+
+
+def test_an_attribute_of_a_class_that_cannot_be_pickled(engine):
+    @runtime.remote
+    class Locked:
+        guard = threading.Lock()
+
+    with pytest.raises(TypeError, match=r"guard"):
+        Locked.remote()
+
+
+def test_put_of_what_cannot_be_pickled(engine):
+    with pytest.raises(TypeError, match=r"\.items\[1\]\['lock'\]"):
+        runtime.put(Holder())
+
+
+def test_a_result_that_cannot_be_pickled(engine):
+    actor = Actor.remote()
+    with pytest.raises(TypeError, match=r"the result of .*\[1\]\['lock'\]") as caught:
+        runtime.get(actor.call.remote(lambda: Holder()), timeout=30)
+    assert isinstance(caught.value, runtime.TaskError)
+    assert runtime.get(actor.ping.remote()) == "pong"
+    with pytest.raises(TypeError, match="the result of call"):
+        runtime.get(call.remote(lambda: (i for i in range(3))), timeout=30)
+
+
+def test_an_argument_that_cannot_be_unpickled(engine):
+    actor = Actor.remote()
+    with pytest.raises(RuntimeError, match="cannot be unpickled"):
+        runtime.get(actor.accept.remote(Bomb()), timeout=30)
+    with pytest.raises(RuntimeError, match="cannot be unpickled"):
+        runtime.get(identity.remote([Bomb()]), timeout=30)
+    assert runtime.get(actor.ping.remote()) == "pong"
+
+
+def test_references_among_what_cannot_be_pickled(engine):
+    with pytest.raises(TypeError, match=r"args\[0\]\[1\]"):
+        identity.remote([runtime.put(1), threading.Lock()])
+
+
+def test_a_function_that_captures_too_much(engine):
+    ballast = bytes(101 * 2**20)
+
+    @runtime.remote
+    def heavy():
+        return len(ballast)
+
+    with pytest.raises(ValueError, match=r"captures .* MB: ballast .*argument"):
+        heavy.remote()

@@ -1,0 +1,209 @@
+"""init, shutdown and what lies outside them, on every engine; each test has sessions of its own."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from runtime_support import ENGINES
+
+import runtime
+
+each_engine = pytest.mark.parametrize("engine_name", ENGINES)
+
+
+@runtime.remote
+def add(a, b):
+    return a + b
+
+
+@runtime.remote
+class Actor:
+    def ping(self):
+        return "pong"
+
+    def gpus(self):
+        return runtime.get_runtime_context().get_gpu_ids(), os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+@each_engine
+def test_init_and_shutdown(fresh, engine_name):
+    assert not runtime.is_initialized()
+    resources = fresh(engine_name, num_cpus=3, num_gpus=1, resources={"a": 2})
+    assert runtime.is_initialized()
+    assert resources["CPU"] == 3 and resources["GPU"] == 1 and resources["a"] == 2
+    assert runtime.cluster_resources() == resources
+    runtime.shutdown()
+    assert not runtime.is_initialized()
+    runtime.shutdown()
+
+
+@each_engine
+def test_one_session_after_another(fresh, engine_name):
+    for i in range(3):
+        fresh(engine_name)
+        assert runtime.get(add.remote(i, 1)) == i + 1
+        assert runtime.get(Actor.remote().ping.remote()) == "pong"
+        runtime.shutdown()
+
+
+@each_engine
+def test_a_second_init_is_refused(fresh, engine_name):
+    fresh(engine_name, num_cpus=2)
+    with pytest.raises(RuntimeError, match="ignore_reinit_error"):
+        runtime.init(engine_name)
+    assert runtime.init(engine_name, num_cpus=7, ignore_reinit_error=True)["CPU"] == 2
+
+
+@each_engine
+def test_the_first_use_starts_a_session(fresh, engine_name, monkeypatch):
+    monkeypatch.setenv("RUNTIME_ENGINE", engine_name)
+    assert runtime.get(add.remote(1, 2)) == 3
+    assert runtime.is_initialized()
+
+
+@each_engine
+def test_references_and_handles_end_with_their_session(fresh, engine_name):
+    fresh(engine_name)
+    ref, actor = runtime.put(1), Actor.remote()
+    runtime.get(actor.ping.remote())
+    runtime.shutdown()
+    for use in (
+        lambda: runtime.get(ref),
+        lambda: runtime.wait([ref]),
+        lambda: actor.ping.remote(),
+        lambda: runtime.kill(actor),
+    ):
+        with pytest.raises(runtime.SessionClosedError):
+            use()
+    assert not runtime.is_initialized()
+    fresh(engine_name)
+    for use in (lambda: runtime.get(ref), lambda: add.remote(ref, 1), lambda: runtime.get(actor.ping.remote())):
+        with pytest.raises(runtime.SessionClosedError):
+            use()
+    assert runtime.get(add.remote(1, 2)) == 3
+
+
+@each_engine
+def test_values_outlive_their_session(fresh, engine_name):
+    fresh(engine_name)
+    array = runtime.get(runtime.put(np.arange(200_000)))
+    runtime.shutdown()
+    assert array.sum() == 199_999 * 100_000
+    del array
+
+
+@each_engine
+def test_shutdown_with_work_going_on(fresh, engine_name):
+    fresh(engine_name)
+    actors = [Actor.remote() for _ in range(3)]
+    refs = [add.remote(i, 1) for i in range(50)] + [a.ping.remote() for a in actors]
+    runtime.shutdown()
+    del refs, actors
+
+
+@each_engine
+def test_init_inside_a_task(fresh, engine_name):
+    fresh(engine_name)
+
+    @runtime.remote
+    def inside():
+        assert runtime.is_initialized()
+        try:
+            runtime.init()
+        except RuntimeError:
+            return runtime.init(ignore_reinit_error=True)["CPU"]
+
+    assert runtime.get(inside.remote()) == 2
+
+
+@each_engine
+def test_gpus_are_handed_out(fresh, engine_name, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    fresh(engine_name, num_gpus=2)
+    whole, *halves = [Actor.options(num_gpus=n).remote() for n in (1, 0.5, 0.5)]
+    [one], _ = runtime.get(whole.gpus.remote(), timeout=30)
+    others = [runtime.get(h.gpus.remote(), timeout=30)[0] for h in halves]
+    assert others[0] == others[1] and others[0] != [one]
+    assert {one, others[0][0]} == {"0", "1"}
+    waiting = Actor.options(num_gpus=1).remote()
+    ref = waiting.gpus.remote()
+    assert runtime.wait([ref], timeout=0.2) == ([], [ref])
+    runtime.kill(whole)
+    assert runtime.get(ref, timeout=30)[0] == [one]
+
+
+@each_engine
+def test_the_visible_gpus_are_respected(fresh, engine_name, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-abc")
+    resources = fresh(engine_name)
+    assert resources["GPU"] == 2
+    ids = runtime.get([Actor.options(num_gpus=1).remote().gpus.remote() for _ in range(1)], timeout=30)[0][0]
+    assert ids in (["3"], ["GPU-abc"])
+
+
+@each_engine
+def test_preloaded_modules(fresh, engine_name):
+    fresh(engine_name, preload=["wave", "xml.dom"])
+
+    @runtime.remote
+    def loaded():
+        return "wave" in sys.modules and "xml.dom" in sys.modules
+
+    assert runtime.get(loaded.remote(), timeout=30)
+
+
+@each_engine
+def test_init_in_a_thread_that_ends(fresh, engine_name):
+    thread = threading.Thread(target=fresh, args=(engine_name,))
+    thread.start()
+    thread.join()
+    assert runtime.get(add.remote(1, 1), timeout=30) == 2
+    assert runtime.get(Actor.remote().ping.remote(), timeout=30) == "pong"
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"engine": "zeromqq"}, ValueError, "'zeromq' and 'local'"),
+        ({"engine": "ray"}, ValueError, "not available; there are 'zeromq' and 'local'"),
+        ({"engine": "zeromq", "local_mode": True}, ValueError, "local_mode"),
+        ({"address": "auto"}, ValueError, "several machines"),
+        ({"num_cpus": -1}, ValueError, "num_cpus"),
+        ({"num_cpus": "4"}, TypeError, "num_cpus"),
+        ({"num_gpus": 0.5}, ValueError, "whole number"),
+        ({"resources": {"GPU": 1}}, ValueError, "num_gpus"),
+        ({"resources": 3}, TypeError, "resources"),
+        ({"object_store_memory": 10}, ValueError, "bytes"),
+        ({"preload": "numpy"}, TypeError, "list of module names"),
+        ({"preload": ["no_such_module_xyz"]}, ValueError, "no_such_module_xyz"),
+    ],
+)
+def test_arguments_of_init_are_checked(fresh, arguments, error, message):
+    with pytest.raises(error, match=message):
+        runtime.init(**arguments)
+    assert not runtime.is_initialized()
+
+
+def test_the_environment_variable_is_checked(fresh, monkeypatch):
+    monkeypatch.setenv("RUNTIME_ENGINE", "nonsense")
+    with pytest.raises(ValueError, match="RUNTIME_ENGINE='nonsense'"):
+        runtime.init()
+
+
+def test_local_mode_is_the_local_engine(fresh):
+    runtime.init(local_mode=True)
+
+    @runtime.remote
+    def pid():
+        return os.getpid()
+
+    assert runtime.get(pid.remote()) == os.getpid()
+
+
+def test_importing_the_runtime_loads_no_heavy_library():
+    code = "import runtime, sys; print([m for m in ('numpy', 'torch', 'gymnasium', 'psutil') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert out.strip() == "[]"

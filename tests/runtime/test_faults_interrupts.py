@@ -1,0 +1,121 @@
+"""Ctrl-C at any time: one KeyboardInterrupt in the driver, none in workers, and a session that works or has ended."""
+
+import os
+import random
+import re
+import signal
+
+import pytest
+
+DRIVER = """
+import sys, time
+import numpy as np
+import runtime
+
+@runtime.remote
+def add(a, b=1):
+    return a + b
+
+@runtime.remote
+def slow(a):
+    time.sleep(0.02)
+    return a
+
+@runtime.remote
+class Actor:
+    def __init__(self):
+        self.value = 0
+    def add(self, array):
+        self.value += 1
+        return array
+
+def work():
+    runtime.init("zeromq", num_cpus=2)
+    actor = Actor.remote()
+    for i in range(3):
+        refs = [add.remote(i) for i in range(20)] + [slow.remote(i) for i in range(4)]
+        runtime.wait(refs, num_returns=10)
+        ref = runtime.put(np.ones(200_000))
+        runtime.get([actor.add.remote(ref) for _ in range(10)])
+        runtime.get(refs)
+        for _ in range(50):
+            runtime.get(actor.add.remote(1))
+    runtime.shutdown()
+
+print("ready", flush=True)
+try:
+    while True:
+        work()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+again = runtime.is_initialized()
+if not again:
+    runtime.init("zeromq", num_cpus=2)
+assert runtime.get([add.remote(i) for i in range(10)], timeout=20) == list(range(1, 11))
+assert runtime.get(Actor.remote().add.remote(5), timeout=20) == 5
+runtime.shutdown()
+print("usable", flush=True)
+"""
+
+
+def interrupt_at(script, fresh, seed):
+    driver = script.start(DRIVER, start_new_session=True)
+    assert driver.stdout.readline().strip() == "ready", driver.stderr.read()
+    delay = random.Random(seed).uniform(0, 1.5)
+    try:
+        driver.wait(delay)
+    except Exception:  # it runs until it is interrupted
+        os.killpg(driver.pid, signal.SIGINT)
+    out, err = driver.communicate(timeout=30)
+    assert out.split() == ["interrupted", "usable"], f"seed {seed}, after {delay:.3f} s: {out}\n{err}"
+    assert driver.returncode == 0 and "Traceback" not in err, f"seed {seed}: {err}"
+    fresh.leftovers.check(5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ctrl_c_at_any_time(fresh, script, seed):
+    interrupt_at(script, fresh, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ctrl_c_at_many_times(fresh, script):
+    for seed in range(100, 200):
+        interrupt_at(script, fresh, seed)
+
+
+@pytest.mark.parametrize(
+    "blocked_in",
+    [
+        "runtime.get(actor.sleep.remote())",
+        "runtime.wait([actor.sleep.remote()])",
+        "runtime.get(nap.remote(), timeout=100)",
+    ],
+)
+def test_ctrl_c_ends_a_waiting_driver(fresh, script, blocked_in):
+    source = f"""
+import time, runtime
+@runtime.remote
+class Actor:
+    def ready(self):
+        pass
+    def sleep(self):
+        time.sleep(1000)
+@runtime.remote
+def nap():
+    time.sleep(1000)
+runtime.init("zeromq", num_cpus=2)
+actor = Actor.remote()
+runtime.get(actor.ready.remote())
+print("ready", flush=True)
+{blocked_in}
+"""
+    driver = script.start(source, start_new_session=True)
+    assert driver.stdout.readline().strip() == "ready", driver.stderr.read()
+    with pytest.raises(Exception, match="timed out"):
+        driver.wait(0.3)
+    os.killpg(driver.pid, signal.SIGINT)
+    _, err = driver.communicate(timeout=5)
+    assert driver.returncode == -signal.SIGINT and len(re.findall(r"^KeyboardInterrupt", err, re.M)) == 1, err
+    assert err.count("Traceback") == 1, err
+    fresh.leftovers.check(5)

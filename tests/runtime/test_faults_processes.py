@@ -1,0 +1,463 @@
+"""Processes that die, in every way they can."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from runtime_support import marked_processes, process_alive, wait_until
+
+import runtime
+
+
+@runtime.remote
+class Actor:
+    """Does what the tests ask for."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def pid(self):
+        return os.getpid()
+
+    def call(self, function, *args):
+        return function(*args)
+
+    def record(self, path, number):
+        with open(path, "a") as file:
+            file.write(f"{number}\n")
+        return number
+
+    def count(self):
+        self.calls += 1
+        return self.calls
+
+
+@runtime.remote
+def add(a, b=1):
+    return a + b
+
+
+@runtime.remote
+def run(function, *args):
+    return function(*args)
+
+
+def block(path=None):
+    """Never returns; says that it is running by creating a file with its pid."""
+    if path is not None:
+        Path(path).write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.01)
+
+
+def running_pid(path, timeout_s=20):
+    """The pid that `block` wrote."""
+    return int(wait_until(lambda: path.exists() and path.read_text(), timeout_s))
+
+
+def session_processes():
+    """The supervisor (child of the driver) and the process from which workers are forked (child of that)."""
+    agent = wait_until(lambda: psutil.Process().children())[0]
+    zygote = wait_until(agent.children)[0]
+    return agent.pid, zygote.pid
+
+
+def test_a_killed_worker_is_replaced_and_its_task_retried(fresh, tmp_path):
+    fresh()
+    path = tmp_path / "pids"
+
+    @runtime.remote
+    def twice():
+        with open(path, "a") as file:
+            file.write(f"{os.getpid()}\n")
+        if len(path.read_text().split()) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "done"
+
+    assert runtime.get(twice.remote(), timeout=20) == "done"
+    first, second = path.read_text().split()
+    assert first != second
+
+
+def test_a_task_killed_from_outside_is_retried(fresh, tmp_path):
+    fresh()
+    path = tmp_path / "pid"
+
+    @runtime.remote
+    def once():
+        if path.exists():
+            return "second"
+        block(path)
+
+    ref = once.remote()
+    os.kill(running_pid(path), signal.SIGKILL)
+    assert runtime.get(ref, timeout=20) == "second"
+
+
+def test_without_retries_the_signal_is_named(fresh, tmp_path):
+    fresh()
+    ref = run.options(max_retries=0, name="important work").remote(block, tmp_path / "pid")
+    os.kill(running_pid(tmp_path / "pid"), signal.SIGKILL)
+    with pytest.raises(runtime.WorkerCrashedError, match=r"important work.*SIGKILL"):
+        runtime.get(ref, timeout=5)
+    assert runtime.get(add.remote(1), timeout=20) == 2
+
+
+def test_a_task_that_always_kills_its_worker(fresh, tmp_path):
+    fresh()
+    path = tmp_path / "runs"
+
+    @runtime.remote(max_retries=2)
+    def deadly():
+        with open(path, "a") as file:
+            file.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    ref = deadly.remote()
+    others = [add.remote(i) for i in range(30)]
+    with pytest.raises(runtime.WorkerCrashedError, match="deadly"):
+        runtime.get(ref, timeout=30)
+    assert path.read_text() == "xxx"
+    assert runtime.get(others, timeout=30) == list(range(1, 31))
+
+
+def test_an_actor_killed_between_calls(fresh):
+    fresh()
+    actor = Actor.remote()
+    os.kill(runtime.get(actor.pid.remote(), timeout=20), signal.SIGKILL)
+    with pytest.raises(runtime.ActorDiedError, match="SIGKILL"):
+        runtime.get(actor.pid.remote(), timeout=5)
+
+
+def test_an_actor_killed_during_calls_runs_none_twice(fresh, tmp_path):
+    fresh()
+    path = tmp_path / "history"
+    actor = Actor.remote()
+    done = [actor.record.remote(path, i) for i in range(20)]
+    ref = actor.call.remote(block, tmp_path / "pid")
+    queued = [actor.record.remote(path, i) for i in range(20, 40)]
+    os.kill(running_pid(tmp_path / "pid"), signal.SIGKILL)
+    for one in [ref, *queued]:
+        with pytest.raises(runtime.ActorDiedError):
+            runtime.get(one, timeout=5)
+    assert runtime.get(done, timeout=5) == list(range(20))
+    assert path.read_text().split() == [str(i) for i in range(20)]
+
+
+def test_a_killed_actor_does_not_disturb_others(fresh, tmp_path):
+    fresh()
+    actors = [Actor.remote() for _ in range(3)]
+    pids = runtime.get([a.pid.remote() for a in actors], timeout=20)
+    refs = [a.count.remote() for a in actors for _ in range(50)]
+    os.kill(pids[1], signal.SIGKILL)
+    assert runtime.get(refs[:50] + refs[100:], timeout=20) == [*range(1, 51)] * 2
+    assert runtime.get(Actor.remote().count.remote(), timeout=20) == 1
+
+
+def test_a_death_is_told_to_every_holder(fresh):
+    fresh()
+    actor = Actor.remote()
+    pid = runtime.get(actor.pid.remote(), timeout=20)
+
+    @runtime.remote
+    def use(handles):
+        with contextlib.suppress(runtime.ActorDiedError):
+            while True:
+                runtime.get(handles[0].count.remote(), timeout=10)
+        return "noticed"
+
+    refs = [use.remote([actor]) for _ in range(2)]
+    wait_until(lambda: runtime.get(actor.count.remote(), timeout=10) > 3)
+    os.kill(pid, signal.SIGKILL)
+    assert runtime.get(refs, timeout=20) == ["noticed"] * 2
+
+
+@pytest.mark.parametrize("how, named", [("abort", "SIGABRT"), ("segfault", "SIGSEGV")])
+def test_native_crashes_are_named(fresh, how, named):
+    def crash():
+        import ctypes
+
+        ctypes.string_at(0) if how == "segfault" else os.abort()
+
+    fresh()
+    with pytest.raises(runtime.WorkerCrashedError, match=named):
+        runtime.get(run.options(max_retries=0).remote(crash), timeout=20)
+    actor = Actor.remote()
+    with pytest.raises(runtime.ActorDiedError, match=named) as caught:
+        runtime.get(actor.call.remote(crash), timeout=20)
+    assert "in crash" in str(caught.value)  # the native traceback, from the last lines of stderr
+    assert runtime.get(add.remote(1), timeout=20) == 2
+
+
+def test_exit_codes_and_last_words_are_told(fresh):
+    def leave():
+        print("disk on fire", file=sys.stderr, flush=True)
+        os._exit(7)
+
+    fresh()
+    actor = Actor.remote()
+    with pytest.raises(runtime.ActorDiedError, match=r"\b7\b") as caught:
+        runtime.get(actor.call.remote(leave), timeout=20)
+    assert "disk on fire" in str(caught.value)
+    with pytest.raises(runtime.WorkerCrashedError, match=r"\b7\b"):
+        runtime.get(run.options(max_retries=0).remote(leave), timeout=20)
+
+
+def test_a_crash_in_the_constructor(fresh):
+    @runtime.remote
+    class Crashes:
+        def __init__(self):
+            os._exit(9)
+
+        def ping(self):
+            pass
+
+    fresh()
+    with pytest.raises(runtime.ActorDiedError, match=r"\b9\b"):
+        runtime.get(Crashes.remote().ping.remote(), timeout=20)
+
+
+@pytest.mark.parametrize("cls", [KeyboardInterrupt, GeneratorExit])
+def test_base_exceptions_of_user_code_do_not_stop_anything(fresh, cls):
+    def fail():
+        raise cls("user")
+
+    fresh()
+    actor = Actor.remote()
+    pid = runtime.get(actor.pid.remote(), timeout=20)
+    for ref in (run.remote(fail), actor.call.remote(fail)):
+        with pytest.raises(runtime.TaskError, match=cls.__name__) as caught:
+            runtime.get(ref, timeout=20)
+        assert not isinstance(caught.value, cls)
+    assert runtime.get(actor.pid.remote(), timeout=20) == pid
+
+
+def test_killing_the_supervisor_ends_the_session(fresh, tmp_path):
+    fresh()
+    actor = Actor.remote()
+    runtime.get(actor.pid.remote(), timeout=20)
+    ref = run.remote(block, tmp_path / "pid")
+    running_pid(tmp_path / "pid")
+    agent, _ = session_processes()
+    os.kill(agent, signal.SIGKILL)
+    with pytest.raises(runtime.NodeDiedError):
+        runtime.get(ref, timeout=10)
+    with pytest.raises(runtime.RuntimeFailure):
+        runtime.get(actor.pid.remote(), timeout=10)
+    wait_until(lambda: not fresh.processes(), 5, lambda: f"alive: {fresh.processes()}")
+    runtime.shutdown()
+    runtime.init("zeromq", num_cpus=1)
+    assert runtime.get(add.remote(1), timeout=20) == 2
+
+
+def test_killing_the_zygote(fresh, tmp_path):
+    fresh()
+    actor = Actor.remote()
+    runtime.get(actor.pid.remote(), timeout=20)
+    first = tmp_path / "first"
+
+    @runtime.remote
+    def survives():
+        if first.exists():
+            return "retried"
+        block(first)
+
+    ref = survives.remote()
+    running_pid(first)
+    _, zygote = session_processes()
+    os.kill(zygote, signal.SIGKILL)
+    assert runtime.get(ref, timeout=30) == "retried"
+    with pytest.raises(runtime.ActorDiedError):
+        runtime.get(actor.pid.remote(), timeout=10)
+    assert runtime.get(Actor.remote().count.remote(), timeout=20) == 1
+
+
+DRIVER = """
+import os, sys, time
+import numpy as np
+import runtime
+
+@runtime.remote
+class Actor:
+    def ready(self):
+        return runtime.empty(1_000_000)
+    def spin(self):
+        while True:
+            pass
+
+@runtime.remote
+def sleep():
+    time.sleep(1000)
+
+runtime.init("zeromq", num_cpus=2)
+actors = [Actor.remote() for _ in range(3)]
+arrays = runtime.get([a.ready.remote() for a in actors])
+kept = [runtime.put(np.ones(1_000_000)) for _ in range(3)]
+tasks = [sleep.remote() for _ in range(4)]
+spinning = actors[0].spin.remote()
+child = 0
+if "fork" in sys.argv:
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+print("ready", child, flush=True)
+"""
+
+
+@pytest.mark.parametrize("with_child", [False, True], ids=["alone", "with a forked child"])
+def test_nothing_remains_of_a_killed_driver(fresh, script, with_child):
+    driver = script.start(DRIVER + "runtime.get(tasks)\n", *["fork"] * with_child)
+    word, child = driver.stdout.readline().split()
+    assert word == "ready", driver.stderr.read()
+    assert len(fresh.processes()) >= 5
+    driver.kill()
+    driver.wait(5)
+    try:
+        wait_until(lambda: set(fresh.processes()) <= {int(child)}, 5, lambda: f"alive: {fresh.processes()}")
+    finally:
+        if int(child):
+            os.kill(int(child), signal.SIGKILL)
+    fresh.leftovers.check(5)
+
+
+@pytest.mark.parametrize("blocked_in", ["runtime.get(tasks)", "time.sleep(1000)", "runtime.wait(tasks)"])
+def test_sigterm_ends_a_driver_and_its_session(fresh, script, blocked_in):
+    driver = script.start(DRIVER + blocked_in + "\n")
+    assert driver.stdout.readline().startswith("ready"), driver.stderr.read()
+    driver.terminate()
+    driver.wait(5)
+    fresh.leftovers.check(5)
+
+
+@pytest.mark.parametrize("end", ["", "raise ValueError('end')", "sys.exit(3)", "os._exit(4)"])
+def test_every_end_of_a_driver_is_clean(fresh, script, end):
+    done = script(DRIVER + end + "\n", timeout_s=20)
+    expected = {"": 0, "raise ValueError('end')": 1, "sys.exit(3)": 3, "os._exit(4)": 4}[end]
+    assert done.returncode == expected, done.stderr
+    assert ("ValueError: end" in done.stderr) == ("ValueError" in end)
+    if not end:
+        assert done.stderr == ""
+    fresh.leftovers.check(5)
+
+
+def test_a_driver_ends_while_a_thread_waits(fresh, script):
+    source = (
+        DRIVER
+        + "import threading\nthreading.Thread(target=runtime.get, args=(tasks,), daemon=True).start()\ntime.sleep(0.2)\n"
+    )
+    done = script(source, timeout_s=20)
+    assert done.returncode == 0, done.stderr
+    fresh.leftovers.check(5)
+
+
+def test_the_next_session_sweeps_after_everything_was_killed(fresh, script, session_parent):
+    driver = script.start(DRIVER + "runtime.get(tasks)\n")
+    assert driver.stdout.readline().startswith("ready"), driver.stderr.read()
+    for pid in [driver.pid, *marked_processes(fresh.leftovers.marker)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    driver.wait(5)
+    wait_until(lambda: not fresh.processes(), 5)
+    stale = set(os.listdir(session_parent))
+    fresh()
+    assert not stale & set(os.listdir(session_parent))
+    assert runtime.get(add.remote(1), timeout=20) == 2
+
+
+def test_grandchildren_end_with_a_killed_worker(fresh):
+    def spawn():
+        return [
+            subprocess.Popen(["sleep", "1000"], start_new_session=detached, stdout=subprocess.DEVNULL).pid
+            for detached in (False, True)
+        ]
+
+    fresh()
+    actor = Actor.remote()
+    pid, children = runtime.get([actor.pid.remote(), actor.call.remote(spawn)], timeout=20)
+    assert all(process_alive(c) for c in children)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(process_alive(c) for c in children), 5)
+
+
+def test_grandchildren_end_with_the_session(fresh):
+    fresh()
+    child = runtime.get(run.remote(lambda: subprocess.Popen(["sleep", "1000"], start_new_session=True).pid), timeout=20)
+    runtime.shutdown()
+    wait_until(lambda: not process_alive(child), 5)
+
+
+def test_a_stopped_actor(fresh):
+    fresh()
+    stopped, other = Actor.remote(), Actor.remote()
+    pid = runtime.get(stopped.pid.remote(), timeout=20)
+    os.kill(pid, signal.SIGSTOP)
+    refs = [stopped.count.remote() for _ in range(5)]
+    with pytest.raises(runtime.GetTimeoutError):
+        runtime.get(refs[0], timeout=0.3)
+    assert runtime.get(other.count.remote(), timeout=20) == 1
+    os.kill(pid, signal.SIGCONT)
+    assert runtime.get(refs, timeout=20) == [1, 2, 3, 4, 5]
+    os.kill(pid, signal.SIGSTOP)
+    runtime.kill(stopped)
+    wait_until(lambda: not process_alive(pid), 5)
+
+
+def test_a_stuck_actor_can_be_killed(fresh):
+    def spin():
+        while True:
+            pass
+
+    fresh(num_cpus=2)
+    actor = Actor.options(num_cpus=2).remote()
+    pid = runtime.get(actor.pid.remote(), timeout=20)
+    ref = actor.call.remote(spin)
+    with pytest.raises(runtime.GetTimeoutError):
+        runtime.get(ref, timeout=0.2)
+    runtime.kill(actor)
+    with pytest.raises(runtime.ActorDiedError, match="kill"):
+        runtime.get(ref, timeout=5)
+    wait_until(lambda: not process_alive(pid), 5)
+    wait_until(lambda: runtime.available_resources()["CPU"] == 2, 5)
+
+
+def test_the_process_of_an_actor_ends_with_its_last_handle(fresh):
+    fresh()
+    actor = Actor.remote()
+    pid = runtime.get(actor.pid.remote(), timeout=20)
+    del actor
+    wait_until(lambda: not process_alive(pid), 5)
+
+
+def test_actors_of_a_killed_owner_end_with_it(fresh):
+    fresh()
+    owner = Actor.remote()
+    pid, child = runtime.get([owner.pid.remote(), owner.call.remote(lambda: [Actor.remote()])], timeout=20)
+    child_pid = runtime.get(child[0].pid.remote(), timeout=20)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not process_alive(child_pid), 5)
+    with pytest.raises(runtime.ActorDiedError):
+        runtime.get(child[0].pid.remote(), timeout=5)
+
+
+def test_the_output_of_workers_is_shown_in_the_driver(fresh, script):
+    source = """
+import sys, runtime
+runtime.init("zeromq", num_cpus=1, log_to_driver=sys.argv[1] == "yes")
+@runtime.remote
+def speak():
+    print("hello from a task")
+    print("and its stderr", file=sys.stderr)
+runtime.get(speak.remote())
+runtime.shutdown()
+"""
+    shown, hidden = script(source, "yes"), script(source, "no")
+    text = shown.stdout + shown.stderr
+    assert "hello from a task" in text and "and its stderr" in text
+    assert "hello" not in hidden.stdout + hidden.stderr

@@ -84,7 +84,7 @@ def test_register_env_is_on_the_front_door():
         ("CartPol-v1", "no environment 'CartPol-v1'. Did you mean 'CartPole-v1'"),
         ("cartpole-v1", "Did you mean 'CartPole-v1'"),
         ("FrozenLake-v0", "Did you mean 'FrozenLake-v1'"),
-        ("Taxi-v3", "Did you mean 'Taxi-v4'"),
+        ("Blackjack-v0", "Did you mean 'Blackjack-v1'"),
         ("corridoor", "Did you mean 'corridor'"),
         ("no_such_module:Env-v0", "names the module 'no_such_module', which cannot be found"),
         ("json:Env-v0", "no environment 'Env-v0'"),

@@ -22,7 +22,7 @@ def command(checkpoint: Path, episodes: int, seed: int | None, explore: bool, ve
     """
     with reported(verbose):
         with user_input():
-            algorithm = Algorithm.from_checkpoint(latest(checkpoint), **_overrides(seed))
+            algorithm = Algorithm.from_checkpoint(latest(checkpoint), _overrides(seed))
         with algorithm:
             result = algorithm.evaluate(episodes, explore=explore or None)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
@@ -48,4 +48,4 @@ def latest(path: Path) -> Path:
 def _overrides(seed: int | None) -> dict:
     """No workers: evaluation is played here. The training's seed, unless there is another."""
     overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0}
-    return {"overrides": overrides if seed is None else {**overrides, "seed": seed}}
+    return overrides if seed is None else {**overrides, "seed": seed}

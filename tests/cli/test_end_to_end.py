@@ -1,0 +1,172 @@
+"""The command as a person uses it: real training in processes of its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("train_batch_size=256", "sgd_minibatch_size=128", "num_sgd_iter=2", "model.fcnet_hiddens=[16]")
+TRAIN = ("train", "PPO", "CartPole-v1", "num_rollout_workers=2", *QUICK, "--name", "run", "--seed", "1")
+
+
+class Command:
+    """Runs `rllib ARGUMENTS` in a directory."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        path = os.pathsep.join([str(ROOT), str(directory)])
+        self._options = {
+            "cwd": directory, "env": {**os.environ, "PYTHONPATH": path, "COLUMNS": "100"}, "stdin": subprocess.DEVNULL,
+        }  # fmt: skip
+
+    def start(self, *arguments, **options) -> subprocess.Popen:
+        """In a process group of its own, as a terminal would, so that it can be sent Ctrl-C."""
+        command = [sys.executable, "-m", "rllib", *map(str, arguments)]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
+        return subprocess.Popen(command, start_new_session=True, **self._options, **options)
+
+    def __call__(self, *arguments) -> tuple[int, str]:
+        """Exit code and output."""
+        with self.start(*arguments) as process:
+            output, _ = process.communicate(timeout=100)
+        return process.returncode, output
+
+
+@pytest.fixture
+def rllib(tmp_path):
+    return Command(tmp_path)
+
+
+def results(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
+
+
+def test_train_then_evaluate(rllib):
+    code, output = rllib(*TRAIN, "--stop", "iterations=3")
+    assert code == 0, output
+    run = rllib.directory / "results" / "run"
+    assert [result["timesteps_total"] for result in results(run)] == [256, 512, 768]
+    assert results(run)[-1]["num_healthy_workers"] == 2
+    assert json.loads((run / "params.json").read_text())["num_rollout_workers"] == 2
+    assert len((run / "progress.csv").read_text().splitlines()) == 4
+    assert (run / "curve.png").exists() and list(run.glob("events.out.tfevents*"))
+
+    evaluations = [rllib("evaluate", path, "--episodes", 5, "--seed", 7) for path in (run, run / "checkpoint_000003")]
+    assert evaluations[0] == evaluations[1]
+    code, output = evaluations[0]
+    assert code == 0 and "mean ± standard error of 5 episodes" in output, output
+
+
+def test_equal_seeds_give_equal_runs(rllib):
+    for name in ("first", "second"):
+        code, output = rllib(*TRAIN, "--stop", "iterations=2", "--name", name)
+        assert code == 0, output
+    first, second = (results(rllib.directory / "results" / name) for name in ("first", "second"))
+    assert [line["hist_stats"] for line in first] == [line["hist_stats"] for line in second]
+    assert [line["info"] for line in first] == [line["info"] for line in second]
+
+
+def test_ctrl_c_saves_a_checkpoint_that_evaluates(rllib):
+    process = rllib.start(*TRAIN)
+    with process:
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if line.startswith("iter     2"):
+                os.killpg(process.pid, signal.SIGINT)
+        process.wait(60)
+    output = "".join(seen)
+    assert process.returncode == 130, output
+    (checkpoint,) = (rllib.directory / "results" / "run").glob("checkpoint_*")
+    assert "Finishing this iteration, then saving" in output and "Traceback" not in output
+    assert f"rllib evaluate results/run/{checkpoint.name}" in output
+    code, output = rllib("evaluate", checkpoint, "--episodes", 2)
+    assert code == 0, output
+
+
+def test_a_terminal_gets_the_panel(rllib):
+    ours, theirs = os.openpty()
+    process = rllib.start(*TRAIN, "--stop", "iterations=3", stdout=theirs, stderr=theirs, text=False)
+    os.close(theirs)
+    shown = b""
+    while chunk := _read(ours):
+        shown += chunk
+    os.close(ours)
+    assert process.wait(60) == 0, shown.decode()
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+    for part in ("╭─ PPO on CartPole-v1", "2/2 healthy", "training_iteration >= 3", "100%"):
+        assert part in text, text
+    assert text.rstrip().endswith("rllib evaluate results/run/checkpoint_000003")
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # the other end is closed
+        return b""
+
+
+BROKEN_ENV = """
+import gymnasium
+
+class Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps > 30:
+            self.fall_off_the_table()
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+    def fall_off_the_table(self):
+        raise ValueError("the robot has fallen off the table")
+
+gymnasium.register("Broken-v0", Broken)
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_environment_that_raises_is_told_with_its_own_traceback(rllib, workers):
+    (rllib.directory / "broken_envs.py").write_text(BROKEN_ENV)
+    code, output = rllib("train", "PPO", "broken_envs:Broken-v0", f"num_rollout_workers={workers}", *QUICK)
+    assert code == 1, output
+    assert "in fall_off_the_table" in output and "the robot has fallen off the table" in output
+    assert "rollout worker" in output and "step 31 of" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "PPO", "CartPol-v1"], "CartPole-v1"),
+        (["train", "PPO", "CartPole-v1", "lrr=1"], "lrr"),
+        (["train", "PPO", "CartPole-v1", "model.fcnet_hidden=[4]"], "fcnet_hiddens"),
+        (["train", "PPO", "CartPole-v1", "framework=tf"], "framework"),
+        (["train", "PPO", "CartPole-v1", "train_batch_size=10", "sgd_minibatch_size=20"], "sgd_minibatch_size"),
+        (["evaluate", "nowhere"], "there is no checkpoint nowhere"),
+        (["evaluate", "."], "checkpoint"),
+        (["config", "PPOO"], "Did you mean 'PPO'?"),
+        (["config", "PPO", "xyz"], "no setting that contains 'xyz'"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_2(rllib, arguments, message):
+    code, output = rllib(*arguments)
+    assert code == 2 and message in output and "Traceback" not in output, output
+    assert not (rllib.directory / "results").exists()
+
+
+def test_config_shows_every_setting(rllib):
+    code, output = rllib("config", "PPO")
+    assert code == 0 and ".training()" in output and "clip_param: " in output and "env_config" in output
+    code, output = rllib("config", "PPO", "entropy")
+    assert code == 0 and "entropy_coeff" in output and "clip_param" not in output

@@ -3,20 +3,26 @@
 import copy
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 
-from rllib.env.registry import EnvFactory
-from rllib.env.vector import make_stream
+from rllib.env.registry import EnvContext, EnvFactory
+from rllib.env.stream import EnvironmentStream
+from rllib.env.sync_stream import close_all
+from rllib.env.vector import make_environment, stream_over
 
 CHECKED_STEPS = 8
 
 
-def check_environment(factory: EnvFactory, env_config: dict | None = None, *, num_envs: int = 1) -> tuple:
+def check_environment(
+    factory: EnvFactory, env_config: dict | None = None, *, num_envs: int = 1, check: bool = True
+) -> tuple:
     """Makes one environment, takes a few random steps on the path that training takes, and closes it.
 
     Args:
         factory: from `registry.resolve`.
         env_config: the user's dict.
-        num_envs: environments per worker; only a VectorEnv is made with so many.
+        num_envs: environments per worker; a VectorEnv is made with that many, other environments once.
+        check: False takes no steps and only reads the spaces.
 
     Returns:
         (observation_space, action_space) of a single environment.
@@ -26,15 +32,26 @@ def check_environment(factory: EnvFactory, env_config: dict | None = None, *, nu
             what else of the environment API is not kept.
         Exception: whatever the environment raises, with its own traceback and a note.
     """
-    seeds = list(range(num_envs))
-    with make_stream(factory, num_envs=num_envs, seeds=seeds, env_config=env_config, check=CHECKED_STEPS) as stream:
-        observations = np.empty((num_envs, *stream.observation_shape), stream.observation_dtype)
-        rewards = np.empty(num_envs, np.float32)
-        terminated, truncated = np.empty(num_envs, bool), np.empty(num_envs, bool)
-        stream.reset(observations)
-        actions = copy.deepcopy(stream.action_space)  # sampling must not move the generator of the user's space
-        actions.seed(0)
-        for _ in range(CHECKED_STEPS):
-            drawn = np.stack([actions.sample() for _ in range(num_envs)])
-            stream.step(drawn, observations, rewards, terminated, truncated)
+    made = make_environment(factory, EnvContext(env_config, num_envs=num_envs))
+    seeds = list(range(num_envs)) if isinstance(made, VectorEnv) else [0]
+    try:
+        stream = stream_over([made], seeds, checked_steps=CHECKED_STEPS)
+    except BaseException:
+        close_all([made])
+        raise
+    with stream:
+        if check:
+            _take_steps(stream)
         return stream.observation_space, stream.action_space
+
+
+def _take_steps(stream: EnvironmentStream) -> None:
+    observations = np.empty((stream.num_envs, *stream.observation_shape), stream.observation_dtype)
+    rewards = np.empty(stream.num_envs, np.float32)
+    terminated, truncated = np.empty(stream.num_envs, bool), np.empty(stream.num_envs, bool)
+    stream.reset(observations)
+    actions = copy.deepcopy(stream.action_space)  # sampling must not move the generator of the user's space
+    actions.seed(0)
+    for _ in range(CHECKED_STEPS):
+        drawn = np.stack([actions.sample() for _ in range(stream.num_envs)])
+        stream.step(drawn, observations, rewards, terminated, truncated)

@@ -7,8 +7,6 @@ from rllib.env.stream import EnvironmentStream
 from rllib.env.sync_stream import SyncStream, close_all
 from rllib.env.vector_stream import VectorEnvStream
 
-__all__ = ["EnvironmentStream", "SyncStream", "VectorEnvStream", "make_stream"]
-
 
 def make_stream(
     factory: EnvFactory,
@@ -40,16 +38,24 @@ def make_stream(
     made = []
     try:
         for index in range(num_envs):
-            made.append(_make_one(factory, EnvContext(env_config, worker_index, index, num_workers, num_envs)))
+            made.append(make_environment(factory, EnvContext(env_config, worker_index, index, num_workers, num_envs)))
             if isinstance(made[0], VectorEnv):
-                return VectorEnvStream(made[0], num_envs, seeds, worker_index=worker_index, checked_steps=int(check))
-        return SyncStream(made, seeds, worker_index=worker_index, checked_steps=int(check))
+                break
+        return stream_over(made, seeds, worker_index=worker_index, checked_steps=int(check))
     except BaseException:
         close_all(made)
         raise
 
 
-def _make_one(factory: EnvFactory, context: EnvContext):
+def stream_over(made: list, seeds: list[int], *, worker_index: int = 0, checked_steps: int = 1) -> EnvironmentStream:
+    """The stream that fits what was made: one VectorEnv of len(seeds) environments, or that many environments."""
+    if isinstance(made[0], VectorEnv):
+        return VectorEnvStream(made[0], len(seeds), seeds, worker_index=worker_index, checked_steps=checked_steps)
+    return SyncStream(made, seeds, worker_index=worker_index, checked_steps=checked_steps)
+
+
+def make_environment(factory: EnvFactory, context: EnvContext):
+    """One environment, or one VectorEnv; an error of its constructor gets a note that says which."""
     try:
         return factory.make(context)
     except Exception as error:

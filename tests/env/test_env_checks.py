@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import SyncVectorEnv
 
 from rllib.env import check_environment, make_stream, resolve
 from tests.env.transitions import Tape, constant_actions
@@ -130,6 +131,24 @@ def test_checks_can_be_switched_off():
     factory = resolve(Scripted)
     with make_stream(factory, num_envs=1, seeds=[0], env_config={"first": [0, 0, 2]}, check=False) as stream:
         assert Tape(stream).reset()[0].tolist() == [0, 0, 2]
+
+
+def test_spaces_without_steps():
+    assert check_environment(resolve(RaisingEnv), {"reset": 1}, check=False) == (
+        RaisingEnv.observation_space,
+        RaisingEnv.action_space,
+    )
+
+
+def test_vector_environments_are_checked_with_their_number():
+    def create(context):
+        return SyncVectorEnv([lambda: Scripted({"following": [0, 0, 2]})] * context.num_envs)
+
+    with pytest.raises(ValueError, match=r"observation of environment 0\[2\] = 2.0 lies above"):
+        check_environment(resolve(create), num_envs=3)
+    made = []
+    check_environment(resolve(lambda config: made.append(1) or Scripted({})), num_envs=3)
+    assert made == [1]
 
 
 def test_reward_arrays_of_one_element_become_numbers():

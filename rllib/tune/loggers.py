@@ -129,24 +129,27 @@ class TensorBoardLogger:
     none here. Meant for a process of its own, which this class keeps from importing torch.
 
     Attributes:
-        points_per_poll: tensorboardX takes 0.1 ms a number, so of very short iterations only some are written.
+        points_per_poll: of very short iterations only so many in each half second are written.
     """
 
-    points_per_poll = 30
+    points_per_poll = 100
 
     def __init__(self, directory: Path):
         sys.modules.setdefault("torch", None)
         import tensorboardX
+        from tensorboardX.proto.summary_pb2 import Summary
 
-        self._writer = tensorboardX.SummaryWriter(str(directory), flush_secs=1)
+        self._writer, self._summary = tensorboardX.FileWriter(str(directory), flush_secs=1), Summary
 
     def on_result(self, result: Mapping) -> None:
-        """Adds one point to every curve."""
+        """Adds one point to every curve, in a single event: one for each number takes seven times as long."""
+        values = [
+            self._summary.Value(tag=key, simple_value=value)
+            for key, value in flatten(result)
+            if isinstance(value, (int, float)) and math.isfinite(value)
+        ]
         step = result.get("timesteps_total") or result.get("training_iteration")
-        for key, value in flatten(result):
-            if isinstance(value, (int, float)) and math.isfinite(value):
-                self._writer.add_scalar(key, value, step)
-        self._writer.flush()
+        self._writer.add_summary(self._summary(value=values), step)
 
     def close(self) -> None:
         """Closes the event file."""

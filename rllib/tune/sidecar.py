@@ -123,3 +123,5 @@ if __name__ == "__main__":
         main(Path(sys.argv[1]), sys.argv[2])
     except Exception as error:
         print(f"TensorBoard events and curve are incomplete: {type(error).__name__}: {error}")
+    sys.stdout.flush()
+    os._exit(0)  # all files are closed; taking numpy and matplotlib apart would keep the run waiting

@@ -348,11 +348,8 @@ def test_every_end_of_a_driver_is_clean(fresh, script, end):
 
 
 def test_a_driver_ends_while_a_thread_waits(fresh, script):
-    source = (
-        DRIVER
-        + "import threading\nthreading.Thread(target=runtime.get, args=(tasks,), daemon=True).start()\ntime.sleep(0.2)\n"
-    )
-    done = script(source, timeout_s=20)
+    waiting = "import threading\nthreading.Thread(target=runtime.get, args=(tasks,), daemon=True).start()\n"
+    done = script(DRIVER + waiting + "time.sleep(0.2)\n", timeout_s=20)
     assert done.returncode == 0, done.stderr
     fresh.leftovers.check(5)
 

@@ -1,0 +1,154 @@
+"""Calls of one actor, one after the other and many in flight, and queued tasks that do nothing.
+
+The limit is what two bare processes reach with a pair of PUSH/PULL sockets over ipc: a byte there and back, and for the
+calls in flight pickled messages, since a call without its values in a pickle is none.
+"""
+
+import os
+import pickle
+import tempfile
+import time
+
+import zmq
+from measure import Row, alternate, arguments, machine, peer, table
+
+import runtime
+
+
+class Raw:
+    """A forked process that sends back what it gets, and the sockets to talk to it."""
+
+    def __init__(self, directory):
+        there, back = f"ipc://{directory}/there", f"ipc://{directory}/back"
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._echo(there, back)
+        context = zmq.Context()
+        self.pull, self.push = context.socket(zmq.PULL), context.socket(zmq.PUSH)
+        for socket in (self.pull, self.push):
+            socket.set_hwm(0)
+        self.pull.bind(back)
+        self.push.connect(there)
+
+    def _echo(self, there, back):
+        context = zmq.Context()
+        pull, push = context.socket(zmq.PULL), context.socket(zmq.PUSH)
+        for socket in (pull, push):
+            socket.set_hwm(0)
+        pull.bind(there)
+        push.connect(back)
+        while message := pull.recv():
+            push.send(message if len(message) == 1 else pickle.dumps(pickle.loads(message)))
+        os._exit(0)
+
+    def call(self):
+        self.push.send(b"x")
+        self.pull.recv()
+
+    def many(self, count):
+        for number in range(count):
+            self.push.send(pickle.dumps(((number,), {})))
+        for _ in range(count):
+            pickle.loads(self.pull.recv())
+
+    def close(self):
+        self.push.send(b"")
+        os.waitpid(self.pid, 0)
+
+
+@runtime.remote
+class Echo:
+    def echo(self, value=None):
+        return value
+
+
+@runtime.remote
+def nothing():
+    return None
+
+
+def call_times(call, count: int) -> list[float]:
+    """Seconds of each of `count` calls, shortest first."""
+    times = []
+    for _ in range(count):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return sorted(times)
+
+
+def rate(work, count: int) -> float:
+    """Calls a second."""
+    started = time.perf_counter()
+    work(count)
+    return count / (time.perf_counter() - started)
+
+
+def measure(options, raw, actor):
+    def sync(call, share):
+        return lambda: 1e6 * call_times(call, options.calls)[int(share * options.calls)]
+
+    def ours():
+        runtime.get(actor.echo.remote())
+
+    def many(count):
+        runtime.get([actor.echo.remote(number) for number in range(count)])
+
+    def tasks(count):
+        runtime.get([nothing.remote() for _ in range(count)])
+
+    rounds = options.rounds
+    return {
+        "sync": alternate(rounds, ours=sync(ours, 0.5), limit=sync(raw.call, 0.5)),
+        "sync p99": alternate(rounds, ours=sync(ours, 0.99), limit=sync(raw.call, 0.99)),
+        "pipelined": alternate(
+            rounds, ours=lambda: rate(many, options.pipelined), limit=lambda: rate(raw.many, options.pipelined)
+        ),
+        "tasks": alternate(max(1, rounds // 3), ours=lambda: rate(tasks, options.tasks)),
+    }
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--calls", type=int, default=2000, help="calls one after the other in each round")
+    parser.add_argument("--pipelined", type=int, default=20_000, help="calls in flight in each round")
+    parser.add_argument("--tasks", type=int, default=10_000, help="tasks queued in each round")
+    options = parser.parse_args()
+    print(machine())
+    theirs = {} if options.no_peers else peer("ray", "ray_runtime", "calls", options.calls, options.tasks) or {}
+    with tempfile.TemporaryDirectory() as directory:
+        raw = Raw(directory)
+        runtime.init("zeromq", num_cpus=2)
+        actor = Echo.remote()
+        call_times(lambda: runtime.get(actor.echo.remote()), 200)
+        result = measure(options, raw, actor)
+        runtime.shutdown()
+        raw.close()
+    table(rows(result, theirs))
+    print(*(result[name].spread(side) for name in ("sync", "pipelined") for side in ("ours", "limit")), sep="; ")
+
+
+def rows(result, theirs) -> list[Row]:
+    def row(name, what, unit, bar, key=None, factor=1.0):
+        rounds = result[name]
+        figures = {
+            "ours": rounds.median("ours"),
+            "limit": rounds.median("limit"),
+            "limit_ratio": rounds.ratio("ours", "limit"),
+        }
+        theirs_in_unit = factor * theirs[key] if key in theirs else None
+        return Row(what, unit, **figures, peer=theirs_in_unit, peer_name="Ray", bar=bar)
+
+    return [
+        row("sync", "actor call, median", "us", "<= 2.0 limit", "sync_call_s", 1e6),
+        row("sync", "  beside Ray", "us", "<= 0.25 peer", "sync_call_s", 1e6),
+        row("sync p99", "actor call, 99 %", "us", "<= 5 limit", "sync_call_p99_s", 1e6),
+        row("pipelined", "calls in flight", "1/s", ">= 0.6 limit", "pipelined_calls_per_s"),
+        row("pipelined", "  beside Ray", "1/s", ">= 3 peer", "pipelined_calls_per_s"),
+        row("tasks", "queued tasks", "1/s", ">= 6000", "tasks_per_s"),
+        row("tasks", "  beside Ray", "1/s", ">= 3 peer", "tasks_per_s"),
+    ]
+
+
+if __name__ == "__main__":
+    main()

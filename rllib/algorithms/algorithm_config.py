@@ -313,7 +313,7 @@ class AlgorithmConfig(ConfigObject):
     @relation("evaluation_config")
     def _check_evaluation_config(self):
         try:
-            changed = type(self)()._resolved(self.evaluation_config or {})
+            changed = self._resolved(self.evaluation_config or {})
         except TypeError as error:
             return f"evaluation_config: {error}"
         refused = [name for name in changed if name not in self.evaluation_overrides]

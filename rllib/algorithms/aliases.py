@@ -38,7 +38,6 @@ RAY_2_6 = {
     "num_learner_workers": "num_learners",
     "num_gpus_per_learner_worker": "num_gpus",
     "num_cpus_per_learner_worker": "num_cpus_per_learner",
-    "horizon_smoothing_episodes": "metrics_num_episodes_for_smoothing",
     "recreate_failed_env_runners": "recreate_failed_workers",
 }
 

@@ -1,0 +1,218 @@
+"""Names of every era, each row of the tables."""
+
+import inspect
+import logging
+
+import pytest
+
+from rllib.algorithms import aliases
+from rllib.algorithms.ppo import PPOConfig
+
+# A right value for each canonical setting that has other names.
+VALUES = {
+    "num_rollout_workers": 3,
+    "num_envs_per_worker": 3,
+    "num_cpus_per_worker": 2.0,
+    "num_gpus_per_worker": 0.5,
+    "custom_resources_per_worker": {"accelerator": 1},
+    "num_cpus_for_local_worker": 1.0,
+    "num_gpus": 1.0,
+    "num_learners": 0,
+    "num_cpus_per_learner": "auto",
+    "train_batch_size": 512,
+    "sgd_minibatch_size": 64,
+    "num_sgd_iter": 5,
+    "model": {"fcnet_hiddens": [8]},
+    "evaluation_num_workers": 1,
+    "evaluation_duration": 7,
+    "recreate_failed_workers": False,
+    "ignore_worker_failures": True,
+    "max_num_worker_restarts": 5,
+    "delay_between_worker_restarts_s": 0.5,
+    "num_consecutive_worker_failures_tolerance": 5,
+    "framework": "torch",
+    "callbacks_class": int,
+    "metrics_num_episodes_for_smoothing": 10,
+    "rollout_fragment_length": 50,
+    "lambda_": 0.5,
+    "lr": 0.5,
+    "min_time_s_per_iteration": 2.0,
+    "min_sample_timesteps_per_iteration": 100,
+    "min_train_timesteps_per_iteration": 100,
+}
+SAME_VALUE = sorted(aliases.ALIASES.keys() - aliases.VALUE_CHANGES.keys())
+
+
+@pytest.fixture(autouse=True)
+def _notices_are_new(monkeypatch):
+    monkeypatch.setattr(aliases, "_told", set())
+
+
+@pytest.mark.parametrize("old", SAME_VALUE)
+def test_an_old_name_sets_and_reads_the_canonical_setting(old):
+    canonical = aliases.ALIASES[old]
+    value = VALUES[canonical]
+    config = PPOConfig().update_from_dict({old: value})
+    assert config[canonical] == config[old] == config.get(old) == value
+    assert old in config
+    assert old not in list(config)
+    if old not in ("lambda", "callbacks"):  # a keyword of Python, and the name of a section
+        assert getattr(config, old) == value
+        assert PPOConfig().copy().__setattr__(old, value) is None
+
+
+@pytest.mark.parametrize("new", sorted(aliases.RAY_2_10))
+def test_a_newer_name_works_in_the_section_of_its_setting(new):
+    section = PPOConfig.settings[aliases.RAY_2_10[new]].section
+    value = VALUES[aliases.RAY_2_10[new]]
+    config = getattr(PPOConfig(), section)(**{new: value})
+    assert config[aliases.RAY_2_10[new]] == value
+
+
+@pytest.mark.parametrize(
+    ("old", "value", "canonical", "expected"),
+    [
+        ("use_pytorch", True, "framework", "torch"),
+        ("use_pytorch", False, "framework", "tf"),
+        ("vf_share_layers", True, "model", {"vf_share_layers": True}),
+    ],
+)
+def test_an_old_name_whose_value_changed_sets_the_new_value(old, value, canonical, expected):
+    assert PPOConfig().update_from_dict({old: value})[canonical] == expected
+    assert old in aliases.VALUE_CHANGES
+    assert old not in PPOConfig()
+
+
+def test_every_name_with_a_changed_value_is_among_these():
+    assert aliases.VALUE_CHANGES.keys() == {"use_pytorch", "vf_share_layers"}
+
+
+def test_an_old_name_for_a_part_of_the_model_leaves_the_rest_of_it():
+    config = PPOConfig().update_from_dict({"model": {"fcnet_hiddens": [8]}, "vf_share_layers": True})
+    assert config.model == {"fcnet_hiddens": [8], "vf_share_layers": True}
+    config["vf_share_layers"] = False
+    assert config.model == {"fcnet_hiddens": [8], "vf_share_layers": False}
+
+
+@pytest.mark.parametrize("name", sorted(aliases.IGNORED))
+def test_what_has_no_effect_is_accepted_and_told(name, caplog):
+    before = PPOConfig().to_dict()
+    with caplog.at_level(logging.INFO, "rllib"):
+        config = PPOConfig().update_from_dict({name: True})
+    assert config.to_dict() == before
+    assert f"{name} has no effect here: {aliases.IGNORED[name]}" in caplog.messages
+
+
+@pytest.mark.parametrize("name", sorted(aliases.UNAVAILABLE))
+def test_what_is_not_available_is_refused_unless_it_asks_for_nothing(name):
+    unavailable = aliases.UNAVAILABLE[name]
+    before = PPOConfig().to_dict()
+    for harmless in unavailable.harmless:
+        assert PPOConfig().update_from_dict({name: harmless}).to_dict() == before
+    with pytest.raises(TypeError, match=f"{name}='something' cannot be used: "):
+        PPOConfig().update_from_dict({name: "something"})
+
+
+@pytest.mark.parametrize("name", sorted(aliases.ELSEWHERE))
+def test_names_of_other_libraries_are_refused_with_ours(name):
+    canonical = aliases.ELSEWHERE[name]
+    section = PPOConfig.settings[canonical].section
+    with pytest.raises(TypeError, match=rf"no setting '{name}'. Did you mean \.{section}\({canonical}=...\)\?"):
+        PPOConfig().update_from_dict({name: 1})
+
+
+@pytest.mark.parametrize(("name", "why"), sorted(aliases.UNAVAILABLE_SECTIONS.items()))
+def test_sections_that_are_not_there_say_why(name, why):
+    with pytest.raises(AttributeError) as raised:
+        getattr(PPOConfig(), name)(something=1)
+    assert why in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "guest"), [(section, guest) for section, guests in aliases.GUESTS.items() for guest in sorted(guests)]
+)
+def test_a_section_takes_the_settings_it_had_in_another_era(section, guest):
+    value = VALUES.get(guest, PPOConfig().get(guest))
+    assert getattr(PPOConfig(), section)(**{guest: value})[guest] == value
+
+
+def test_env_runners_take_what_newer_scripts_give_them():
+    config = PPOConfig().env_runners(
+        num_env_runners=4,
+        num_envs_per_env_runner=2,
+        rollout_fragment_length=100,
+        num_cpus_per_env_runner=1,
+        explore=False,
+        validate_env_runners_after_construction=True,
+    )
+    assert (config.num_rollout_workers, config.num_envs_per_worker, config.explore) == (4, 2, False)
+    assert "num_env_runners" in inspect.signature(PPOConfig.env_runners).parameters
+
+
+def test_a_newer_script_configures_ppo():
+    config = (
+        PPOConfig()
+        .api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
+        .environment("CartPole-v1")
+        .env_runners(num_env_runners=2)
+        .learners(num_learners=0, num_gpus_per_learner=0)
+        .rl_module(model_config={"fcnet_hiddens": [64, 64]})
+        .training(train_batch_size_per_learner=2000, minibatch_size=128, num_epochs=10, lr=[[0, 1e-3], [100_000, 1e-4]])
+        .experimental(_disable_preprocessor_api=True)
+        .fault_tolerance(restart_failed_env_runners=True)
+        .evaluation(evaluation_interval=5, evaluation_num_env_runners=1)
+    )
+    config.validate()
+    assert (config.train_batch_size, config.sgd_minibatch_size, config.num_sgd_iter) == (2000, 128, 10)
+    assert config.model == {"fcnet_hiddens": [64, 64]}
+
+
+def test_a_dict_of_the_year_2019_configures_ppo():
+    config = PPOConfig.from_dict(
+        {
+            "env": "CartPole-v1",
+            "env_config": {"corridor_length": 5},
+            "num_workers": 4,
+            "num_envs_per_worker": 2,
+            "sample_batch_size": 100,
+            "train_batch_size": 800,
+            "lambda": 0.95,
+            "kl_coeff": 0.5,
+            "sgd_stepsize": 1e-4,
+            "sgd_minibatch_size": 128,
+            "num_sgd_iter": 10,
+            "vf_share_layers": True,
+            "use_pytorch": True,
+            "monitor": False,
+            "horizon": None,
+            "multiagent": {},
+            "input": "sampler",
+            "output": None,
+            "create_env_on_driver": True,
+            "num_cpus_for_driver": 1,
+            "min_iter_time_s": 0,
+            "timesteps_per_iteration": 0,
+            "log_level": "WARN",
+        }
+    )
+    config.validate()
+    assert (config.num_rollout_workers, config.rollout_fragment_length, config.lambda_) == (4, 100, 0.95)
+    assert (config.lr, config.framework_str, config.model) == (1e-4, "torch", {"vf_share_layers": True})
+
+
+def test_a_setting_given_by_two_of_its_names_is_refused():
+    with pytest.raises(TypeError, match="num_rollout_workers is given twice"):
+        PPOConfig().update_from_dict({"num_workers": 1, "num_rollout_workers": 2})
+
+
+def test_the_notice_comes_once_per_name(caplog):
+    with caplog.at_level(logging.INFO, "rllib"):
+        PPOConfig().update_from_dict({"num_workers": 1}).update_from_dict({"num_workers": 2})
+        PPOConfig().rollouts(num_rollout_workers=1)
+    assert caplog.messages == ["the setting num_workers is called num_rollout_workers here"]
+
+
+def test_no_name_is_in_two_tables():
+    tables = (aliases.ALIASES, aliases.IGNORED, aliases.UNAVAILABLE, PPOConfig.settings)
+    names = [name for table in tables for name in table]
+    assert len(names) == len(set(names))

@@ -1,0 +1,342 @@
+"""Checkpoints: whole or not at all, and everything comes back."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rllib import checkpoint
+from rllib.checkpoint import UserCode, read_checkpoint, read_manifest, write_checkpoint
+from rllib.errors import CheckpointError
+
+GOLDEN = Path(__file__).parent / "checkpoints" / "format_1"
+WEIGHTS = "policies/default_policy/weights.safetensors"
+
+
+def a_tree() -> dict:
+    return {
+        "algorithm.json": {"algorithm": "PPO", "seed": 7, "observation_space": spaces.Box(-np.inf, 1.0, (2,))},
+        "config.json": {"env": "CartPole-v1", "lr": [[0, 0.1], [10, 0.0]], "vf_clip_param": float("inf")},
+        "rng.json": {"learner": np.random.default_rng(1).bit_generator.state},
+        WEIGHTS: {"weights": np.arange(6, dtype=np.float32), "steps": np.array(3)},
+        "learner.safetensors": {"m": np.arange(6.0).reshape(2, 3).T},
+    }
+
+
+def assert_same(one: dict, other: dict) -> None:
+    assert one.keys() == other.keys()
+    for name, content in one.items():
+        assert content.keys() == other[name].keys()
+        for key, value in content.items():
+            if isinstance(value, np.ndarray):
+                assert (value.dtype, value.shape) == (other[name][key].dtype, other[name][key].shape)
+                assert np.array_equal(value, other[name][key], equal_nan=True)
+            else:
+                assert value == other[name][key]
+
+
+# ---------------------------------------------------------------------- there and back
+
+
+def test_a_tree_comes_back(tmp_path):
+    path = write_checkpoint(tmp_path / "new" / "checkpoint", a_tree())
+    assert path == tmp_path / "new" / "checkpoint"
+    assert_same(read_checkpoint(path), a_tree())
+    assert (path / WEIGHTS).is_file()
+
+
+def test_arrays_come_back_writable(tmp_path):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    read_checkpoint(path)[WEIGHTS]["weights"] += 1
+
+
+arrays = hnp.arrays(
+    st.sampled_from(["float16", "float32", "float64", "int8", "int64", "uint8", "uint32", "bool"]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.dictionaries(st.text("abc._/", min_size=1), arrays, max_size=3), st.booleans())
+def test_arrays_of_all_types_and_layouts_come_back(tmp_path_factory, columns, transposed):
+    columns = {name: array.T if transposed else array for name, array in columns.items()}
+    path = write_checkpoint(tmp_path_factory.mktemp("c") / "c", {"x.safetensors": columns})
+    assert_same(read_checkpoint(path), {"x.safetensors": columns})
+
+
+def test_a_part_can_be_read_alone_even_if_another_is_damaged(tmp_path):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    (path / "learner.safetensors").write_bytes(b"")
+    assert read_checkpoint(path, only="policies/default_policy/").keys() == {WEIGHTS}
+    with pytest.raises(CheckpointError):
+        read_checkpoint(path)
+
+
+def test_a_checkpoint_can_be_moved(tmp_path):
+    write_checkpoint(tmp_path / "here", a_tree())
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    assert_same(read_checkpoint(tmp_path / "there"), a_tree())
+
+
+def test_a_relative_path_is_that_of_the_current_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert write_checkpoint("c", a_tree()) == tmp_path / "c"
+    assert_same(read_checkpoint("c"), a_tree())
+
+
+def test_the_manifest_names_versions_files_and_user_code(tmp_path):
+    path = write_checkpoint(tmp_path / "c", {"config.json": {"env": lambda config: None}})
+    manifest = read_manifest(path)
+    assert manifest["format_version"] == checkpoint.FORMAT_VERSION
+    assert {"rllib", "python", "numpy", "gymnasium"} <= manifest["versions"].keys()
+    assert manifest["user_code"] == ["user_code/0.pkl"]
+    on_disk = {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
+    assert on_disk == {*manifest["files"], "manifest.json"}
+
+
+def test_a_checkpoint_of_the_first_format_is_read_for_ever():
+    tree = read_checkpoint(GOLDEN, load_user_code=True)
+    assert tree["config.json"] == {
+        "env": OrderedDict,
+        "lr": [[0, 0.1], [100, 0.0]],
+        "env_config": {"size": (1, 2), 3: float("-inf")},
+    }
+    assert tree["algorithm.json"]["observation_space"] == spaces.Dict(
+        {"position": spaces.Box(-np.inf, np.array([1, 2], np.float32)), "kind": spaces.Discrete(3, start=-1)}
+    )
+    assert tree["algorithm.json"]["counters"] == {"num_env_steps_sampled": 128, "mean": np.float32(0.1)}
+    assert np.array_equal(tree[WEIGHTS]["weights"], np.linspace(-1, 1, 5, dtype=np.float32))
+    assert np.array_equal(tree["learner.safetensors"]["m"], np.arange(6.0).reshape(2, 3))
+    generator = np.random.default_rng()
+    generator.bit_generator.state = tree["rng.json"]["learner"]
+    assert generator.integers(1000, size=3).tolist() == np.random.default_rng(1).integers(1000, size=3).tolist()
+
+
+# ---------------------------------------------------------------------- user code
+
+
+def test_user_code_is_loaded_on_request_alone(tmp_path):
+    class LocalEnv:
+        size = 5
+
+    tree = {"config.json": {"env": LocalEnv, "space": spaces.Box, "env_config": {"reward": [lambda x: x + 1]}}}
+    path = write_checkpoint(tmp_path / "c", tree)
+    config = read_checkpoint(path)["config.json"]
+    assert config == {
+        "env": UserCode("env"),
+        "space": UserCode("gymnasium.spaces.box:Box"),
+        "env_config": {"reward": [UserCode("env_config.reward.0")]},
+    }
+    config = read_checkpoint(path, load_user_code=True)["config.json"]
+    assert config["env"].size == 5
+    assert config["space"] is spaces.Box
+    assert config["env_config"]["reward"][0](1) == 2
+
+
+def test_user_code_works_in_a_process_that_does_not_know_it(tmp_path):
+    script = (
+        "from rllib.checkpoint import write_checkpoint\n"
+        "class Env:\n    size = 5\n"
+        f"write_checkpoint({str(tmp_path / 'c')!r}, {{'config.json': {{'env': Env}}}})"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    assert read_checkpoint(tmp_path / "c", load_user_code=True)["config.json"]["env"].size == 5
+
+
+def test_what_was_not_loaded_cannot_be_written_again(tmp_path):
+    path = write_checkpoint(tmp_path / "c", {"config.json": {"env": lambda: None}})
+    with pytest.raises(TypeError, match="has not been loaded"):
+        write_checkpoint(tmp_path / "d", read_checkpoint(path))
+
+
+def test_a_value_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(TypeError, match=r"config.json: env_config.lock cannot be written into a checkpoint"):
+        write_checkpoint(tmp_path / "c", {"config.json": {"env_config": {"lock": threading.Lock()}}})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_user_code_that_cannot_be_loaded_is_named(tmp_path):
+    path = write_checkpoint(tmp_path / "c", {"config.json": {"env": Unloadable()}})
+    with pytest.raises(CheckpointError, match=r"env of the checkpoint's config.json .*cannot be loaded here"):
+        read_checkpoint(path, load_user_code=True)
+    assert read_checkpoint(path)["config.json"] == {"env": UserCode("env")}
+
+
+class Unloadable:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+# ---------------------------------------------------------------------- in one step
+
+
+def test_an_existing_checkpoint_is_replaced_whole(tmp_path):
+    write_checkpoint(tmp_path / "c", a_tree())
+    path = write_checkpoint(tmp_path / "c", {"algorithm.json": {"seed": 8}})
+    assert read_checkpoint(path) == {"algorithm.json": {"seed": 8}}
+    assert os.listdir(tmp_path) == ["c"]
+    assert not (path / WEIGHTS).exists()
+
+
+def test_it_is_replaced_where_the_system_cannot_exchange(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_exchange", lambda first, second: False)
+    test_an_existing_checkpoint_is_replaced_whole(tmp_path)
+
+
+def test_an_empty_directory_is_taken(tmp_path):
+    (tmp_path / "c").mkdir()
+    assert_same(read_checkpoint(write_checkpoint(tmp_path / "c", a_tree())), a_tree())
+
+
+def test_other_things_are_never_replaced(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ValueError, match="holds other things than a checkpoint, which would be lost"):
+        write_checkpoint(tmp_path, a_tree())
+    with pytest.raises(ValueError, match=r"a checkpoint is a directory, but .*thesis.tex is a file"):
+        write_checkpoint(tmp_path / "thesis.tex", a_tree())
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+def test_a_failure_on_the_way_leaves_the_old_one_and_nothing_else(tmp_path, monkeypatch):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_manifest", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_checkpoint(path, {"algorithm.json": {"seed": 8}})
+    assert os.listdir(tmp_path) == ["c"]
+    assert_same(read_checkpoint(path), a_tree())
+
+
+def test_a_process_killed_while_it_writes_leaves_a_whole_checkpoint(tmp_path):
+    path = tmp_path / "c"
+    script = (
+        "import itertools, numpy as np\n"
+        "from rllib.checkpoint import write_checkpoint\n"
+        "for i in itertools.count():\n"
+        f"    write_checkpoint({str(path)!r}, {{'a.json': {{'i': i}}, 'b.safetensors': {{'i': np.full(1000, i)}}}})\n"
+        "    print(i, flush=True)"
+    )
+    for delay_s in (0.0, 0.001, 0.003, 0.01):
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+            for _ in range(3):
+                process.stdout.readline()
+            time.sleep(delay_s)  # a kill at a random moment is the point here
+            process.send_signal(signal.SIGKILL)
+        tree = read_checkpoint(path)
+        assert (tree["b.safetensors"]["i"] == tree["a.json"]["i"]).all()
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def _truncate(path):
+    (path / WEIGHTS).write_bytes((path / WEIGHTS).read_bytes()[:-1])
+
+
+def _change(path):
+    (path / "config.json").write_text((path / "config.json").read_text().replace("CartPole-v1", "CartPole-v0"))
+
+
+def _remove(path):
+    (path / "learner.safetensors").unlink()
+
+
+def _truncate_manifest(path):
+    (path / "manifest.json").write_text((path / "manifest.json").read_text()[:100])
+
+
+def _empty_manifest(path):
+    (path / "manifest.json").write_text("{}")
+
+
+def _manifest_without_files(path):
+    (path / "manifest.json").write_text(json.dumps({"format": checkpoint.FORMAT, "format_version": 1}))
+
+
+def _remove_manifest(path):
+    (path / "manifest.json").unlink()
+
+
+def _newer_format(path):
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, "format_version": 99}))
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (_truncate, r"is damaged: policies/default_policy/weights.safetensors: it has 159 bytes instead of 160"),
+        (_change, "is damaged: config.json: its content has changed since it was written"),
+        (_remove, r"is damaged: learner.safetensors: it cannot be read \(No such file"),
+        (_truncate_manifest, "is damaged: manifest.json: it is not JSON"),
+        (_empty_manifest, "is no checkpoint of this library: its manifest.json belongs to something else"),
+        (_manifest_without_files, "is damaged: manifest.json: it lists no files"),
+        (_remove_manifest, "is no checkpoint of this library: it has no manifest.json"),
+        (_newer_format, "has format_version 99, but this rllib reads up to 1"),
+    ],
+)
+def test_a_damaged_or_foreign_checkpoint_is_one_clear_error(tmp_path, harm, message):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    harm(path)
+    with pytest.raises(ValueError, match=message):
+        read_checkpoint(path)
+
+
+def test_a_missing_checkpoint_is_told(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no checkpoint .*nowhere. Give the directory that algo.save"):
+        read_checkpoint(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="a checkpoint is a directory"):
+        read_checkpoint(tmp_path / "file")
+
+
+def test_the_directory_of_a_run_is_answered_with_the_checkpoints_in_it(tmp_path):
+    write_checkpoint(tmp_path / "checkpoint_000010", a_tree())
+    with pytest.raises(ValueError, match="Give one of those within: checkpoint_000010"):
+        read_checkpoint(tmp_path)
+
+
+def test_one_that_was_being_replaced_is_pointed_to(tmp_path):
+    write_checkpoint(tmp_path / ".c.old-0123", a_tree())
+    with pytest.raises(ValueError, match=r"being replaced: rename .*/\.c\.old-0123 to .*/c"):
+        read_checkpoint(tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    "name", ["weights.npy", "weights", "/etc/x.json", "../x.json", "manifest.json", "user_code/x.json"]
+)
+def test_file_names_that_make_no_sense_are_refused(tmp_path, name):
+    with pytest.raises(ValueError):
+        write_checkpoint(tmp_path / "c", {name: {}})
+
+
+def test_only_arrays_of_numbers_go_into_safetensors(tmp_path):
+    for wrong in ([1, 2], np.array(["a"]), np.array([None])):
+        with pytest.raises(TypeError, match="takes arrays of numbers, but 'x' is"):
+            write_checkpoint(tmp_path / "c", {"a.safetensors": {"x": wrong}})
+
+
+def test_checkpoints_need_no_torch_and_no_gymnasium():
+    code = (
+        "import sys; from rllib.checkpoint import read_checkpoint\n"
+        f"read_checkpoint({str(GOLDEN)!r}, only='rng')\n"
+        "print(sorted({'torch', 'gymnasium'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

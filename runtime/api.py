@@ -74,9 +74,7 @@ def get(refs, timeout: float | None = None):
         return _session(refs).get([refs], timeout)[0]
     if not isinstance(refs, list | tuple):
         raise TypeError(f"get() takes a reference or a list of them, got {_what(refs)}")
-    for index, ref in enumerate(refs):
-        if not isinstance(ref, ObjectRef):
-            raise TypeError(f"get() takes a list of references, but element {index} is {_what(ref)}")
+    _check_types(refs, "get")
     return _session(refs[0]).get(list(refs), timeout) if refs else []
 
 
@@ -201,10 +199,15 @@ def check_timeout(timeout) -> None:
         raise ValueError(f"timeout must be >= 0 seconds, or None to wait as long as it takes; got {timeout!r}")
 
 
+def _check_types(refs, verb):
+    if all(issubclass(kind, ObjectRef) for kind in set(map(type, refs))):  # lists may be long: no loop over them here
+        return
+    index, wrong = next((i, ref) for i, ref in enumerate(refs) if not isinstance(ref, ObjectRef))
+    raise TypeError(f"{verb}() takes a list of references, but element {index} is {_what(wrong)}")
+
+
 def _check_references(refs, verb):
-    for index, ref in enumerate(refs):
-        if not isinstance(ref, ObjectRef):
-            raise TypeError(f"{verb}() takes a list of references, but element {index} is {_what(ref)}")
+    _check_types(refs, verb)
     if len(set(refs)) != len(refs):
         raise ValueError(f"{verb}() takes different references, but some of the {len(refs)} given are the same")
 

@@ -1,5 +1,6 @@
 """Every Python snippet of README.md runs."""
 
+import os
 import re
 import subprocess
 import sys
@@ -15,10 +16,9 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text()
 def test_snippet_runs(snippet, tmp_path):
     path = tmp_path / "snippet.py"
     path.write_text(snippet)
-    run = subprocess.run(
-        [sys.executable, path], cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True,
-        timeout=100,
-    )  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, path]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
     assert run.returncode == 0, run.stderr
 
 

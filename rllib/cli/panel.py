@@ -4,6 +4,12 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
 from rllib.cli.display import QuietDisplay, elapsed, number, phase_shares
 from rllib.tune.stopping import lookup
 
@@ -20,10 +26,8 @@ class PanelDisplay(QuietDisplay):
     """
 
     def __init__(self):
-        from rich.console import Console
-
         self._console = Console(highlight=False)
-        self._live = None
+        self._live: Live | None = None
         self._began = self._drawn_at = time.monotonic()
         self._title = self._goal = self._directory = ""
         self._result: Mapping = {}
@@ -31,8 +35,6 @@ class PanelDisplay(QuietDisplay):
         self._returns: list[float] = []
 
     def start(self, title: str, goal: str, directory: str) -> None:
-        from rich.live import Live
-
         self._title, self._goal, self._directory = title, goal, directory
         self._live = Live(console=self._console, get_renderable=self.render, refresh_per_second=1)
         self._live.start()
@@ -54,11 +56,8 @@ class PanelDisplay(QuietDisplay):
         if self._live is not None:
             self._live.stop()  # draws once more
 
-    def render(self):
+    def render(self) -> Panel:
         """The panel as it is now."""
-        from rich.panel import Panel
-        from rich.table import Table
-
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="dim")
         rows.add_column()
@@ -87,9 +86,6 @@ class PanelDisplay(QuietDisplay):
             yield "goal", self._goal_row()
 
     def _goal_row(self):
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
         row = Table.grid(padding=(0, 2))
         row.add_row(self._goal, ProgressBar(total=1.0, completed=self._progress, width=24), f"{self._progress:.0%}")
         return row

@@ -9,7 +9,6 @@ from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli import session
 from rllib.cli.display import LineDisplay, QuietDisplay, elapsed
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
-from rllib.cli.panel import PanelDisplay
 from rllib.cli.spec import RunSpec, find_file, load_spec, make_spec
 from rllib.cli.values import parse_assignments
 
@@ -77,7 +76,11 @@ def _spec(words: tuple[str, ...], file: str | None, options: dict) -> RunSpec:
 def _display(quiet: bool) -> QuietDisplay:
     if quiet:
         return QuietDisplay()
-    return PanelDisplay() if sys.stdout.isatty() else LineDisplay()
+    if not sys.stdout.isatty():
+        return LineDisplay()
+    from rllib.cli.panel import PanelDisplay  # needs rich, which lines do without
+
+    return PanelDisplay()
 
 
 def _build(spec: RunSpec):

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from gymnasium import spaces
 
+CONCATENATED_ROWS = 12
+
 
 class ObservationColumn(ABC):
     """Writes observations into rows of an array [N, *shape] of the given dtype.
@@ -23,8 +25,10 @@ class ObservationColumn(ABC):
     def write_rows(self, rows: list, out: np.ndarray) -> None:
         """Writes N observations, as the environments gave them, into out [N, *shape].
 
+        They have been seen to have the right shape: this is the hot path, and where numpy can, it broadcasts.
+
         Raises:
-            ValueError: if an observation does not have the space's shape.
+            ValueError: if numpy cannot make the rows fit.
         """
 
     @abstractmethod
@@ -45,11 +49,11 @@ class ArrayColumn(ObservationColumn):
         self._joined = (-1, *self.shape[1:])
 
     def write_rows(self, rows, out):
-        # One call of concatenate is faster than N assignments, and unlike these it never broadcasts.
-        if out.flags.c_contiguous:
+        # Assigning the list looks at each row twice; concatenate costs more to call, less a row.
+        if len(rows) > CONCATENATED_ROWS and out.flags.c_contiguous:
             np.concatenate(rows, out=out.reshape(self._joined), casting="unsafe")
         else:
-            np.stack(rows, out=out, casting="unsafe")
+            out[:] = rows
 
     def write_batch(self, batch, out):
         out[...] = batch

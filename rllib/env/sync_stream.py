@@ -3,6 +3,7 @@
 import logging
 import math
 from functools import partial
+from operator import methodcaller
 
 import numpy as np
 from gymnasium import spaces
@@ -58,7 +59,9 @@ class SyncStream(EnvironmentStream):
         self._seeds: list[int | None] = [int(seed) for seed in seeds]  # None once used; gymnasium takes no np.int64
         self._worker_index = worker_index
         self._examiners = [Examiner(env, checked_steps, tells=worker_index == 0) for env in self._envs]
-        self._action_dtype = None if isinstance(first.action_space, spaces.Discrete) else first.action_space.dtype
+        # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
+        is_discrete = isinstance(first.action_space, spaces.Discrete)
+        self._to_python = np.ndarray.tolist if is_discrete else methodcaller("astype", first.action_space.dtype)
         # Called by position in the hot loop; each entry is first `_examined_step`, then the environment's own method.
         self._steps = [partial(self._examined_step, index) for index in range(self.num_envs)]
         self._clock = 0  # steps of the stream so far
@@ -130,25 +133,25 @@ class SyncStream(EnvironmentStream):
                 ended.append(index)
         finals = self._start_next(self._apply_time_limits(ended, truncated), rows)
         for index in np.flatnonzero(active):
-            self._write_rows([rows[index]], observations[index : index + 1])
+            self._write_rows([rows[index]], observations[index : index + 1], index)
         self.reset_rows = ~active
         return finals
 
-    def _to_python(self, actions):
-        """The actions one by one: ints for Discrete, otherwise rows of a copy that environments may keep or change."""
-        return actions.tolist() if self._action_dtype is None else actions.astype(self._action_dtype)
-
-    def _write_rows(self, rows, out):
+    def _write_rows(self, rows, out, first_index=0):
         try:
             self.column.write_rows(rows, out)
         except Exception as error:
-            for index, row in enumerate(rows):
-                if problem := mismatch(self.observation_space, row):
-                    raise ValueError(
-                        f"environment {index} of rollout worker {self._worker_index}: the {problem}, at step "
-                        f"{self._clock} of its environments"
-                    ) from error
-            raise
+            raise (self._misfit(rows, first_index) or error) from None
+
+    def _misfit(self, rows: list, first_index: int) -> ValueError | None:
+        """The error that names the observation among `rows` that does not lie in its space."""
+        for index, row in enumerate(rows, first_index):
+            if problem := mismatch(self.observation_space, row):
+                return ValueError(
+                    f"environment {index} of rollout worker {self._worker_index} ({env_name(self._envs[index])}): the "
+                    f"{problem}, at step {self._clock} of the worker's environments"
+                )
+        return None
 
     def _write_rewards(self, given, out, first_index=0):
         try:
@@ -168,7 +171,10 @@ class SyncStream(EnvironmentStream):
         finals = []
         for index in ended:
             # A copy, made before the reset: environments may hand out the same array again.
-            finals.append((index, self.column.row(rows[index])))
+            final = self.column.row(rows[index])
+            if final.shape != self.observation_shape:
+                raise self._misfit([rows[index]], index)
+            finals.append((index, final))
             rows[index] = self._reset_env(index)
         self._next_deadline = min(self._deadlines)
         return finals

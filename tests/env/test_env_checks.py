@@ -183,7 +183,19 @@ def test_shape_that_changes_later_is_noticed():
         tape.reset()
         tape.step(constant_actions(stream))
         stream._envs[1].config["following"] = np.zeros(5)
-        with pytest.raises(ValueError, match=r"environment 1 of rollout worker 3: the observation has shape \(5,\)"):
+        with pytest.raises(ValueError, match=r"environment 1 of rollout worker 3 .* observation has shape \(5,\)"):
+            tape.step(constant_actions(stream))
+
+
+@pytest.mark.parametrize("final", [None, [0.5], np.zeros(5)])
+def test_final_observations_are_looked_at(final):
+    """Some environments hand out something else once the episode is over; numpy would make nan of None."""
+    with make_stream(resolve(Scripted), num_envs=2, seeds=[0, 1]) as stream:
+        tape = Tape(stream)
+        tape.reset()
+        tape.step(constant_actions(stream))
+        stream._envs[1].config["step"] = (final, 1.0, True, False, {})
+        with pytest.raises(ValueError, match=r"environment 1 of rollout worker 0 \(Scripted\): the observation"):
             tape.step(constant_actions(stream))
 
 

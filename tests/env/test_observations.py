@@ -66,7 +66,21 @@ def test_plain_spaces_keep_shape_and_type(space, shape, dtype):
     assert not np.shares_memory(row, samples[1])
 
 
-def test_rows_are_never_broadcast():
+@pytest.mark.parametrize("num_rows", [1, 5, 12, 13, 40])
+@pytest.mark.parametrize("space", [Box(-1, 1, (4,), np.float64), Box(0, 255, (3, 2, 2), np.uint8)], ids=str)
+def test_any_number_of_rows_in_any_form(num_rows, space):
+    column = observation_column(space)
+    space.seed(num_rows)
+    samples = [space.sample() for _ in range(num_rows)]
+    wanted = np.array(samples).astype(column.dtype)
+    wide = np.zeros((num_rows, 3, *column.shape), column.dtype)
+    for out in (np.zeros_like(wanted), wide[:, 1]):
+        column.write_rows([sample.tolist() if i % 2 else sample for i, sample in enumerate(samples)], out)
+        np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("num_rows", [2, 20])
+def test_rows_that_differ_in_shape_are_refused(num_rows):
     column = observation_column(Box(-1, 1, (4,)))
-    with pytest.raises(ValueError, match="wrong shape"):
-        column.write_rows([np.zeros(1), np.zeros(4)], np.empty((2, 4), np.float32))
+    with pytest.raises(ValueError):
+        column.write_rows([np.zeros(1), *[np.zeros(4)] * (num_rows - 1)], np.empty((num_rows, 4), np.float32))

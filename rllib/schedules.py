@@ -1,7 +1,7 @@
 """Values that change over the run: constant, or piecewise linear in the number of sampled environment steps."""
 
 import itertools
-import math
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from numbers import Real
@@ -69,4 +69,4 @@ def schedule_problem(value) -> str | None:
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

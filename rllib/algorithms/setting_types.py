@@ -31,7 +31,10 @@ def convert(value, type_):
         raise TypeError
     if origin in (Union, types.UnionType):
         return _convert_to_first(value, get_args(type_))
-    return _CONVERSIONS.get(origin or type_, _instance_of(origin or type_))(value)
+    try:
+        return _CONVERSIONS.get(origin or type_, _instance_of(origin or type_))(value)
+    except OverflowError:  # an int beyond all floats
+        raise TypeError from None
 
 
 def _convert_to_first(value, alternatives):

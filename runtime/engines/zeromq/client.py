@@ -17,7 +17,7 @@ from collections import deque
 
 import numpy as np
 
-from ... import errors
+from ... import errors, pickling
 from ...options import check_feasible
 from ...refs import ObjectRef
 from ...unpicklable import explain, explain_call
@@ -36,6 +36,7 @@ LARGEST_TASK_COUNT = 1_000_000  # tasks of this process that are not done; more 
 STORE_FULL_S = 30.0
 BLOCKED_AFTER_S = 0.005  # a task that waits longer gives its CPUs away
 TEMPLATES = 256
+ROUND_MS = 5000
 DRAIN_EVERY = 64  # calls that wait in an outbox before the caller looks for replies itself
 
 
@@ -349,13 +350,17 @@ class Client:
 
     def resources(self):
         self._enter()
-        answer = self._request(lambda serial: wire.message(wire.RESOURCES, self.process, serial))
+        answer = self._ask(lambda serial: wire.message(wire.RESOURCES, self.process, serial))
         return dict(self.totals), quantities(control.decode(control.Free, answer).free)
 
     def handle_added(self, actor_id):
         with self.mailbox.lock:
             channel = self._channels.get(actor_id)
-            if channel is not None:
+            if channel is None:
+                return
+            if channel.fresh:
+                channel.fresh = False
+            else:
                 channel.handles += 1
 
     def handle_dropped(self, actor_id):
@@ -445,8 +450,7 @@ class Client:
             if options.num_returns > LARGEST_NUM_RETURNS:
                 raise ValueError(f"num_returns={options.num_returns} must be at most {LARGEST_NUM_RETURNS}")
             digest, _ = function.pickled(self.session_id, self._dump_definition)
-            retry = pickle.dumps(None) if not options.retry_exceptions else self._dump_definition(options)
-            retry = b"" if not options.retry_exceptions else retry
+            retry = pickling.dumps(options) if options.retry_exceptions else b""
             fields = digest, name, units(options.request()), options.max_retries, retry
             data = control.encode(control.Task(*fields[:3], [], *fields[3:]))
             if len(self._templates) >= TEMPLATES:
@@ -604,7 +608,7 @@ class Client:
         """
         with self.mailbox.lock:
             self._flush()
-        answer = self._request(lambda serial: wire.message(wire.GRANT, self.process, serial, c=size), STORE_FULL_S)
+        answer = self._ask(lambda serial: wire.message(wire.GRANT, self.process, serial, c=size), STORE_FULL_S)
         if answer is not None:
             _, _, _, _, _, segment, fd, _ = wire.header(answer)
             if segment:
@@ -621,12 +625,7 @@ class Client:
         with self.mailbox.lock:
             self.mailbox.send(wire.NODE, wire.message(wire.RETURN, self.process, a=segment))
 
-    def _trim(self):
-        """Returns memory that has been idle for a while."""
-        if self.store.idle_segments:
-            self.store.trim(IDLE_SEGMENT_S)
-
-    def _request(self, make, timeout_s=None):
+    def _ask(self, make, timeout_s=None):
         """Sends a request to the node and waits; the answer's frame, or None if it did not come in time."""
         serial, waiter = self._serial(), Waiter()
         entry = self._requests[serial] = [waiter, None]
@@ -646,12 +645,20 @@ class Client:
             if frame:
                 head = wire.HEADER.unpack_from(frame)
                 self._handlers[head[1]](frame, head)
-            elif self._dropped or self._dropped_handles:
-                with self.mailbox.lock:
-                    self._flush()
+            else:
+                self._make_round()
         except (wire.Malformed, struct.error, KeyError) as error:
             self.malformed += 1
             logger.debug("dropped a frame of %d bytes: %r", len(frame), error)
+
+    def _make_round(self):
+        """What is to be done though nobody asks for it."""
+        if self._dropped or self._dropped_handles:
+            with self.mailbox.lock:
+                self._flush()
+        if self.store.idle_segments:
+            self.store.trim(IDLE_SEGMENT_S)
+        self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
 
     def _on_reply(self, frame, head):
         _, _, _, source, serial, count, _, _ = head
@@ -713,6 +720,10 @@ class Client:
 
     def _on_object(self, frame, head):
         with self.mailbox.lock:
+            if head[2] == wire.LOST:
+                frame = bytes(wire.HEADER_BYTES) + error_value(
+                    errors.OwnerDiedError(frame[wire.HEADER_BYTES :].decode())
+                )
             pins = self._pins(frame, wire.HEADER_BYTES)
             ref = self._known.get(wire.key(head[4], head[5]))
             if ref is not None and ref.frame is None:

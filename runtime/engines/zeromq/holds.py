@@ -77,7 +77,7 @@ class Holds:
     def drop_holder(self, holder: int | bytes) -> None:
         """A process has died, or the node lets go of a task or an object: all its counts vanish."""
         for key in self._counts.pop(holder, ()):
-            item = self.items[key]
+            item = self.items[key]  # there as long as a count is not zero
             item.unbalanced -= 1
             if item.unbalanced == 0:
                 self._settle(key, item)
@@ -96,6 +96,5 @@ class Holds:
             del self.items[key]
             self.freed.append((key, item))
             self.drop_holder(key)  # an object lets go of what its value needs
-        elif not any(key in counts for counts in self._counts.values()) and item.unbalanced == 0:
-            # Released and held without ever having been registered: its creator died before it could say so.
-            pass
+        else:
+            del self.items[key]  # nothing is known of it but counts, and they are even

@@ -18,10 +18,8 @@ from time import monotonic, sleep
 import zmq
 from zmq.backend import zmq_poll
 
-from .process import has_ended
-
+LARGEST_POLL_MS = 2**30
 KEEPER_PAUSE_S = 0.02  # how long the keeper stands back when another thread reads
-CHECK_S = 1.0  # how often a waiting thread looks whether the node lives
 
 
 def mailbox_path(directory: str, process: int) -> str:
@@ -51,10 +49,10 @@ def peer_socket(context: zmq.Context, directory: str, process: int) -> zmq.Socke
 
 
 def _milliseconds(until: float | None) -> int:
-    """How long to wait in one go for a moment in monotonic seconds, rounded up."""
+    """How long to poll for a moment in monotonic seconds, rounded up; -1: without end."""
     if until is None:
-        return int(CHECK_S * 1000)
-    return int(min(CHECK_S, max(0.0, until - monotonic() + 0.000999)) * 1000)
+        return -1
+    return min(int(max(0.0, until - monotonic() + 0.000999) * 1000), LARGEST_POLL_MS)
 
 
 class Waiter:
@@ -107,8 +105,9 @@ class Mailbox:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._node: int | None = None  # pidfd
         self._later: list = []
-        self._closed = False
-        self.node_died = False
+        self.round_ms: int | None = None  # how often the keeper makes a round though nothing has come
+        self._process = process
+        self._closed = self._over = self.node_died = False  # _over: no wait makes sense any more
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -142,7 +141,7 @@ class Mailbox:
         """
         deadline = None if timeout_s is None else monotonic() + timeout_s
         until = deadline if blocked is None else monotonic() + blocked_after_s
-        while target.frame is None and not self._closed and not self.node_died:
+        while target.frame is None and not self._over:
             if self._leading.acquire(False):
                 try:
                     self._lead(target, until)
@@ -158,13 +157,12 @@ class Mailbox:
             if blocked is not None and now >= until:
                 blocked()
                 until, blocked = deadline, None
-            self._check_node()
         return True
 
     def _lead(self, target, until):
-        """Dispatches until the target is set or the time has come, at most CHECK_S without a message; then the rest."""
+        """Dispatches until the target is set, the time has come or the mailbox was interrupted; then the rest."""
         poll, receive, dispatch = self._poll, self._receive, self._dispatch
-        while target.frame is None and zmq_poll(poll, _milliseconds(until)):
+        while target.frame is None and not self._over and zmq_poll(poll, _milliseconds(until)):
             dispatch(receive(zmq.DONTWAIT))
             if self._later and target.frame is None:
                 self._read_all()
@@ -177,8 +175,8 @@ class Mailbox:
         target.watch(event)
         self._followers.append(event)
         try:
-            if target.frame is None and self._leading.locked():
-                event.wait(_milliseconds(until) / 1000)
+            if target.frame is None and not self._over and self._leading.locked():
+                event.wait(None if until is None else max(0.0, until - monotonic()))
         finally:
             self._followers.remove(event)
             self._promote()
@@ -227,12 +225,12 @@ class Mailbox:
             self._keeper.start()
 
     def watch_node(self, pidfd: int) -> None:
-        """Notice the end of the node by this descriptor, which is closed with the mailbox."""
+        """Notice the end of the node by this descriptor."""
         self._node = pidfd
 
     def wake(self) -> None:
         """Has the keeper look at the mailbox soon; from any thread at any moment."""
-        if self._keeper is not None:
+        if self._keeper is not None and not self._closed:
             os.eventfd_write(self._wake, 1)
 
     def _keep(self):
@@ -241,14 +239,15 @@ class Mailbox:
         for descriptor in descriptors:
             poll.register(descriptor, select.POLLIN)
         while not self._closed:
-            ready = [descriptor for descriptor, _ in poll.poll()]
+            ready = [descriptor for descriptor, _ in poll.poll(self.round_ms)]
             if self._node in ready:
                 poll.unregister(self._node)
-                self._check_node()
+                self.node_died = True
+                self._interrupt()
             if self._wake in ready:
                 sleep(KEEPER_PAUSE_S)  # most often the next verb does it, and more comes
                 os.eventfd_read(self._wake)
-            if self._closed:
+            if self._closed or self._over and not self.node_died:
                 return
             if not self._leading.acquire(False):
                 sleep(KEEPER_PAUSE_S)
@@ -259,20 +258,21 @@ class Mailbox:
             finally:
                 self._resign()
 
-    def _check_node(self):
-        if self._node is not None and not self.node_died and not self._closed and has_ended(self._node):
-            self.node_died = True
-            for event in list(self._followers):
-                event.set()
+    def _interrupt(self):
+        """Ends all waits: a frame to oneself for the leader, events for the others."""
+        self._over = True
+        with self.lock:
+            self.send(self._process, b"")
+        for event in list(self._followers):
+            event.set()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Closes all sockets; waiting threads return. Frames that were sent are still delivered for a moment."""
-        self._closed = True
-        for event in list(self._followers):
-            event.set()
+        self._interrupt()
         os.eventfd_write(self._wake, 1)
+        self._closed = True
         if self._keeper is not None and self._keeper is not threading.current_thread():
             self._keeper.join(2)
         with self._leading, self.lock:
@@ -281,5 +281,3 @@ class Mailbox:
             self._pull.close(0)
             self._context.term()
             os.close(self._wake)
-            if self._node is not None:
-                os.close(self._node)

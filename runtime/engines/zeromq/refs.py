@@ -115,17 +115,17 @@ class Channel:
         process: where the actor lives, 0 before and after.
         error: once it has ended: the value (an error) that calls get.
         pending: serial -> references of the calls on their way.
-        handles: handles in this process.
+        handles: handles in this process; the first is counted before it exists (`fresh`).
         hold: this process's share in the actor.
     """
 
-    __slots__ = ("error", "handles", "hold", "key", "outbox", "pending", "process")
+    __slots__ = ("error", "fresh", "handles", "hold", "key", "outbox", "pending", "process")
 
     WINDOW = 256
 
     def __init__(self, key: bytes):
         self.key = key
-        self.process = self.handles = 0
+        self.process, self.handles, self.fresh = 0, 1, True
         self.error: bytes | None = None
         self.hold: Hold | None = None
         self.pending: dict[int, tuple | Reference] = {}

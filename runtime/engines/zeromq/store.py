@@ -20,8 +20,9 @@ from time import monotonic
 
 import numpy as np
 
-SEGMENT_HEADER = 4096  # bytes before the first block: one page, of which 16 bytes name the segment
-SEGMENT_MAGIC = b"rt-segm1"
+from . import wire
+
+SEGMENT_HEADER = 4096  # bytes before the first block: one page, of which the first bytes name the segment
 SMALLEST_CLASS = 4096
 LARGEST_SLAB_BLOCK = 2**20  # larger blocks have a segment of their own
 SLAB_BLOCKS = 16
@@ -43,11 +44,6 @@ def segment_bytes(block_bytes: int) -> int:
     """The size of a segment for blocks of one class."""
     blocks = SLAB_BLOCKS if block_bytes <= LARGEST_SLAB_BLOCK else 1
     return SEGMENT_HEADER + blocks * block_bytes
-
-
-def segment_header(session: bytes, segment: int) -> bytes:
-    """What the node writes at the start of a segment, so that a reader can tell it is the right one."""
-    return SEGMENT_MAGIC + segment.to_bytes(8, "little") + session
 
 
 class Hold:
@@ -260,7 +256,7 @@ class Store:
     def _map(self, segment, fd):
         file = os.open(self._path(fd), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            expected = segment_header(b"", segment)
+            expected = wire.segment_header(segment)
             if os.pread(file, len(expected), 0) != expected:
                 raise FileNotFoundError(f"segment {segment} is gone")
             return mmap.mmap(file, 0, prot=mmap.PROT_READ)

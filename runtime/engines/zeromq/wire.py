@@ -23,6 +23,7 @@ KEY = struct.Struct("<QQ")  # serial, process
 HEADER_AND_VALUE = struct.Struct("<2sBBIQIIQIIIIQQ")
 
 MAGIC = b"R1"
+SEGMENT_MAGIC = b"rt-segm1"
 HEADER_BYTES, VALUE_BYTES, BUFFER_BYTES, KEY_BYTES = HEADER.size, VALUE.size, BUFFER.size, KEY.size
 ALIGNMENT = 16  # of buffers within a frame; malloc aligns the frame itself to the same
 LARGEST_ITEM_COUNT = 2**24
@@ -48,7 +49,7 @@ KILL = 14  # serial, a: process of the actor
 WATCH = 15  # serial, a: process of the actor whose state is wanted
 DEFINE = 16  # control: a function or class; also from the node to workers
 READY = 17  # a worker's mailbox is bound
-LEAVING = 18  # the sender ends on its own account: a: its exit code; answered by GOODBYE
+LEAVING = 18  # the sender ends on its own account; text: why; answered by GOODBYE
 SHUTDOWN = 19  # the driver ends the session
 RESOURCES = 20  # serial of the request; answered in kind
 # From the node to a client:
@@ -69,6 +70,8 @@ GOODBYE = 31
 LAST_KIND = 31
 
 ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
+
+LOST = 1  # flag of OBJECT: the body is a text that says why
 
 ERROR = 1  # flags of a value: it is an exception
 PICKLE_SHARED = 2  # its pickle is the last buffer
@@ -110,6 +113,11 @@ class Head(NamedTuple):
     @property
     def pickle(self) -> int:
         return self.buffer_table + BUFFER_BYTES * self.buffers
+
+
+def segment_header(segment: int) -> bytes:
+    """The first bytes of a segment, which tell a reader that it has got the right one."""
+    return SEGMENT_MAGIC + segment.to_bytes(8, "little")
 
 
 def key(serial: int, process: int) -> bytes:

@@ -1,0 +1,44 @@
+"""The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
+
+    wire, control     the bytes of messages                    store, serializer   shared memory, values to bytes
+    mailbox           sockets and the threads that read them   refs, client        the verbs, in driver and workers
+    driver, launch    starting and ending a session            worker              running tasks and actors
+    state, holds, ledger   what the node decides, pure         node, boot, zygote, process   how it is done
+"""
+
+from __future__ import annotations
+
+from ..base import EngineConfig
+
+
+class ZeroMQEngine:
+    """Starts the node first, then imports what the driver needs while the node starts. Afterwards it is the driver."""
+
+    name = "zeromq"
+
+    def start(self, config: EngineConfig) -> None:
+        """See base.Engine."""
+        from .launch import NodeProcess, create_session_directory
+
+        session = create_session_directory()
+        node = NodeProcess(config, session)
+        try:
+            from .driver import Driver  # numpy and zmq: as long as the node takes
+
+            self._driver = Driver(node, dict(config.resources))
+        except BaseException:
+            node.wait_end(0)
+            node.close()
+            raise
+
+    def __getattr__(self, name):
+        if name == "_driver":
+            raise AttributeError("the session has not been started")
+        value = getattr(self._driver, name)
+        self.__dict__[name] = value  # a verb costs one lookup
+        return value
+
+
+def create_engine() -> ZeroMQEngine:
+    """A new engine, not started."""
+    return ZeroMQEngine()

@@ -1,0 +1,68 @@
+"""The driver's engine: starts the session, and ends it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from ...errors import SessionClosedError
+from ..base import Context
+from . import wire
+from .client import Client, error_value
+from .launch import NodeProcess
+from .process import allow_many_files
+
+logger = logging.getLogger("runtime")
+
+END_S = 3.0
+
+
+class Driver(Client):
+    """Args:
+    node: the node agent, started.
+    totals: all resources of the session.
+    """
+
+    def __init__(self, node: NodeProcess, totals: dict[str, float]):
+        allow_many_files()
+        super().__init__(wire.DRIVER, node.session, node.pid, totals)
+        self._node = node
+        self._handlers |= {wire.LOG: self._on_log, wire.NOTICE: self._on_notice}
+        node.wait_ready()
+        self.mailbox.watch_node(node.pidfd)
+        self.mailbox.start_keeper()
+
+    def stop(self) -> None:
+        """Ends the session and waits until nothing of it is left."""
+        if self._refusal is not None:
+            return
+        self._refusal = SessionClosedError
+        with self.mailbox.lock:
+            self.mailbox.send(wire.NODE, wire.message(wire.SHUTDOWN, self.process))
+        self._node.wait_end(END_S)
+        self.mailbox.close()
+        self._abandon()
+        self.store.close()
+        self._node.close()
+
+    def _abandon(self):
+        """Whatever is pending will never come."""
+        error = error_value(SessionClosedError("the session was shut down before this value was there"))
+        with self.mailbox.lock:
+            self._channels, channels = {}, self._channels
+            for channel in channels.values():
+                self._bury(channel, error)
+            for refs in self._tasks.values():
+                self._settle(refs, error, 0)
+            self._tasks.clear()
+
+    def context(self) -> Context:
+        self._enter()
+        return Context(self.session_id, f"{wire.NODE:x}", f"{self.process:x}")
+
+    def _on_log(self, frame, head):
+        sys.stderr.write(frame[wire.HEADER_BYTES :].decode(errors="replace"))
+        sys.stderr.flush()
+
+    def _on_notice(self, frame, head):
+        logger.warning("%s", frame[wire.HEADER_BYTES :].decode(errors="replace"))

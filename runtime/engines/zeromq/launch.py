@@ -1,0 +1,144 @@
+"""Starting a session: its directory, and the node agent in it. Imports nothing that takes time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+LONGEST_DIRECTORY = 80  # the path of a unix socket has at most 107 bytes
+PREFIX = "rt-"
+START_S = 30.0
+STALE_S = 60.0
+
+
+class NodeProcess:
+    """The node agent as the driver sees it.
+
+    Attributes:
+        session: its directory.
+        pid: of the agent.
+    """
+
+    def __init__(self, config, session: str):
+        """Starts the process; `wait_ready` says when it serves.
+
+        Args:
+            config: `EngineConfig`.
+            session: an existing directory.
+        """
+        ready, its = os.pipe()
+        arguments = {
+            "role": "node",
+            "session": session,
+            "driver": os.getpid(),
+            "resources": dict(config.resources),
+            "gpu_ids": list(config.gpu_ids),
+            "object_store_memory": config.object_store_memory,
+            "preload": ["runtime.engines.zeromq.worker", *config.preload],
+            "log_to_driver": config.log_to_driver,
+            "path": _import_path(),
+            "ready": its,
+        }
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot.py")
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", script, json.dumps(arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[its],
+                start_new_session=True,  # Ctrl-C in the terminal is the driver's affair
+            )
+        except BaseException:
+            os.close(ready)
+            raise
+        finally:
+            os.close(its)
+        self.session, self.pid, self._ready = session, self._process.pid, ready
+        self.pidfd = os.pidfd_open(self.pid)
+        with open(f"{session}/node", "w") as file:
+            file.write(f"{self.pid} {start_time(self.pid)}")
+
+    def wait_ready(self) -> None:
+        """Returns when the node serves.
+
+        Raises:
+            RuntimeError: it does not, within START_S seconds or at all.
+        """
+        try:
+            readable, _, _ = select.select([self._ready], [], [], START_S)
+            if not readable or not os.read(self._ready, 1):
+                raise RuntimeError("the runtime's node agent did not start; what it wrote to stderr says why")
+        finally:
+            os.close(self._ready)
+
+    def wait_end(self, seconds: float) -> None:
+        """Returns when the process has ended, after so many seconds by force."""
+        if not select.select([self.pidfd], [], [], seconds)[0]:
+            self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self.session, ignore_errors=True)
+
+    def close(self) -> None:
+        """Lets go of the descriptor."""
+        os.close(self.pidfd)
+
+
+def create_session_directory() -> str:
+    """A new directory with a random name that only this user can enter.
+
+    Raises:
+        OSError: there is no place for one.
+    """
+    base = next(path for path in _places() if len(path) <= LONGEST_DIRECTORY and os.access(path, os.W_OK | os.X_OK))
+    _sweep(base)
+    path = os.path.join(base, f"{PREFIX}{os.getuid()}-{os.urandom(4).hex()}")
+    os.mkdir(path, 0o700)
+    return path
+
+
+def start_time(pid: int) -> str:
+    """When a process began (clock ticks since boot), "" if there is none: tells it from a later one of the same pid."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def _places():
+    yield from (path for path in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()) if path)
+    yield from ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def _sweep(base):
+    """Removes the directories of sessions that were killed with everything in them."""
+    for name in os.listdir(base):
+        path = os.path.join(base, name)
+        if not name.startswith(f"{PREFIX}{os.getuid()}-"):
+            continue
+        with contextlib.suppress(OSError):
+            state = os.lstat(path)
+            if state.st_uid != os.getuid():
+                continue
+            if os.path.exists(f"{path}/node"):
+                with open(f"{path}/node") as file:
+                    pid, started = file.read().split()
+                dead = start_time(int(pid)) != started
+            else:
+                dead = time.time() - state.st_mtime > STALE_S
+            if dead:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _import_path() -> list[str]:
+    """sys.path of this process, with the directory that holds the runtime: workers import what the driver can."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.dirname(os.path.dirname(os.path.dirname(package)))
+    return [*sys.path, *([] if root in map(os.path.abspath, sys.path) else [root])]

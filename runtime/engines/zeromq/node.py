@@ -1,0 +1,404 @@
+"""The node agent: the process that carries out what `state.NodeState` decides.
+
+It reads its mailbox, the zygote's reports and the workers' output in one thread, forwards user data as bytes, and ends
+the session when the driver asks for it or has died. It imports neither numpy nor user code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+import msgspec
+import zmq
+
+from . import boot, control, wire
+from .ledger import units
+from .mailbox import mailbox_socket, peer_socket
+from .process import adopt_orphans, allow_many_files, describe_exit
+from .state import Close, Grow, Kill, NodeState, Send, Spawn
+
+TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
+READ_BYTES = 2**16
+LOG_BYTES_PER_S = 2**20  # per worker; more is dropped and counted
+TERMINATE_S, KILL_S = 1.0, 1.0
+REPORT = struct.Struct("<QQi")  # see zygote.py
+BORN = -1
+SEGMENT_MODE = os.MFD_CLOEXEC
+
+
+@dataclass
+class Output:
+    """What a worker writes: the pipe, the last lines, and how much of this second's share is used."""
+
+    pipe: int
+    name: str
+    partial: bytes = b""
+    tail: deque = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    second: int = 0
+    bytes_used: int = 0
+    dropped: int = 0
+
+
+class Node:
+    """Args:
+    config: see `launch.start_node`.
+    zygote: pid.
+    channel: socket to the zygote.
+    """
+
+    def __init__(self, config: dict, zygote: int, channel: socket.socket):
+        self._config, self._session = config, config["session"]
+        self._state = NodeState(units(config["resources"]), tuple(config["gpu_ids"]), config["object_store_memory"])
+        self._zygote, self._channel = zygote, channel
+        self._context = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, 65535)
+        self._pull = mailbox_socket(self._context, self._session, wire.NODE)
+        self._peers: dict[int, zmq.Socket] = {}
+        self._pids: dict[int, int] = {}  # process -> pid, of the living
+        self._unborn: set[int] = set()
+        self._doomed: set[int] = set()  # to be killed as soon as they are born
+        self._outputs: dict[int, Output] = {}
+        self._by_pipe: dict[int, int] = {}
+        self._segments: dict[int, int] = {}  # segment -> fd
+        self._ending = False
+        self._driver = os.pidfd_open(config["driver"])
+        self._poll = select.epoll()
+        for descriptor in (self._pull.fileno(), self._channel.fileno(), self._driver):
+            self._poll.register(descriptor, select.EPOLLIN)
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._next_tick = 0.0
+        self.malformed = 0
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serves until the session ends."""
+        mailbox = self._pull.fileno()
+        while not self._ending:
+            ready = [descriptor for descriptor, _ in self._poll.poll(self._timeout())]
+            for descriptor in ready:
+                if descriptor == self._driver:
+                    self._ending = True
+                elif descriptor == self._channel.fileno():
+                    self._read_reports()
+                elif descriptor != mailbox:
+                    self._read_output(self._by_pipe.get(descriptor))
+            self._read_mailbox()
+            self._tick()
+        self._end()
+
+    def _timeout(self):
+        return 1.0 if self._state.needs_ticks else None
+
+    def _tick(self):
+        if self._state.needs_ticks:
+            now = time.monotonic()
+            if now >= self._next_tick:
+                self._next_tick = now + 1.0
+                self._state.tick()
+                self._carry_out()
+
+    def _read_mailbox(self):
+        """Everything there is: the descriptor tells only of what comes after the socket was found empty."""
+        receive = self._pull.recv
+        while not self._ending:
+            try:
+                frame = receive(zmq.DONTWAIT)
+            except zmq.Again:
+                return
+            try:
+                self._handle(frame)
+            except (wire.Malformed, struct.error, KeyError, ValueError):
+                self.malformed += 1
+            self._carry_out()
+
+    def _handle(self, frame):
+        state = self._state
+        _, kind, _, source, serial, a, _, c = wire.header(frame)
+        if kind == wire.SUBMIT:
+            state.submit(source, serial, control.decode(control.Task, frame, a), frame)
+        elif kind == wire.DONE:
+            state.done(source, serial, a)
+        elif kind == wire.REFERENCES:
+            state.references(source, control.decode(control.References, frame))
+        elif kind == wire.BLOCKED:
+            state.blocked(source)
+        elif kind == wire.UNBLOCKED:
+            state.unblocked(source)
+        elif kind == wire.CREATE:
+            state.create(source, serial, control.decode(control.Create, frame, a), frame)
+        elif kind == wire.READY:
+            state.ready(source)
+        elif kind == wire.ALIVE:
+            state.alive(source)
+        elif kind == wire.START_FAILED:
+            state.start_failed(source, frame[wire.HEADER_BYTES :])
+        elif kind == wire.WATCH:
+            state.watch(source, wire.key(serial, a))
+        elif kind == wire.KILL:
+            state.kill(wire.key(serial, a))
+        elif kind == wire.DEFINE:
+            state.define(source, control.decode(control.Define, frame), frame)
+        elif kind == wire.SUBSCRIBE:
+            state.subscribe(source, wire.key(serial, a))
+        elif kind == wire.GRANT:
+            state.grant(source, serial, c)
+        elif kind == wire.RETURN:
+            state.returned(source, a)
+        elif kind == wire.LEAVING:
+            state.leaving(source, frame[wire.HEADER_BYTES :].decode())
+        elif kind == wire.RESOURCES:
+            body = control.encode(control.Free(state.ledger.free))
+            self._send(source, wire.message(wire.RESOURCES, wire.NODE, serial, body=body))
+        elif kind == wire.SHUTDOWN:
+            self._ending = True
+        else:
+            raise wire.Malformed(f"kind {kind} is not for the node")
+
+    # -- instructions -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self):
+        for instruction in self._state.take():
+            kind = type(instruction)
+            if kind is Send:
+                self._send(instruction.process, instruction.frame)
+            elif kind is Spawn:
+                self._spawn(instruction)
+            elif kind is Kill:
+                self._kill(instruction.process)
+            elif kind is Grow:
+                self._grow(instruction)
+            elif kind is Close:
+                os.close(self._segments.pop(instruction.segment))
+
+    def _send(self, process, frame):
+        peer = self._peers.get(process)
+        if peer is None:
+            if process != wire.DRIVER and process not in self._pids:
+                return
+            peer = self._peers[process] = peer_socket(self._context, self._session, process)
+        peer.send(frame, zmq.DONTWAIT)
+
+    def _spawn(self, spawn):
+        settings = control.Settings(
+            process=spawn.process,
+            session=self._session,
+            node_pid=os.getpid(),
+            name=spawn.name,
+            resources=self._config["resources"],
+            held=spawn.held,
+            gpu_ids=spawn.gpu_ids,
+            env_vars=spawn.env_vars,
+            path=self._config["path"],
+        )
+        ours, its = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(ours, False)
+        self._outputs[spawn.process] = Output(ours, spawn.name)
+        self._by_pipe[ours] = spawn.process
+        self._poll.register(ours, select.EPOLLIN)
+        self._unborn.add(spawn.process)
+        try:
+            socket.send_fds(self._channel, [self._encode(settings)], [its])
+        except OSError:  # the zygote has died; its end will be read from the channel
+            pass
+        finally:
+            os.close(its)
+
+    def _kill(self, process):
+        if process in self._unborn:
+            self._doomed.add(process)
+        elif process in self._pids:
+            _signal_group(self._pids[process], signal.SIGKILL)
+
+    def _grow(self, grow):
+        file = os.memfd_create("runtime", SEGMENT_MODE)
+        os.ftruncate(file, grow.size)
+        os.pwrite(file, wire.segment_header(grow.segment), 0)
+        self._segments[grow.segment] = file
+        self._send(grow.process, wire.message(wire.GRANTED, wire.NODE, grow.serial, grow.segment, file, grow.size))
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    def _read_reports(self):
+        data = b""
+        with contextlib.suppress(ConnectionError):
+            data = self._channel.recv(REPORT.size)
+        if not data:
+            self._zygote_died()
+            return
+        process, pid, status = REPORT.unpack(data)
+        if status == BORN:
+            self._unborn.discard(process)
+            self._pids[process] = pid
+            if process in self._doomed:
+                self._doomed.discard(process)
+                _signal_group(pid, signal.SIGKILL)
+        else:
+            self._read_mailbox()  # what it sent before its end
+            self._worker_ended(process, describe_exit(status))
+        self._carry_out()
+
+    def _worker_ended(self, process, how):
+        pid = self._pids.pop(process, None)
+        self._unborn.discard(process)
+        if pid is not None:
+            _signal_group(pid, signal.SIGKILL)  # processes that it started
+            self._kill_orphans()
+        output = self._close_output(process)
+        peer = self._peers.pop(process, None)
+        if peer is not None:
+            peer.close(0)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self._session}/{process:x}")
+        self._state.exited(process, how, "\n".join(f"    {line}" for line in output))
+        self._carry_out()
+
+    def _zygote_died(self):
+        """Its workers have died with it; another one takes its place."""
+        self._poll.unregister(self._channel.fileno())
+        self._channel.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._zygote, 0)
+        self._zygote, self._channel = boot.start_zygote(self._config)
+        self._poll.register(self._channel.fileno(), select.EPOLLIN)
+        for process in [*self._pids, *self._unborn]:
+            self._worker_ended(process, "the end of the process that starts workers")
+
+    def _kill_orphans(self):
+        """Kills what dead workers have left behind, also in sessions of their own: the node is their parent now."""
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:
+                children = [int(pid) for pid in file.read().split()]
+        except OSError:  # a kernel without this file
+            return
+        for pid in children:
+            if pid != self._zygote:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+    # -- output -------------------------------------------------------------------------------------------------------
+
+    def _read_output(self, process):
+        """Forwards a worker's lines; False when there is nothing to read now."""
+        output = self._outputs.get(process)
+        if output is None:
+            return False
+        try:
+            data = os.read(output.pipe, READ_BYTES)
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            return False
+        if not data:
+            self._poll.unregister(output.pipe)
+            return False
+        *lines, output.partial = (output.partial + data).split(b"\n")
+        if len(output.partial) > READ_BYTES:
+            lines, output.partial = [*lines, output.partial], b""
+        self._forward(process, output, lines)
+        return True
+
+    def _forward(self, process, output, lines):
+        texts = [line.decode(errors="replace") for line in lines]
+        output.tail.extend(text[:TAIL_LINE_CHARACTERS] for text in texts)
+        if not self._config["log_to_driver"] or not texts:
+            return
+        second, size = int(time.monotonic()), sum(map(len, lines))
+        if second != output.second:
+            if output.dropped:
+                texts.insert(0, f"[{output.dropped} lines dropped: more than {LOG_BYTES_PER_S} bytes in a second]")
+            output.second, output.bytes_used, output.dropped = second, 0, 0
+        output.bytes_used += size
+        if output.bytes_used > LOG_BYTES_PER_S:
+            output.dropped += len(texts)
+            return
+        name = self._state.name_of(process) or output.name
+        prefix = f"({name} pid={self._pids.get(process, '?')}) "
+        body = "".join(f"{prefix}{text}\n" for text in texts).encode()
+        self._send(wire.DRIVER, wire.message(wire.LOG, wire.NODE, body=body))
+
+    def _close_output(self, process):
+        """The last lines of a worker that has ended."""
+        output = self._outputs.get(process)
+        if output is None:
+            return []
+        while self._read_output(process):
+            continue
+        if output.partial:
+            self._forward(process, output, [output.partial])
+        del self._outputs[process], self._by_pipe[output.pipe]
+        os.close(output.pipe)
+        return output.tail
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _end(self):
+        """Ends all processes, then removes every trace."""
+        for number, wait_s in ((signal.SIGTERM, TERMINATE_S), (signal.SIGKILL, KILL_S)):
+            for pid in self._pids.values():
+                _signal_group(pid, number)
+            self._await_ends(wait_s)
+        self._channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._zygote, signal.SIGKILL)
+        self._kill_orphans()
+        shutil.rmtree(self._session, ignore_errors=True)
+
+    def _await_ends(self, seconds):
+        until = time.monotonic() + seconds
+        while self._pids or self._unborn:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self._channel], [], [], left)[0]:
+                return
+            data = b""
+            with contextlib.suppress(ConnectionError):
+                data = self._channel.recv(REPORT.size)
+            if not data:
+                return
+            process, pid, status = REPORT.unpack(data)
+            self._unborn.discard(process)
+            if status == BORN:
+                self._pids[process] = pid
+                _signal_group(pid, signal.SIGKILL)
+            else:
+                pid = self._pids.pop(process, None)
+                if pid is not None:
+                    _signal_group(pid, signal.SIGKILL)
+
+
+def _signal_group(pid, number):
+    """To a worker and the processes it has started (it leads a group of its own as soon as it runs)."""
+    for send in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            send(pid, number)
+
+
+def main(config: dict, zygote: int, channel: socket.socket) -> None:
+    """Where the node begins.
+
+    Args:
+        config: see `launch.start_node`.
+        zygote: pid of the zygote, a child already.
+        channel: socket to it.
+    """
+    adopt_orphans()
+    allow_many_files()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the driver's end is what ends it
+    node = Node(config, zygote, channel)
+    os.write(config["ready"], b"1")
+    os.close(config["ready"])
+    node.run()
+    os._exit(0)

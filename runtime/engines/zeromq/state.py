@@ -1,0 +1,738 @@
+"""What the node decides, and nothing else: events in, instructions out. No socket, clock, file or process in here.
+
+Each method is an event. What is to be done about it is collected and handed over by `take()`. Frames of tasks and actors
+are passed on as they came; nothing is unpickled.
+
+A *task* waits in a queue of its kind of request, deepest first, so that the children of a blocked task run before new
+work of the driver. An *actor* waits for its request, then holds its resources for life. A process that waits in `get`
+lends its CPUs to others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from ...options import RESOURCE_UNITS
+from . import control, wire
+from .holds import ACTOR, BLOCK, OBJECT, Holds
+from .ledger import Ledger, Request, quantities
+
+NOTICE_AFTER_TICKS = 10  # ticks come once a second while somebody waits
+IDLE_TICKS = 60
+TASK, ACTOR_PROCESS, DRIVER = "task", "actor", "driver"
+PENDING, STARTING, ALIVE, DEAD = "pending", "starting", "alive", "dead"
+
+
+@dataclass(slots=True)
+class Send:
+    """A frame for a process."""
+
+    process: int
+    frame: bytes
+
+
+@dataclass(slots=True)
+class Spawn:
+    """A worker process is to be started."""
+
+    process: int
+    name: str
+    held: dict[str, float] = field(default_factory=dict)
+    gpu_ids: tuple[str, ...] = ()
+    env_vars: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Kill:
+    """A process and its group are to be killed."""
+
+    process: int
+
+
+@dataclass(slots=True)
+class Grow:
+    """A segment is to be made and granted (request `serial` of `process`)."""
+
+    process: int
+    serial: int
+    segment: int
+    size: int
+
+
+@dataclass(slots=True)
+class Close:
+    """A segment is to be closed."""
+
+    segment: int
+
+
+@dataclass(slots=True)
+class Task:
+    """A task until it is done. `attempts` counts the processes that died of it."""
+
+    key: bytes
+    serial: int
+    owner: int
+    frame: bytes
+    control: control.Task
+    depth: int
+    attempts: int = 0
+    gpus: tuple[str, ...] = ()
+    cancelled: bool = False
+
+    @property
+    def request(self) -> Request:
+        return self.control.request
+
+
+@dataclass(slots=True)
+class Actor:
+    """An actor until nobody knows it any more.
+
+    Attributes:
+        frame: what its process is to be told when it is ready.
+        ending: why it is to end ("" while nobody wants it to).
+        watchers: processes that are told its state.
+        last: what they were told last.
+    """
+
+    key: bytes
+    owner: int
+    frame: bytes
+    control: control.Create
+    state: str = PENDING
+    process: int = 0
+    gpus: tuple[str, ...] = ()
+    ending: str = ""
+    watchers: set[int] = field(default_factory=set)
+    last: bytes = b""
+
+
+@dataclass(slots=True)
+class Process:
+    """A living process of the session.
+
+    Attributes:
+        idle: ticks since its last task.
+        defined: digests of the definitions it has.
+        contacts: processes that may have a socket to it.
+        leaving: what it said before it ended on its own account.
+    """
+
+    number: int
+    kind: str
+    ready: bool = False
+    task: Task | None = None
+    actor: Actor | None = None
+    gpus: tuple[str, ...] = ()
+    blocked: bool = False
+    idle: int = 0
+    defined: set[bytes] = field(default_factory=set)
+    contacts: set[int] = field(default_factory=set)
+    leaving: str = ""
+
+
+@dataclass(slots=True)
+class Segment:
+    """Shared memory that a process was granted; `live` blocks are known to others, `readers` may have mapped it."""
+
+    creator: int
+    size: int
+    live: int = 0
+    readers: set[int] = field(default_factory=set)
+
+
+class NodeState:
+    """Args:
+    total: request of everything there is.
+    gpu_ids: devices, one per whole GPU.
+    quota: bytes of shared memory.
+    """
+
+    def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30):
+        self.ledger = Ledger(total, gpu_ids)
+        self.holds = Holds()
+        self.quota = quota
+        self.segment_bytes = 0
+        self.segments: dict[int, Segment] = {}
+        self.processes = {wire.DRIVER: Process(wire.DRIVER, DRIVER, ready=True)}
+        self.actors: dict[bytes, Actor] = {}
+        cpus = dict(total).get("CPU", 0) // RESOURCE_UNITS
+        self.largest_worker_count = 8 * cpus + 64
+        self._kept_idle = max(1, cpus)
+        self._instructions: list = []
+        self._next_process = wire.DRIVER + 1
+        self._next_segment = 1
+        self._submitted = 0
+        self._queues: dict[Request, list] = {}  # heaps of (-depth, order, task), none empty
+        self._waiting_actors: deque[Actor] = deque()
+        self._idle: list[Process] = []
+        self._task_workers = 0
+        self._definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}  # digest -> frame, items
+        self._subscribers: dict[bytes, set[int]] = {}
+        self._grants: deque[Grow] = deque()  # that wait for memory
+        self._still_ticks = 0
+        self._oversubscribed = False
+
+    def take(self) -> list:
+        """The instructions since the last call, in order."""
+        taken, self._instructions = self._instructions, []
+        return taken
+
+    # -- tasks --------------------------------------------------------------------------------------------------------
+
+    def submit(self, source: int, serial: int, task: control.Task, frame: bytes) -> None:
+        """A process submits a task."""
+        submitter = self.processes.get(source)
+        if submitter is None:
+            return
+        depth = submitter.task.depth + 1 if submitter.task is not None else submitter.kind == ACTOR_PROCESS
+        entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth))
+        for key in task.items:
+            self.holds.add(key, entry.key, 1)
+        self._push(entry)
+        self._dispatch()
+
+    def done(self, process: int, serial: int, owner: int) -> None:
+        """A worker has finished its task."""
+        worker = self.processes.get(process)
+        if worker is None or worker.task is None or (worker.task.serial, worker.task.owner) != (serial, owner):
+            return
+        self._finish(worker)
+        if worker.gpus:
+            self._send(Kill(process))  # its CUDA context would keep memory on a device that others get
+        else:
+            worker.idle = 0
+            self._idle.append(worker)
+        self._dispatch()
+
+    def blocked(self, process: int) -> None:
+        """A process waits in `get`: others may have its CPUs."""
+        worker = self.processes.get(process)
+        if worker is not None and not worker.blocked:
+            worker.blocked = True
+            self.ledger.give_back(_cpus(worker))
+            self._dispatch()
+
+    def unblocked(self, process: int) -> None:
+        """It goes on, whether a CPU is free or not."""
+        worker = self.processes.get(process)
+        if worker is not None and worker.blocked:
+            worker.blocked = False
+            self.ledger.take(_cpus(worker))
+
+    def _push(self, task):
+        self._submitted += 1
+        heappush(self._queues.setdefault(task.request, []), (-task.depth, self._submitted, task))
+
+    def _dispatch(self):
+        """Starts what can start: actors first, then tasks."""
+        if self._waiting_actors:
+            self._place_actors()
+        if not self._queues:
+            return
+        for request, queue in list(self._queues.items()):
+            while queue and (queue[0][2].cancelled or self.ledger.fits(request)):
+                if queue[0][2].cancelled:
+                    heappop(queue)
+                    continue
+                worker = self._worker_for(queue[0][2])
+                if worker is None:
+                    break
+                self._assign(heappop(queue)[2], worker)
+            if not queue:
+                del self._queues[request]
+        if self._queues and self._task_workers >= self.largest_worker_count and not self._idle:
+            self._find_deadlock()
+
+    def _worker_for(self, task):
+        needs_gpu = any(name == "GPU" for name, _ in task.request)
+        if self._idle and not needs_gpu:
+            return self._idle.pop()
+        if self._task_workers >= self.largest_worker_count:
+            return None
+        self._task_workers += 1
+        return self._new_process(TASK)
+
+    def _assign(self, task, worker):
+        task.gpus = self.ledger.take(task.request)
+        worker.task = task
+        self._still_ticks = 0
+        if not worker.ready:
+            worker.gpus = task.gpus
+            self._send(Spawn(worker.number, f"worker {worker.number}", {}, task.gpus))
+        else:
+            self._start(worker)
+
+    def _start(self, worker):
+        """Sends a worker its task, and before it what the task needs."""
+        task = worker.task
+        owner = self.processes.get(task.owner)
+        if owner is not None:
+            owner.contacts.add(worker.number)
+        self._define(worker, task.control.digest)
+        for key in task.control.items:
+            self._hold(key, worker.number)
+        self._send(Send(worker.number, task.frame))
+
+    def _finish(self, worker):
+        """A task is over: what it needed is free."""
+        task, worker.task = worker.task, None
+        if worker.blocked:
+            worker.blocked = False
+            self.ledger.take(tuple(r for r in task.request if r[0] == "CPU"))
+        self.ledger.give_back(task.request, task.gpus)
+        self.holds.drop_holder(task.key)
+        self._settle_holds()
+
+    def _find_deadlock(self):
+        """At the largest number of workers, all blocked: nothing will ever move, so the deepest task fails."""
+        workers = [p for p in self.processes.values() if p.task is not None]
+        if not all(p.blocked for p in workers):
+            return
+        for request in list(self._queues):
+            queue = self._queues[request]
+            task = heappop(queue)[2]
+            if not queue:
+                del self._queues[request]
+            chain = ", ".join(f"{p.task.control.name}()" for p in workers[-10:])
+            self._fail(
+                task,
+                "ResourceDeadlockError",
+                f"task {task.control.name}() cannot start: all {len(workers)} workers wait for other tasks, the last of "
+                f"them in {chain}",
+            )
+
+    def _fail(self, task, error, text):
+        self.holds.drop_holder(task.key)
+        self._settle_holds()
+        body = control.encode(control.Failed(error, text))
+        self._tell(task.owner, wire.message(wire.FAILED, wire.NODE, task.serial, body=body))
+
+    # -- actors -------------------------------------------------------------------------------------------------------
+
+    def create(self, source: int, serial: int, create: control.Create, frame: bytes) -> None:
+        """A process creates an actor."""
+        creator = self.processes.get(source)
+        if creator is None:
+            return
+        actor = Actor(wire.key(serial, source), source, frame, create, watchers={source})
+        self.actors[actor.key] = actor
+        self.holds.register(actor.key, ACTOR, source)
+        for key in create.items:
+            self.holds.add(key, actor.key, 1)
+        self._waiting_actors.append(actor)
+        self._dispatch()
+
+    def alive(self, process: int) -> None:
+        """An actor's constructor has returned."""
+        worker = self.processes.get(process)
+        if worker is None or worker.actor is None:
+            return
+        actor = worker.actor
+        actor.state = ALIVE
+        self._announce(actor, wire.ACTOR_ALIVE, process)
+        if actor.ending:
+            self._send(Send(process, wire.message(wire.STOP, wire.NODE)))
+
+    def start_failed(self, process: int, value: bytes) -> None:
+        """An actor's constructor has raised; its process will end."""
+        worker = self.processes.get(process)
+        if worker is not None and worker.actor is not None:
+            self._bury(worker.actor, wire.ACTOR_START_FAILED, value)
+
+    def kill(self, key: bytes, why: str = "was killed by runtime.kill()") -> None:
+        """An actor is to end now."""
+        actor = self.actors.get(key)
+        if actor is None or actor.state == DEAD:
+            return
+        actor.ending = why
+        if actor.state == PENDING:
+            self._waiting_actors.remove(actor)
+            self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.control.name} {why}".encode())
+        else:
+            self._send(Kill(actor.process))
+
+    def watch(self, source: int, key: bytes) -> None:
+        """A process that has got a handle wants to know where the actor is."""
+        actor = self.actors.get(key)
+        if source not in self.processes:
+            return
+        if actor is None:
+            serial, creator = wire.KEY.unpack(key)
+            body = b"the actor has ended, and so has whoever made it"
+            frame = wire.message(wire.ACTOR_STATE, wire.NODE, serial, creator, body=body, flags=wire.ACTOR_DEAD)
+            self._tell(source, frame)
+            return
+        actor.watchers.add(source)
+        if actor.last:
+            self._introduce(actor, source)
+            self._tell(source, actor.last)
+
+    def _place_actors(self):
+        for actor in list(self._waiting_actors):
+            if not self.ledger.fits(actor.control.request):
+                continue
+            self._waiting_actors.remove(actor)
+            self._still_ticks = 0
+            actor.gpus = self.ledger.take(actor.control.held)
+            worker = self._new_process(ACTOR_PROCESS)
+            worker.actor, worker.gpus = actor, actor.gpus
+            actor.state, actor.process = STARTING, worker.number
+            held, env_vars = quantities(actor.control.held), actor.control.env_vars
+            self._send(Spawn(worker.number, actor.control.name, held, actor.gpus, env_vars))
+            self._notice_oversubscription()
+
+    def _notice_oversubscription(self):
+        if self.ledger.free.get("CPU", 0) >= 0 or self._oversubscribed:
+            return
+        self._oversubscribed = True
+        total = quantities(self.ledger.total).get("CPU", 0)
+        used = total - quantities(self.ledger.free)["CPU"]
+        self._notice(f"actors with {used:g} CPUs in all share the {total:g} CPUs of this session")
+
+    def _announce(self, actor, state, process=0, body=b""):
+        serial, creator = wire.KEY.unpack(actor.key)
+        actor.last = wire.message(wire.ACTOR_STATE, wire.NODE, serial, creator, process, body=body, flags=state)
+        for watcher in sorted(actor.watchers):
+            self._introduce(actor, watcher)
+            self._tell(watcher, actor.last)
+
+    def _introduce(self, actor, watcher):
+        """From now on the two may have sockets to one another."""
+        process, other = self.processes.get(actor.process), self.processes.get(watcher)
+        if process is not None and other is not None:
+            process.contacts.add(watcher)
+            other.contacts.add(actor.process)
+
+    def _bury(self, actor, state, body):
+        """An actor has ended; those who know it are told why."""
+        if actor.state == DEAD:
+            return
+        actor.state, actor.frame = DEAD, b""
+        self.holds.drop_holder(actor.key)
+        self._announce(actor, state, body=body)
+        self._settle_holds()
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def ready(self, process: int) -> None:
+        """A worker's mailbox is bound."""
+        worker = self.processes.get(process)
+        if worker is None or worker.ready:
+            return
+        worker.ready = True
+        if worker.actor is not None:
+            actor = worker.actor
+            self._define(worker, actor.control.digest)
+            for key in actor.control.items:
+                self._hold(key, process)
+            self._send(Send(process, actor.frame))
+        elif worker.task is not None:
+            self._start(worker)
+        else:
+            self._idle.append(worker)
+            self._dispatch()
+
+    def leaving(self, process: int, why: str) -> None:
+        """A worker ends on its own account."""
+        worker = self.processes.get(process)
+        if worker is not None:
+            worker.leaving = why
+        self._send(Send(process, wire.message(wire.GOODBYE, wire.NODE)))
+
+    def exited(self, process: int, how: str, output: str = "") -> None:
+        """A worker has ended.
+
+        Args:
+            how: "signal SIGKILL", "exit code 1".
+            output: the last lines it wrote.
+        """
+        worker = self.processes.pop(process, None)
+        if worker is None:
+            return
+        if worker in self._idle:
+            self._idle.remove(worker)
+        self._task_workers -= worker.kind == TASK
+        reason = _reason(worker, how, output)
+        if worker.task is not None:
+            self._task_crashed(worker, reason)
+        if worker.actor is not None:
+            self._actor_ended(worker, reason)
+        self._owner_ended(process)
+        self.holds.drop_holder(process)
+        self._settle_holds()
+        for other in sorted(worker.contacts):
+            self._tell(other, wire.message(wire.GONE, wire.NODE, a=process))
+        for number in [n for n, s in self.segments.items() if s.creator == process and not s.live]:
+            self._close(number)
+        self._grants = deque(grant for grant in self._grants if grant.process != process)
+        self._dispatch()
+
+    def _task_crashed(self, worker, reason):
+        task = worker.task
+        self._finish_crashed(worker)
+        if task.cancelled or task.owner not in self.processes:
+            self.holds.drop_holder(task.key)
+            return
+        task.attempts += 1
+        if worker.leaving:
+            self._fail(task, "WorkerExitedError", f"task {task.control.name}() {reason}")
+        elif 0 <= task.control.max_retries < task.attempts:
+            tries = f" at each of {task.attempts} attempts" if task.attempts > 1 else ""
+            self._fail(task, "WorkerCrashedError", f"the process of task {task.control.name}() died{tries}: {reason}")
+        else:
+            self._push(task)
+
+    def _finish_crashed(self, worker):
+        task, worker.task = worker.task, None
+        request = task.request
+        if worker.blocked:
+            request = tuple(r for r in request if r[0] != "CPU")
+        self.ledger.give_back(request, task.gpus)
+        task.gpus = ()
+
+    def _actor_ended(self, worker, reason):
+        actor = worker.actor
+        held = actor.control.held
+        if worker.blocked:
+            held = tuple(r for r in held if r[0] != "CPU")
+        self.ledger.give_back(held, actor.gpus)
+        self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.control.name} {reason}".encode())
+
+    def _owner_ended(self, process):
+        """Whatever a dead process wanted or promised is void."""
+        for queue in self._queues.values():
+            for _, _, task in queue:
+                if task.owner == process:
+                    task.cancelled = True
+                    self.holds.drop_holder(task.key)
+        for worker in self.processes.values():
+            if worker.task is not None and worker.task.owner == process:
+                worker.task.cancelled = True
+                self._send(Kill(worker.number))
+        for actor in list(self.actors.values()):
+            actor.watchers.discard(process)
+            if actor.owner == process:
+                self.kill(actor.key, "ended with the process that created it")
+        for key, item in self.holds.items.items():
+            if item.kind == OBJECT and item.creator == process and item.value is None:
+                item.lost = "the process that was to produce this value has died"
+                for subscriber in self._subscribers.pop(key, ()):
+                    self._answer(subscriber, key, item)
+
+    def _new_process(self, kind):
+        process = Process(self._next_process, kind)
+        self._next_process += 1
+        self.processes[process.number] = process
+        return process
+
+    def name_of(self, process: int) -> str:
+        """What runs in a process, for the lines it writes."""
+        worker = self.processes.get(process)
+        if worker is None or worker.kind == DRIVER:
+            return ""
+        if worker.actor is not None:
+            return worker.actor.control.name
+        return worker.task.control.name if worker.task is not None else ""
+
+    # -- definitions and objects --------------------------------------------------------------------------------------
+
+    def define(self, source: int, define: control.Define, frame: bytes) -> None:
+        """A process makes a function or class known; it stays for the session."""
+        if define.digest not in self._definitions:
+            self._definitions[define.digest] = frame, define.items
+            for key in define.items:
+                self.holds.add(key, define.digest, 1)
+
+    def _define(self, worker, digest):
+        if digest not in worker.defined:
+            worker.defined.add(digest)
+            frame, items = self._definitions[digest]
+            for key in items:
+                self._hold(key, worker.number)
+            self._send(Send(worker.number, frame))
+
+    def references(self, source: int, changes: control.References) -> None:
+        """A process says what it has shared, with whom, and what it does not need any more."""
+        for key, segment in changes.blocks:
+            if (segment in self.segments and key not in self.holds.items) or (segment in self.segments and self.holds.items[key].kind is None):
+                self.segments[segment].live += 1
+            self.holds.register(key, BLOCK, source, segment)
+        for key, value, items in changes.objects:
+            item = self.holds.register(key, OBJECT, source)
+            if value is not None and item.value is None:
+                item.value = value
+                for inner in items:
+                    self.holds.add(inner, key, 1)
+                for subscriber in sorted(self._subscribers.pop(key, ())):
+                    self._answer(subscriber, key, item)
+        for key, receiver in changes.hold:
+            self._hold(key, receiver)
+        for key in changes.release:
+            self.holds.add(key, source, -1)
+        self._settle_holds()
+
+    def subscribe(self, source: int, key: bytes) -> None:
+        """A process wants the value of an object that another owns."""
+        item = self.holds.items.get(key)
+        if item is not None and (item.value is not None or item.lost):
+            self._answer(source, key, item)
+        elif item is not None and (item.kind is not None or wire.KEY.unpack(key)[1] in self.processes):
+            self._subscribers.setdefault(key, set()).add(source)
+        else:
+            self._answer_lost(source, key, "the process that owned this value has died")
+
+    def _answer(self, process, key, item):
+        if item.value is None:
+            self._answer_lost(process, key, item.lost)
+            return
+        for inner in wire.value_items(item.value, wire.value_head(item.value, 0)):
+            self._hold(inner, process)
+        serial, owner = wire.KEY.unpack(key)
+        self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=item.value))
+
+    def _answer_lost(self, process, key, text):
+        serial, owner = wire.KEY.unpack(key)
+        self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=text.encode(), flags=wire.LOST))
+
+    def _hold(self, key, process):
+        if process not in self.processes:
+            return
+        self.holds.add(key, process, 1)
+        item = self.holds.items.get(key)
+        if item is not None and item.kind == BLOCK and item.segment in self.segments:
+            self.segments[item.segment].readers.add(process)
+
+    def _settle_holds(self):
+        """Deals with what became free."""
+        freed: dict[int, list[bytes]] = {}
+        while self.holds.freed:
+            for key, item in self.holds.take_freed():
+                if item.kind == BLOCK:
+                    self._block_freed(item, freed, key)
+                elif item.kind == ACTOR:
+                    self._handles_gone(key)
+                else:
+                    self._subscribers.pop(key, None)
+        for process, keys in freed.items():
+            self._tell(process, wire.message(wire.FREED, wire.NODE, body=b"".join(keys)))
+
+    def _block_freed(self, item, freed, key):
+        segment = self.segments.get(item.segment)
+        if segment is None:
+            return
+        segment.live -= 1
+        if item.creator in self.processes:
+            freed.setdefault(item.creator, []).append(key)
+        elif not segment.live:
+            self._close(item.segment)
+
+    def _handles_gone(self, key):
+        """Nobody has a handle: the actor ends after the calls it has."""
+        actor = self.actors.pop(key, None)
+        if actor is None or actor.state == DEAD:
+            return
+        actor.ending = "ended with its last handle"
+        if actor.state == PENDING:
+            self._waiting_actors.remove(actor)
+            self.holds.drop_holder(key)
+        elif actor.state == ALIVE:
+            self._send(Send(actor.process, wire.message(wire.STOP, wire.NODE)))
+
+    # -- shared memory ------------------------------------------------------------------------------------------------
+
+    def grant(self, process: int, serial: int, size: int) -> None:
+        """A process asks for a segment."""
+        if process not in self.processes:
+            return
+        if size > self.quota:
+            text = f"more than the {self.quota / 2**20:.1f} MB that the session may use"
+            self._send(Send(process, wire.message(wire.GRANTED, wire.NODE, serial, body=text.encode())))
+            return
+        self._grants.append(Grow(process, serial, 0, size))
+        self._serve_grants()
+        if self._grants:
+            for creator in sorted({s.creator for s in self.segments.values()}):
+                self._tell(creator, wire.message(wire.CLOSED, wire.NODE))
+
+    def returned(self, process: int, segment: int) -> None:
+        """A process does not need a segment any more."""
+        if segment in self.segments and self.segments[segment].creator == process:
+            self._close(segment)
+
+    def _serve_grants(self):
+        while self._grants and self.segment_bytes + self._grants[0].size <= self.quota:
+            grow = self._grants.popleft()
+            grow.segment = self._next_segment
+            self._next_segment += 1
+            self.segments[grow.segment] = Segment(grow.process, grow.size)
+            self.segment_bytes += grow.size
+            self._send(grow)
+
+    def _close(self, number):
+        segment = self.segments.pop(number)
+        self.segment_bytes -= segment.size
+        for reader in sorted(segment.readers - {segment.creator}):
+            self._tell(reader, wire.message(wire.CLOSED, wire.NODE, a=number))
+        self._send(Close(number))
+        self._serve_grants()
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def needs_ticks(self) -> bool:
+        """Whether a second's passing means anything."""
+        return bool(self._waiting_actors or self._queues) or len(self._idle) > self._kept_idle
+
+    def tick(self) -> None:
+        """A second has passed."""
+        if self._waiting_actors or self._queues:
+            self._still_ticks += 1
+            if self._still_ticks == NOTICE_AFTER_TICKS:
+                self._notice(self._what_waits())
+        for worker in self._idle:
+            worker.idle += 1
+        for worker in self._idle[: -self._kept_idle]:
+            if worker.idle > IDLE_TICKS:
+                self._send(Kill(worker.number))
+
+    def _what_waits(self):
+        waiting = [(f"actor {a.control.name}", a.control.request) for a in self._waiting_actors]
+        waiting += [(f"task {queue[0][2].control.name}()", request) for request, queue in self._queues.items()]
+        name, request = waiting[0]
+        needs = ", ".join(f"{n}: {q:g}" for n, q in quantities(request).items()) or "a free worker"
+        free = ", ".join(f"{n}: {q:g}" for n, q in quantities(self.ledger.free).items() if q > 0) or "nothing"
+        more = f" (and {len(waiting) - 1} more kinds)" if len(waiting) > 1 else ""
+        return f"{name}{more} has waited {NOTICE_AFTER_TICKS} s for resources: it needs {needs}; free are {free}"
+
+    # -- instructions -------------------------------------------------------------------------------------------------
+
+    def _send(self, instruction):
+        self._instructions.append(instruction)
+
+    def _tell(self, process, frame):
+        if process in self.processes:
+            self._instructions.append(Send(process, frame))
+
+    def _notice(self, text):
+        self._tell(wire.DRIVER, wire.message(wire.NOTICE, wire.NODE, body=text.encode()))
+
+
+def _cpus(worker: Process) -> Request:
+    """The CPUs of a process's task or actor."""
+    held = worker.task.request if worker.task is not None else worker.actor.control.held if worker.actor else ()
+    return tuple(entry for entry in held if entry[0] == "CPU")
+
+
+def _reason(worker, how, output):
+    """Why a process has ended, in words."""
+    ending = worker.leaving or (worker.actor.ending if worker.actor is not None else "")
+    if ending:
+        return ending
+    text = f"died by {how}" if how.startswith("signal") else f"ended with {how}"
+    if how == "signal SIGKILL":
+        text += " that this session did not send (the kernel does when memory runs out)"
+    return f"{text}.\nThe last lines it wrote:\n{output}" if output else text

@@ -1,0 +1,359 @@
+"""A worker process: runs tasks one after the other, or is one actor.
+
+Its main thread reads the mailbox, runs what has come, answers the caller directly, and reads on. While user code of its
+own waits in `get`, the same thread reads; calls that arrive meanwhile wait in the inbox.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import pickle
+import random
+import signal
+import sys
+import threading
+from collections import deque
+
+import numpy as np
+
+from ... import context
+from ...errors import ActorStartError
+from ...failures import describe_exception
+from ...unpicklable import explain
+from ..base import Context, split_returns
+from . import control, wire
+from .client import BLOCKED_AFTER_S, Client, error_value
+from .ledger import quantities
+from .mailbox import Waiter
+from .process import die_with_parent
+from .store import IDLE_SEGMENT_S
+
+GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
+
+
+class Inbox:
+    """Work that has arrived; `frame` is set while there is some, so that the mailbox can wait for it."""
+
+    __slots__ = ("event", "frame", "queue")
+
+    def __init__(self):
+        self.queue: deque[bytes] = deque()
+        self.frame = self.event = None
+
+    def watch(self, event: threading.Event) -> None:
+        """Sets the event when work arrives (see Mailbox.wait)."""
+        self.event = event
+        if self.frame is not None:
+            event.set()
+
+    def add(self, frame: bytes) -> None:
+        """New work."""
+        self.queue.append(frame)
+        self.frame = True
+        if self.event is not None:
+            self.event.set()
+
+    def take(self) -> bytes:
+        """The oldest work there is."""
+        frame = self.queue.popleft()
+        self.frame = None
+        if self.queue:
+            self.frame = True
+        return frame
+
+
+class Leave(Exception):
+    """The process is to end; `code` is its exit code, `text` what it tells the node."""
+
+    def __init__(self, code: int, text: str):
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+class Worker(Client):
+    """Args:
+    settings: what the process was born with.
+    """
+
+    def __init__(self, settings: control.Settings):
+        super().__init__(settings.process, settings.session, settings.node_pid, settings.resources)
+        self._settings = settings
+        self._inbox = Inbox()
+        self._definitions: dict[bytes, object] = {}  # digest -> frame, or the function or class itself
+        self._names: dict[bytes, str] = {}
+        self._instance: object = None
+        self._actor: bytes | None = None
+        self._running: tuple | None = None  # (kind, serial, source, name) of what runs
+        self._request = ()
+        self._blocked = self._stopping = False
+        self._main = threading.get_ident()
+        self._goodbye = Waiter()
+        add = self._inbox.add
+        self._handlers |= {
+            wire.CALL: lambda frame, head: add(frame),
+            wire.SUBMIT: lambda frame, head: add(frame),
+            wire.CREATE: lambda frame, head: add(frame),
+            wire.STOP: lambda frame, head: add(frame),
+            wire.DEFINE: self._on_define,
+            wire.GOODBYE: lambda frame, head: self._goodbye.note(),
+        }
+
+    def serve(self) -> int:
+        """Works until the process is to end; its exit code."""
+        with self.mailbox.lock:
+            self.mailbox.send(wire.NODE, wire.message(wire.READY, self.process))
+        inbox, wait = self._inbox, self.mailbox.wait
+        run = {wire.CALL: self._run_call, wire.SUBMIT: self._run_task, wire.CREATE: self._run_create}
+        try:
+            while True:
+                if inbox.frame is None:
+                    if self._stopping:
+                        raise Leave(0, "ended")
+                    if self._dropped or self._dropped_handles:
+                        with self.mailbox.lock:
+                            self._flush()
+                    if not wait(inbox, IDLE_SEGMENT_S if self.store.idle_segments else None):
+                        self.store.trim(IDLE_SEGMENT_S)
+                    continue
+                frame = inbox.take()
+                kind = frame[2]
+                if kind == wire.STOP:
+                    self._stopping = True
+                else:
+                    run[kind](frame)
+                frame = None
+        except Leave as leave:
+            return self._leave(leave)
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _run_call(self, frame):
+        _, _, _, source, serial, name_bytes, num_returns, count = wire.HEADER.unpack_from(frame)
+        raw = frame[wire.HEADER_BYTES : wire.HEADER_BYTES + name_bytes]
+        name = self._names.get(raw)
+        if name is None:
+            name = self._names[raw] = raw.decode()
+        self._running = (wire.CALL, serial, source, name)
+        start = wire.HEADER_BYTES + name_bytes + -name_bytes % wire.ALIGNMENT
+        try:
+            args, kwargs = self._load_arguments(frame, start, count)
+            value = getattr(self._instance, name)(*args, **kwargs)
+            args = kwargs = None
+            self._reply(source, serial, num_returns, value)
+        except SystemExit as error:
+            raise self._left(error) from None
+        except BaseException as error:
+            self._reply_error(source, serial, error, f"actor method {self._settings.name}.{name}()")
+
+    def _run_task(self, frame):
+        _, _, _, source, serial, size, num_returns, count = wire.HEADER.unpack_from(frame)
+        task = control.decode(control.Task, frame, size)
+        self._running, self._request = (wire.SUBMIT, serial, source, task.name), task.request
+        start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
+        attempts = task.max_retries if task.retry_on else 0
+        while True:
+            try:
+                function = self._definition(task.digest)
+                args, kwargs = self._load_arguments(frame, start, count)
+                value = function(*args, **kwargs)
+                args = kwargs = None
+                self._reply(source, serial, num_returns, value)
+            except SystemExit as error:
+                raise self._left(error) from None
+            except BaseException as error:
+                if attempts != 0 and self._worth_retrying(task, error):
+                    attempts -= 1
+                    continue
+                self._reply_error(source, serial, error, f"task {task.name}()")
+            break
+        value = None
+        with self.mailbox.lock:
+            self.mailbox.send(wire.NODE, wire.message(wire.DONE, self.process, serial, source))
+        self._running, self._request = None, ()
+
+    def _run_create(self, frame):
+        _, _, _, source, serial, size, _, count = wire.HEADER.unpack_from(frame)
+        create = control.decode(control.Create, frame, size)
+        self._actor = wire.key(serial, source)
+        self._request = create.held
+        self._running = (wire.CREATE, serial, source, "__init__")
+        start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
+        try:
+            args, kwargs = self._load_arguments(frame, start, count)
+            self._instance = self._definition(create.digest)(*args, **kwargs)
+        except SystemExit as error:
+            raise self._left(error) from None
+        except BaseException as error:
+            failure = describe_exception(error, f"the constructor of actor {create.name} in process {os.getpid()}")
+            value = error_value(failure.error(ActorStartError))
+            with self.mailbox.lock:
+                self.mailbox.send(wire.NODE, wire.message(wire.START_FAILED, self.process, body=value))
+            raise Leave(1, "could not start") from None
+        with self.mailbox.lock:
+            self.mailbox.send(wire.NODE, wire.message(wire.ALIVE, self.process))
+
+    def _load_arguments(self, frame, start, count):
+        """(args, kwargs) of a call; values that were references at the top stand in their places."""
+        if count == 1:
+            return self.serializer.decode(frame, start, self._pins(frame, start))
+        starts = wire.value_starts(frame, start, count)
+        args, kwargs, places = self.serializer.decode(frame, starts[0], self._pins(frame, starts[0]))
+        args = list(args)
+        for place, begin in zip(places, starts[1:]):
+            value = self.serializer.decode(frame, begin, self._pins(frame, begin))
+            if isinstance(place, str):
+                kwargs[place] = value
+            else:
+                args[place] = value
+        return args, kwargs
+
+    def _reply(self, source, serial, num_returns, value):
+        if num_returns == 1:
+            encoded = self._encode_result(value)
+            frame = wire.HEADER.pack(wire.MAGIC, wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded.data
+            with self.mailbox.lock:
+                if encoded.items:
+                    self._escape(encoded.items, encoded.pins, source)
+                self.mailbox.send(source, frame)
+            return
+        parts = [self._encode_result(part) for part in split_returns(value, num_returns, self._call_name())]
+        body = b"".join(wire.pad(part.data) for part in parts)
+        with self.mailbox.lock:
+            for part in parts:
+                self._escape(part.items, part.pins, source)
+            self.mailbox.send(source, wire.message(wire.REPLY, self.process, serial, len(parts), body=body))
+
+    def _encode_result(self, value):
+        try:
+            return self.serializer.encode(value)
+        except Exception as error:
+            name = f"the result of {self._call_name()}"
+            raise TypeError(explain(value, name, error, self.serializer.dumps)) from error
+
+    def _reply_error(self, source, serial, error, label):
+        failure = describe_exception(error, f"{label} in process {os.getpid()}")
+        frame = wire.message(wire.REPLY, self.process, serial, 1, body=error_value(failure.error()))
+        with self.mailbox.lock:
+            self.mailbox.send(source, frame)
+
+    def _worth_retrying(self, task, error):
+        return pickle.loads(task.retry_on).retries_on(error)
+
+    def _call_name(self):
+        kind, _, _, name = self._running
+        return f"{self._settings.name}.{name}()" if kind == wire.CALL else f"{name}()"
+
+    def _definition(self, digest):
+        """The function or class with this digest."""
+        known = self._definitions[digest]
+        if isinstance(known, control.Define):
+            known = self.serializer.decode(known.data, 0, self._pins(known.data, 0))
+            self._definitions[digest] = known
+        return known
+
+    def _on_define(self, frame, head):
+        define = control.decode(control.Define, frame)
+        self._definitions[define.digest] = define
+        sys.path += [entry for entry in define.path if entry not in sys.path]
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _blocking(self):
+        return (BLOCKED_AFTER_S, self._lend_cpus) if threading.get_ident() == self._main else ()
+
+    def _lend_cpus(self):
+        if any(name == "CPU" for name, _ in self._request):
+            self._blocked = True
+            with self.mailbox.lock:
+                self.mailbox.send(wire.NODE, wire.message(wire.BLOCKED, self.process))
+
+    def _after_wait(self):
+        if self._blocked and threading.get_ident() == self._main:
+            self._blocked = False
+            with self.mailbox.lock:
+                self.mailbox.send(wire.NODE, wire.message(wire.UNBLOCKED, self.process))
+
+    # -- information --------------------------------------------------------------------------------------------------
+
+    def context(self):
+        self._enter()
+        running, settings = self._running, self._settings
+        kind, serial, source, name = running if running is not None else (None, 0, 0, None)
+        return Context(
+            session_id=self.session_id,
+            node_id=f"{wire.NODE:x}",
+            worker_id=f"{self.process:x}",
+            actor_id=self._actor.hex() if self._actor is not None else None,
+            task_id=wire.key(serial, source).hex() if kind is not None else None,
+            name=settings.name if self._actor is not None else name,
+            gpu_ids=tuple(settings.gpu_ids),
+            resources=quantities(self._request),
+        )
+
+    def start(self, config):
+        raise RuntimeError("a worker belongs to the session that started it")
+
+    stop = start
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _left(self, error):
+        code = error.code
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+        number = 0 if code is None else code if isinstance(code, int) else 1
+        return Leave(number & 0xFF, f"called sys.exit({'' if code is None else repr(code)})")
+
+    def _leave(self, leave):
+        """Tells the node, and waits until it knows: what was sent before arrives before the end is noticed."""
+        with self.mailbox.lock:
+            frame = wire.message(wire.LEAVING, self.process, a=leave.code, body=leave.text.encode())
+            self.mailbox.send(wire.NODE, frame)
+        self.mailbox.wait(self._goodbye, GOODBYE_S)
+        self._instance = None
+        return leave.code
+
+
+def main(settings: control.Settings, parent: int) -> None:
+    """Where a worker begins, in a process just forked or spawned. Never returns.
+
+    Args:
+        settings: what it is.
+        parent: pid of the zygote.
+    """
+    os.setsid()
+    die_with_parent(parent)
+    _set_up(settings)
+    code = 1
+    try:
+        worker = Worker(settings)
+        context.set_engine(worker)
+        code = worker.serve()
+        atexit._run_exitfuncs()
+        worker.mailbox.close()
+    finally:
+        if sys.exc_info()[0] is not None:
+            sys.excepthook(*sys.exc_info())
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)  # threads of the user's must not keep the process
+
+
+def _set_up(settings):
+    """Makes a copy of the zygote a process of its own."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)
+    faulthandler.enable()
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(settings.gpu_ids)
+    os.environ.update(settings.env_vars)
+    sys.path[:] = settings.path
+    random.seed()
+    np.random.seed(int.from_bytes(os.urandom(4), "little"))
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(int.from_bytes(os.urandom(7), "little"))
+        torch.set_num_threads(max(1, int(settings.held.get("CPU", 1))))

@@ -1,0 +1,156 @@
+"""The process that workers are forked from: it has imported what they need, and does nothing else.
+
+It has one thread, so that a fork is safe, and forks in milliseconds; its pages are shared with the workers until
+somebody writes to them. It tells the node which process got which pid, and how each has ended.
+
+Protocol, over a SOCK_SEQPACKET pair. From the node: `Settings` in msgpack, with the worker's output pipe. To the node:
+(process, pid, -1) when it is born, (process, pid, wait status) when it has ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import traceback
+
+import msgspec
+
+from . import worker
+from .control import Settings
+from .process import allow_many_files, die_with_parent
+
+REPORT = struct.Struct("<QQi")
+LARGEST_SETTINGS = 2**20
+BORN = -1
+
+SPAWN = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from runtime.engines.zeromq import zygote; zygote.spawned()"
+
+
+class Zygote:
+    """Args:
+    channel: to the node.
+    preload: modules to import before the first fork.
+    """
+
+    def __init__(self, channel: socket.socket, preload: list[str]):
+        self._channel, self._preload = channel, list(preload)
+        self._workers: dict[int, int] = {}  # pid -> process
+        self._decode = msgspec.msgpack.Decoder(Settings).decode
+        self._child_ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._wake = wake
+
+    def run(self) -> Settings | None:
+        """Serves until the node closes the channel; returns settings in a process that is a worker now."""
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._child_ended, select.POLLIN)
+        while True:
+            busy = bool(self._preload)
+            for descriptor, _ in poll.poll(0 if busy else None):
+                if descriptor == self._child_ended:
+                    self._reap()
+                    continue
+                data, pipes, _, _ = socket.recv_fds(self._channel, LARGEST_SETTINGS, 1)
+                if not data:
+                    return None
+                settings = self._start(self._decode(data), pipes[0])
+                if settings is not None:
+                    return settings
+                busy = False  # further requests before further imports
+            if busy:
+                _import(self._preload.pop(0))
+                if not self._preload:
+                    gc.collect()
+                    gc.freeze()  # the collector must not write into pages that workers share
+
+    def _start(self, settings, pipe):
+        if _thread_count() > 1:
+            pid = _spawn(settings, pipe)
+        else:
+            pid = os.fork()
+            if pid == 0:
+                self._become_worker(pipe)
+                return settings
+        os.close(pipe)
+        self._workers[pid] = settings.process
+        self._channel.send(REPORT.pack(settings.process, pid, BORN))
+        return None
+
+    def _become_worker(self, pipe):
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._channel.close()
+        os.close(self._child_ended)
+        os.close(self._wake)
+        os.dup2(pipe, 1)
+        os.dup2(pipe, 2)
+        os.close(pipe)
+
+    def _reap(self):
+        os.read(self._child_ended, 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            process = self._workers.pop(pid, None)
+            if process is not None:
+                self._channel.send(REPORT.pack(process, pid, status))
+
+
+def _import(name):
+    try:
+        importlib.import_module(name)
+    except Exception:  # the worker that needs it will say so again, to whom it concerns
+        traceback.print_exc()
+        print(f"runtime: the module {name!r} could not be preloaded", file=sys.stderr)
+
+
+def _thread_count():
+    return len(os.listdir("/proc/self/task"))
+
+
+def _spawn(settings, pipe):
+    """A new interpreter instead of a fork, when a preloaded module has started threads (they do not survive a fork)."""
+    import json
+
+    arguments = [sys.executable, "-I", "-c", SPAWN, json.dumps(sys.path)]
+    settings = msgspec.structs.replace(settings, parent=os.getpid())
+    process = subprocess.Popen(
+        [*arguments, msgspec.json.encode(settings).decode()], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    )
+    process.returncode = 0  # reaped by waitpid above, not by this object
+    return process.pid
+
+
+def spawned() -> None:
+    """Where a spawned worker begins."""
+    settings = msgspec.json.decode(sys.argv[2].encode(), type=Settings)
+    worker.main(settings, settings.parent)
+
+
+def main(channel_fd: int, parent: int, preload: list[str]) -> None:
+    """Where the zygote begins.
+
+    Args:
+        channel_fd: descriptor of the socket to the node.
+        parent: the node's pid.
+        preload: names of modules.
+    """
+    die_with_parent(parent)
+    allow_many_files()
+    pid = os.getpid()
+    settings = Zygote(socket.socket(fileno=channel_fd), preload).run()
+    if settings is not None:
+        worker.main(settings, pid)

@@ -427,7 +427,9 @@ def _spaces(factory: EnvFactory, config: AlgorithmConfig):
     """Observation and action space, from an environment that is made, stepped and closed here in the driver."""
     if config.disable_env_checking and config.observation_space is not None and config.action_space is not None:
         return config.observation_space, config.action_space
-    observation_space, action_space = check_environment(factory, config.env_config)
+    observation_space, action_space = check_environment(
+        factory, config.env_config, num_envs=config.num_envs_per_worker, check=not config.disable_env_checking
+    )
     return config.observation_space or observation_space, config.action_space or action_space
 
 

@@ -159,14 +159,15 @@ def numbers_in(value) -> list[float]:
 
 
 def text_hint(value) -> str:
-    """YAML reads 5e-5 as text, which is a riddle unless it is told."""
-    if not isinstance(value, str):
-        return ""
+    """A number in quotes is told apart; YAML reads 5e-5 as text, which is a riddle unless it is told."""
     try:
-        number = float(value)
+        number = float(value) if isinstance(value, str) else None
     except ValueError:
+        number = None
+    if number is None:
         return ""
-    return f", not text; write {number!r} (YAML takes 5e-5 for text, and 5.0e-5 for a number)"
+    about_yaml = " (YAML takes 5e-5 for text, and 5.0e-5 for a number)" if "e" in value.lower() else ""
+    return f", not text; write {number:g} without quotes{about_yaml}"
 
 
 def shortened(value, length: int = 80) -> str:

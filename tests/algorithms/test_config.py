@@ -209,7 +209,7 @@ def test_numbers_arrive_in_the_settings_own_type():
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"train_batch_size": "4000"}, "must be an integer >= 1, not text; write 4000"),
+        ({"train_batch_size": "4000"}, "must be an integer >= 1, not text; write 4000 without quotes. Use"),
         (
             {"train_batch_size": 4000.5},
             "train_batch_size=4000.5 must be an integer >= 1. Use .training(train_batch_size=4000)",
@@ -217,6 +217,7 @@ def test_numbers_arrive_in_the_settings_own_type():
         ({"train_batch_size": True}, "train_batch_size=True must be an integer"),
         ({"train_batch_size": None}, "train_batch_size=None must be an integer"),
         ({"train_batch_size": 0}, "train_batch_size=0 must be an integer >= 1 (environment steps per update)"),
+        ({"lr": "5e-5"}, "not text; write 5e-05 without quotes (YAML takes 5e-5 for text, and 5.0e-5 for a number)"),
         ({"lr": "fast"}, "lr='fast' must be a number >= 0 or a schedule"),
         ({"lr": True}, "lr=True must be a number"),
         ({"lr": float("nan")}, "lr=nan must be a number"),

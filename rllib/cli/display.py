@@ -17,7 +17,7 @@ class QuietDisplay:
     """Shows notices only, and the methods that every display has."""
 
     def start(self, title: str, goal: str, directory: str) -> None:
-        """Training of `title` begins, towards `goal`."""
+        """Training of `title` begins; it ends when `goal` is reached, or never if that is empty."""
 
     def on_result(self, result: Mapping, progress: float) -> None:
         """An iteration has ended, at `progress` of 1 towards the goal."""
@@ -39,7 +39,7 @@ class LineDisplay(QuietDisplay):
         self._unprinted: Mapping | None = None
 
     def start(self, title: str, goal: str, directory: str) -> None:
-        click.echo(f"{title}, until {goal}")
+        click.echo(f"{title}, until {goal or 'Ctrl-C'}")
         click.echo(f"results in {directory}")
 
     def on_result(self, result: Mapping, progress: float) -> None:

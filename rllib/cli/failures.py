@@ -50,6 +50,8 @@ def reported(verbose: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo("Interrupted.", err=True)
         sys.exit(EXIT_SIGNAL + signal.SIGINT)
+    except BrokenPipeError:
+        raise  # nobody reads on; click knows how to end then
     except Exception as error:
         _show(error, verbose)
         sys.exit(EXIT_FAILURE)

@@ -41,14 +41,18 @@ class Outcome:
 
 
 class Interruption:
-    """The first SIGINT or SIGTERM asks the run to stop after its iteration; the second stops it at once."""
+    """The first SIGINT or SIGTERM asks the run to stop after its iteration; the second stops it at once.
+
+    One that is ignored (as SIGINT is for background jobs of scripts) stays ignored.
+    """
 
     def __init__(self, display: QuietDisplay):
         self.signal: int | None = None
         self._display = display
 
     def __enter__(self):
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        signals = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._handle) for number in signals}
         return self
 
     def __exit__(self, *exc_info) -> None:
@@ -98,7 +102,7 @@ class Session:
 
     def _train(self, directory: Path) -> Outcome:
         title = f"{self._spec.algorithm} on {self._spec.env}"
-        write_params(directory, self._algorithm.config.to_dict())
+        write_params(directory, {**self._algorithm.config.to_dict(), "seed": self._algorithm.seed})
         sidecar = SidecarLogger(directory, title)
         self._loggers = [JsonLogger(directory), CsvLogger(directory), sidecar]
         try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from rllib.algorithms.registry import get_algorithm_config
+from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 from rllib.cli import session
 from rllib.cli.display import LineDisplay, QuietDisplay, elapsed
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
@@ -22,8 +22,17 @@ _SHORT_STOP_KEYS = {
 }
 
 
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell: algorithms first, then the settings of the one that was named."""
+    words = ctx.params.get("words") or ()
+    if not words:
+        return [name for name in algorithm_names() if name.lower().startswith(incomplete.lower())]
+    names = [f"{row.name}=" for row in get_algorithm_config(words[0]).describe()] if len(words) > 1 else []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @click.command("train", short_help="Train an algorithm on an environment.")
-@click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...", shell_complete=_complete)
 @click.option("-f", "--file", metavar="FILE", help="YAML file, or name of a tuned example, like ppo/cartpole.")
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip

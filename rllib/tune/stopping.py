@@ -38,7 +38,7 @@ class StopCriterion:
         self._first: dict[str, float] = {}
 
     def __str__(self):
-        return " or ".join(f"{key} >= {threshold:,.10g}" for key, threshold in self.thresholds.items()) or "never"
+        return " or ".join(f"{key} >= {threshold:,.10g}" for key, threshold in self.thresholds.items())
 
     def check_keys(self, result: Mapping) -> None:
         """Refuses keys that the results will never have.

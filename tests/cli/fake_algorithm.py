@@ -40,6 +40,7 @@ class FakeAlgorithm:
 
     def __init__(self, config):
         self.config = config
+        self.seed = config.settings.get("seed", 5)
         self.iteration = 0
         self.is_stopped = False
 

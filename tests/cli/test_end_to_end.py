@@ -20,27 +20,45 @@ class Command:
 
     def __init__(self, directory: Path):
         self.directory = directory
-        path = os.pathsep.join([str(ROOT), str(directory)])
-        self._options = {
-            "cwd": directory, "env": {**os.environ, "PYTHONPATH": path, "COLUMNS": "100"}, "stdin": subprocess.DEVNULL,
-        }  # fmt: skip
+        self._started: list[subprocess.Popen] = []
+        self.environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{directory}", "COLUMNS": "100"}
 
     def start(self, *arguments, **options) -> subprocess.Popen:
         """In a process group of its own, as a terminal would, so that it can be sent Ctrl-C."""
-        command = [sys.executable, "-m", "rllib", *map(str, arguments)]
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
-        return subprocess.Popen(command, start_new_session=True, **self._options, **options)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rllib", *map(str, arguments)],
+            cwd=self.directory,
+            env=self.environment,
+            start_new_session=True,
+            preexec_fn=_answer_ctrl_c,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options},
+        )
+        self._started.append(process)
+        return process
 
     def __call__(self, *arguments) -> tuple[int, str]:
         """Exit code and output."""
-        with self.start(*arguments) as process:
-            output, _ = process.communicate(timeout=100)
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=100)
         return process.returncode, output
+
+    def kill(self) -> None:
+        """Ends what a failed test has left."""
+        for process in self._started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _answer_ctrl_c():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whatever started the tests may ignore it
 
 
 @pytest.fixture
 def rllib(tmp_path):
-    return Command(tmp_path)
+    command = Command(tmp_path)
+    yield command
+    command.kill()
 
 
 def results(run: Path) -> list[dict]:
@@ -74,15 +92,13 @@ def test_equal_seeds_give_equal_runs(rllib):
 
 def test_ctrl_c_saves_a_checkpoint_that_evaluates(rllib):
     process = rllib.start(*TRAIN)
-    with process:
-        seen = []
-        for line in process.stdout:
-            seen.append(line)
-            if line.startswith("iter     2"):
-                os.killpg(process.pid, signal.SIGINT)
-        process.wait(60)
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line.startswith("iter     2"):
+            os.killpg(process.pid, signal.SIGINT)
     output = "".join(seen)
-    assert process.returncode == 130, output
+    assert process.wait(60) == 130, output
     (checkpoint,) = (rllib.directory / "results" / "run").glob("checkpoint_*")
     assert "Finishing this iteration, then saving" in output and "Traceback" not in output
     assert f"rllib evaluate results/run/{checkpoint.name}" in output
@@ -170,3 +186,14 @@ def test_config_shows_every_setting(rllib):
     assert code == 0 and ".training()" in output and "clip_param: " in output and "env_config" in output
     code, output = rllib("config", "PPO", "entropy")
     assert code == 0 and "entropy_coeff" in output and "clip_param" not in output
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("rllib t", "train"), ("rllib train P", "PPO"), ("rllib train PPO x lamb", "lambda_=")],
+)
+def test_the_shell_completes(rllib, typed, offered):
+    position = str(len(typed.split()) - 1)
+    rllib.environment |= {"COMP_WORDS": typed, "COMP_CWORD": position, "_RLLIB_COMPLETE": "bash_complete"}
+    code, output = rllib()
+    assert code == 0 and f"plain,{offered}" in output.split()

@@ -35,6 +35,11 @@ def test_settings_reach_the_config(rllib_command, behaviour, tmp_path):
     }  # fmt: skip
 
 
+def test_the_seed_that_was_drawn_is_written_down(rllib_command, behaviour, tmp_path):
+    rllib_command(*TRAIN, "--stop", "iterations=1")
+    assert json.loads((tmp_path / "results/run/params.json").read_text())["seed"] == 5
+
+
 def test_command_line_takes_precedence_over_the_file(rllib_command, behaviour, tmp_path):
     (tmp_path / "run.yaml").write_text(
         "algorithm: PPO\nenv: CartPole-v1\nseed: 1\nname: filed\nstop: {timesteps_total: 900}\n"
@@ -112,7 +117,7 @@ def test_ctrl_c_saves_a_checkpoint_and_exits_130(rllib_command, behaviour, press
     before = signal.getsignal(signal.SIGINT)
     behaviour[3] = press_ctrl_c
     result = rllib_command(*TRAIN)
-    assert result.exit_code == 130
+    assert result.exit_code == 130 and "PPO on CartPole-v1, until Ctrl-C" in result.output
     assert "Finishing this iteration, then saving" in result.output
     assert "interrupted after 3 iterations" in result.output
     assert (tmp_path / "results/run/checkpoint_000003").is_dir() and (tmp_path / "results/run/curve.png").exists()

@@ -29,7 +29,8 @@ def test_nan_and_absent_values_reach_nothing():
 def test_without_thresholds_nothing_stops():
     assert StopCriterion({}).reached(RESULT) is None
     assert StopCriterion({}).progress(RESULT) == 0.0
-    assert str(StopCriterion({})) == "never"
+    assert str(StopCriterion({})) == ""
+    assert str(StopCriterion({"a": 1e6, "b": 0.5})) == "a >= 1,000,000 or b >= 0.5"
 
 
 @pytest.mark.parametrize("threshold", ["high", True, None, math.nan, math.inf])

@@ -1,4 +1,7 @@
-"""The course's exercise on Ray RLlib 2.60: PPO with its defaults on FrozenLake-v1, [32, 32], five times train()."""
+"""The course's exercise on Ray RLlib 2.60: PPO with its defaults on FrozenLake-v1, [32, 32], five times train().
+
+The network has two towers, as in the version that the page was written for (this one would share the first layers).
+"""
 
 import time
 

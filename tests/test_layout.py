@@ -22,6 +22,11 @@ FLOORS = [
     ["rllib.cli", "rllib.__main__"],
 ]
 KNOW_THE_RUNTIME = ["runtime", "rllib.evaluation.worker_set", "rllib.learners.learner_group", "rllib.tune"]
+# What may import inside functions, and why.
+IMPORTS_LATE = {
+    "runtime.engines.zeromq.boot": "is run as a script, and sets the import path before it can import anything of ours",
+    "runtime.engines.zeromq": "imports the driver while the node is starting",
+}
 LOADED_WHEN_USED = {"torch", "rich", "matplotlib", "tensorboardX"}
 HEAVY = LOADED_WHEN_USED | {"gymnasium", "numpy", "psutil", "yaml", "safetensors"}
 
@@ -91,7 +96,7 @@ def test_module_imports_downwards_only(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_hidden_in_functions_are_of_heavy_modules(module):
     hidden = [target for target, inside in _imports(module) if inside and not _imports_heavy_library(target)]
-    assert not hidden, f"{module} imports {hidden} inside a function, though they load no library that is slow to load"
+    assert not hidden or module in IMPORTS_LATE, f"{module} imports {hidden} in a function: they load nothing slow"
 
 
 def _imports_heavy_library(module: str) -> bool:
@@ -110,7 +115,10 @@ def test_who_knows_the_runtime(module):
 
 
 def test_there_are_no_import_circles():
-    graph = {module: {target for target, _ in _imports(module)} for module in MODULES}
+    graph = {
+        module: {target for target, inside in _imports(module) if not (inside and module in IMPORTS_LATE)}
+        for module in MODULES
+    }
     done: set[str] = set()
 
     def visit(module: str, path: list[str]):

@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import time
+import traceback
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -118,8 +119,10 @@ class Node:
                 return
             try:
                 self._handle(frame)
-            except (wire.Malformed, struct.error, KeyError, ValueError):
+            except (wire.Malformed, struct.error, UnicodeDecodeError):
                 self.malformed += 1
+            except Exception:  # a mistake of ours: the session should outlive it, and somebody should hear of it
+                traceback.print_exc()
             self._carry_out()
 
     def _handle(self, frame):

@@ -76,7 +76,7 @@ class Serializer:
         pickler = _Pickler(file, buffers)
         pickler.dump(value)
         if pickler.items.pins:
-            flags |= wire.REFERENCES
+            flags |= wire.NAMES_ITEMS
         return self._compose(file.getvalue(), buffers, pickler.items, flags)
 
     def dumps(self, value) -> bytes:
@@ -101,7 +101,7 @@ class Serializer:
             data = buffers.pop()
         else:
             data = memoryview(frame)[head.pickle : head.pickle + pickle_bytes]
-        if not flags & wire.REFERENCES:
+        if not flags & wire.NAMES_ITEMS:
             return pickle.loads(data, buffers=buffers)
         unpickler = _Unpickler(io.BytesIO(data), buffers=buffers)
         unpickler.serializer, unpickler.keys, unpickler.pins = self, wire.value_items(frame, head), pins

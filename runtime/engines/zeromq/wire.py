@@ -75,7 +75,7 @@ LOST = 1  # flag of OBJECT: the body is a text that says why
 
 ERROR = 1  # flags of a value: it is an exception
 PICKLE_SHARED = 2  # its pickle is the last buffer
-REFERENCES = 4  # its pickle names items
+NAMES_ITEMS = 4  # its pickle names items
 READ_ONLY = 1  # flags of a buffer
 
 NODE, DRIVER = 0, 1  # process numbers; workers count from 2

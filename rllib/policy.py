@@ -165,7 +165,7 @@ class Policy:
             )
         if not filtered:
             observations = self.filter(observations)
-        dist_inputs = self.network.forward_policy(self.encode(observations))
+        dist_inputs = self.network.forward_policy(self.encode(observations)).copy()
         if not explore:
             return self.distribution.mode(dist_inputs)
         rng = np.random.default_rng() if rng is None else rng

@@ -54,10 +54,13 @@ class NumpyBackend:
         """
         epoch = _Epoch(columns, inputs)
         statistics = []
-        for order in orders:
-            epoch.reorder(order)
-            for start in range(0, len(inputs), minibatch_size):
-                statistics.append(self._step(epoch, slice(start, start + minibatch_size), lr, settings, not statistics))
+        # What overflows is reported by name, not by numpy's warnings.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for order in orders:
+                epoch.reorder(order)
+                for start in range(0, len(inputs), minibatch_size):
+                    rows = slice(start, start + minibatch_size)
+                    statistics.append(self._step(epoch, rows, lr, settings, not statistics))
         return np.array(statistics, np.float64)
 
     def _step(self, epoch: "_Epoch", rows: slice, lr: float, settings: Mapping, first: bool) -> list[float]:
@@ -140,9 +143,13 @@ def raise_not_finite(policy: Policy, gradient: np.ndarray, columns: Mapping[str,
     bad_weights = policy.layout.names_where(~np.isfinite(policy.weights))
     bad_gradients = policy.layout.names_where(~np.isfinite(gradient))
     bad_columns = [name for name, column in columns.items() if not np.isfinite(column).all()]
+    if bad_gradients:
+        what = f"the gradient is not finite in {', '.join(bad_gradients)}"
+    else:
+        largest = policy.layout.names_where(abs(gradient) == abs(gradient).max())[0]
+        what = f"the gradient is too large for float32: that of {largest} reaches {abs(gradient).max():.3g}"
     raise LearnerError(
-        f"the gradient is not finite, first in parameter {(bad_gradients or ['all'])[0]} (affected: "
-        f"{', '.join(bad_gradients) or 'none alone: the sum of squares overflows'}). "
+        f"{what}. "
         f"Weights with NaN or infinity: {', '.join(bad_weights) or 'none'}. "
         f"Columns with NaN or infinity: {', '.join(bad_columns) or 'none'}. "
         + (

@@ -46,6 +46,9 @@ class PPOLoss:
 
 PPO_LOSS = PPOLoss()
 
+# Numbers whose relative spread is below this differ by rounding alone.
+ROUNDING = 1e-6
+
 
 def ppo_gradient(
     distribution,
@@ -151,7 +154,10 @@ def _value_loss(values, targets, old_values, vf_clip_param, averaged, d_values):
 
 
 def _explained_variance(error_and_target, means):
-    """1 - Var(targets - values) / Var(targets) from two rows and their means; 0 where the targets do not vary."""
+    """1 - Var(targets - values) / Var(targets), at least -1, from two rows and their means; 0 for equal targets."""
     centred = error_and_target - means[:, None]
-    unexplained, variance = np.einsum("ij,ij->i", centred, centred).tolist()
-    return 1 - unexplained / variance if variance > 0 else 0.0
+    centred *= centred
+    unexplained, variance = (centred @ _mean_of(centred.shape[1])).tolist()
+    if variance <= (ROUNDING * float(means[1])) ** 2:
+        return 0.0
+    return max(1 - unexplained / variance, -1.0)

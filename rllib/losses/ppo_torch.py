@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from rllib.losses.ppo import ROUNDING
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -68,5 +69,5 @@ def _value_loss(values: Tensor, targets: Tensor, old_values: Tensor, vf_clip_par
 
 def _explained_variance(values: Tensor, targets: Tensor) -> Tensor:
     variance = targets.var(correction=0)
-    unexplained = (targets - values).var(correction=0)
-    return torch.where(variance > 0, 1 - unexplained / variance, torch.zeros_like(variance))
+    explained = (1 - (targets - values).var(correction=0) / variance).clamp(min=-1)
+    return torch.where(variance > (ROUNDING * targets.mean()) ** 2, explained, torch.zeros_like(variance))

@@ -1,0 +1,58 @@
+"""Optimizers and clipping on the flat vector."""
+
+import numpy as np
+import pytest
+
+from rllib.learners.optimizers import CHUNK, SGD, Adam, clip_gradient, global_norm
+
+
+def slow_adam(weights, gradients, lr, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    """arXiv:1412.6980, algorithm 1, in float64."""
+    m, v, weights = np.zeros_like(weights), np.zeros_like(weights), weights.copy()
+    for t, g in enumerate(gradients, 1):
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g * g
+        weights -= lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
+    return weights
+
+
+@pytest.mark.parametrize("size", [1, 1000, CHUNK + 17])
+def test_adam_is_the_paper_s_algorithm(size):
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal(size)
+    gradients = rng.standard_normal((10, size))
+    ours, adam = weights.astype(np.float32), Adam(size)
+    for gradient in gradients:
+        adam.step(ours, gradient.astype(np.float32), 1e-2)
+    np.testing.assert_allclose(ours, slow_adam(weights, gradients, 1e-2), atol=2e-6)
+
+
+def test_adam_s_first_step_is_lr_against_the_sign():
+    weights = np.zeros(3, np.float32)
+    Adam(3).step(weights, np.array([5, -0.01, 0], np.float32), 0.1)
+    np.testing.assert_allclose(weights, [-0.1, 0.1, 0], atol=1e-6)
+
+
+def test_sgd():
+    weights = np.ones(2, np.float32)
+    SGD(2).step(weights, np.array([1, -2], np.float32), 0.5)
+    np.testing.assert_allclose(weights, [0.5, 2])
+
+
+GRADIENT = np.array([3, 4, 0.1, 0.2], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("limit", "by", "expected"),
+    [
+        (None, "global_norm", GRADIENT),
+        (100.0, "global_norm", GRADIENT),
+        (1.0, "global_norm", GRADIENT / np.linalg.norm(GRADIENT)),
+        (1.0, "norm", [0.6, 0.8, 0.1, 0.2]),
+        (0.15, "value", [0.15, 0.15, 0.1, 0.15]),
+    ],
+)
+def test_clipping(limit, by, expected):
+    gradient = GRADIENT.copy()
+    clip_gradient(gradient, [gradient[:2], gradient[2:]], global_norm(gradient), limit, by)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5)

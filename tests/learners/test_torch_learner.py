@@ -1,0 +1,188 @@
+"""The torch learner against the numpy learner, and on a GPU where there is one."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
+
+from rllib import sample_batch as sb
+from rllib.errors import LearnerError
+from rllib.learners.learner import make_learner
+from rllib.losses.ppo import PPO_LOSS
+
+# The networks here are so small that a second thread only waits.
+torch.set_num_threads(1)
+
+NO_CUDA = f"torch {torch.__version__} finds no CUDA device on this machine"
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_CUDA)
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
+
+
+def update(learner, batch, seed=0, **changed):
+    arguments = {"num_epochs": 2, "minibatch_size": 32, "lr": 3e-4, **SETTINGS, **changed}
+    return learner.update(batch, rng=np.random.default_rng(seed), **arguments)
+
+
+def make_pair(device="cpu", grad_clip=0.5, adam_epsilon=1e-5, optimizer="adam", grad_clip_by="global_norm", **policy):
+    """The same policy twice, trained by numpy and by torch."""
+    policies = [make_policy(**policy) for _ in range(2)]
+    shared = {
+        "grad_clip": grad_clip,
+        "grad_clip_by": grad_clip_by,
+        "adam_epsilon": adam_epsilon,
+        "optimizer": optimizer,
+    }
+    learners = [
+        make_learner(policies[0], PPO_LOSS, kind="numpy", **shared),
+        make_learner(policies[1], PPO_LOSS, kind="torch", device=device, **shared),
+    ]
+    return policies, learners
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("action_space", ACTION_SPACES, ids=str)
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"vf_share_layers": True},
+        {"fcnet_hiddens": [32], "fcnet_activation": "swish"},
+        {"fcnet_hiddens": [16, 8, 8], "fcnet_activation": "relu"},
+        {"fcnet_hiddens": []},
+    ],
+    ids=str,
+)
+def test_the_first_steps_agree(action_space, model, device):
+    policies, learners = make_pair(device, action_space=action_space, **model)
+    batch = make_batch(policies[0], 100)
+    statistics = [update(learner, batch, num_epochs=1) for learner in learners]
+    assert statistics[1] == pytest.approx(statistics[0], abs=2e-5)
+    np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("action_space", [gym.spaces.Discrete(2), gym.spaces.Box(-1, 1, (1,))], ids=str)
+def test_weights_after_100_updates(action_space, device):
+    policies, learners = make_pair(device, action_space=action_space, fcnet_hiddens=[64, 64])
+    for seed in range(100):
+        batch = make_batch(policies[0], 128, seed)
+        for learner in learners:
+            update(learner, batch, seed, num_epochs=1, minibatch_size=64)
+    np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"optimizer": "sgd"},
+        {"grad_clip": None},
+        {"grad_clip": 0.05},
+        {"grad_clip": 0.05, "grad_clip_by": "norm"},
+        {"grad_clip": 0.001, "grad_clip_by": "value"},
+    ],
+    ids=str,
+)
+def test_optimizers_and_clipping_agree(how, device):
+    policies, learners = make_pair(device, **how)
+    batch = make_batch(policies[0], 100)
+    for learner in learners:
+        update(learner, batch, lr=1e-2)
+    np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=2e-5)
+
+
+def test_states_go_from_one_kind_to_the_other():
+    policies, learners = make_pair()
+    update(learners[0], make_batch(policies[0], 100))
+    policies[1].set_state(policies[0].get_state())
+    learners[1].set_state(learners[0].get_state())
+    assert learners[1].get_state().keys() == learners[0].get_state().keys()
+    batch = make_batch(policies[0], 100, seed=1)
+    for learner in learners:
+        update(learner, batch, seed=1)
+    np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_state_continues_to_the_bit(device):
+    policies = [make_policy(), make_policy(seed=3)]
+    learners = [make_learner(policy, PPO_LOSS, kind="torch", device=device) for policy in policies]
+    update(learners[0], make_batch(policies[0], 100))
+    policies[1].set_state(policies[0].get_state())
+    learners[1].set_state(learners[0].get_state())
+    batch = make_batch(policies[0], 100, seed=1)
+    for learner in learners:
+        update(learner, batch, seed=1)
+    assert policies[0].weights.tobytes() == policies[1].weights.tobytes()
+
+
+def test_cpu_learner_works_on_the_policy_s_memory():
+    policy = make_policy()
+    learner = make_learner(policy, PPO_LOSS, kind="torch")
+    before = policy.weights.copy()
+    update(learner, make_batch(policy, 64))
+    assert learner.weights is policy.weights
+    assert not np.array_equal(policy.weights, before)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_set_from_outside_are_seen(device):
+    policies, learners = make_pair(device)
+    other = make_policy(seed=8).weights
+    for policy in policies:
+        policy.set_weights(other)
+    batch = make_batch(policies[0], 64)
+    for learner in learners:
+        update(learner, batch)
+    np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_read_only_batch(shuffle):
+    policy = make_policy()
+    batch = make_batch(policy, 64)
+    for column in batch.values():
+        column.setflags(write=False)
+    update(make_learner(policy, PPO_LOSS, kind="torch"), batch, shuffle=shuffle)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tampered_log_probabilities_are_noticed(device):
+    policy = make_policy()
+    batch = make_batch(policy, 64)
+    batch[sb.ACTION_LOGP] += np.float32(0.05)
+    before = policy.weights.copy()
+    with pytest.raises(LearnerError, match="not sampled by these weights"):
+        update(make_learner(policy, PPO_LOSS, kind="torch", device=device), batch)
+    assert np.array_equal(policy.weights, before)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_nan_is_named(device):
+    policy = make_policy()
+    batch = make_batch(policy, 64)
+    batch[sb.ADVANTAGES][3] = np.nan
+    with pytest.raises(LearnerError, match="Columns with NaN or infinity: advantages"):
+        update(make_learner(policy, PPO_LOSS, kind="torch", device=device), batch)
+    assert np.isfinite(policy.weights).all()
+
+
+def test_a_torch_policy_is_trained_by_torch():
+    policy = make_policy()
+    acting = type(policy)(policy.spec, policy.weights, backend="torch")
+    with pytest.raises(ValueError, match="use learner='torch'"):
+        make_learner(acting, PPO_LOSS, kind="numpy")
+    update(make_learner(acting, PPO_LOSS), make_batch(acting, 64))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_cuda_without_a_device_is_refused():
+    with pytest.raises(ValueError, match="finds no CUDA device"):
+        make_learner(make_policy(), PPO_LOSS, device="cuda")
+
+
+def test_other_devices_are_refused():
+    with pytest.raises(ValueError, match="'cpu' or 'cuda'"):
+        make_learner(make_policy(), PPO_LOSS, device="mps")

@@ -1,0 +1,139 @@
+"""From spaces and model settings to a policy's description, and what is refused."""
+
+import json
+import pickle
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rllib.models.catalog import MODEL_DEFAULTS, PolicySpec, policy_spec
+from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
+from rllib.models.encoders import BoxEncoder, OneHotEncoder
+
+BOX = gym.spaces.Box(-1, 1, (4,))
+DISCRETE = gym.spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ("space", "encoder"),
+    [
+        (BOX, BoxEncoder((4,))),
+        (gym.spaces.Box(-1, 1, (2, 3)), BoxEncoder((2, 3))),
+        (gym.spaces.Box(0, 255, (2, 2), np.uint8), BoxEncoder((2, 2))),
+        (gym.spaces.Discrete(16), OneHotEncoder(16)),
+        (gym.spaces.Discrete(5, start=-2), OneHotEncoder(5, -2)),
+        (gym.spaces.MultiDiscrete([2, 3]), BoxEncoder((5,))),
+        (gym.spaces.MultiBinary(3), BoxEncoder((3,))),
+        (gym.spaces.Dict(a=BOX, b=DISCRETE), BoxEncoder((6,))),
+        (gym.spaces.Tuple((BOX, gym.spaces.MultiBinary(2))), BoxEncoder((6,))),
+    ],
+    ids=str,
+)
+def test_encoder_of_an_observation_space(space, encoder):
+    assert policy_spec(space, DISCRETE).encoder == encoder
+
+
+@pytest.mark.parametrize(
+    ("space", "distribution"),
+    [
+        (gym.spaces.Discrete(4), Categorical(4)),
+        (gym.spaces.Discrete(4, start=1), Categorical(4)),
+        (gym.spaces.MultiDiscrete([2, 3]), MultiCategorical((2, 3), (2,))),
+        (gym.spaces.MultiBinary(2), MultiCategorical((2, 2), (2,))),
+        (gym.spaces.Box(-1, 1, (3,)), DiagGaussian((3,))),
+        (gym.spaces.Box(-np.inf, np.inf, (2, 2), np.float64), DiagGaussian((2, 2))),
+    ],
+    ids=str,
+)
+def test_distribution_of_an_action_space(space, distribution):
+    spec = policy_spec(BOX, space)
+    assert spec.distribution == distribution
+    assert spec.distribution.action_shape == space.shape
+
+
+def test_defaults_are_those_of_the_ecosystem():
+    spec = policy_spec(BOX, DISCRETE)
+    assert (spec.hiddens, spec.activation) == ((256, 256), "tanh")
+    assert not spec.vf_share_layers
+    assert not spec.free_log_std
+    assert set(MODEL_DEFAULTS) == {"fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std"}
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "linear"), ("silu", "swish"), ("relu", "relu")])
+def test_names_of_activations(given, used):
+    assert policy_spec(BOX, DISCRETE, {"fcnet_activation": given}).activation == used
+
+
+@pytest.mark.parametrize("action_space", [DISCRETE, gym.spaces.MultiDiscrete([2, 3]), BOX], ids=str)
+def test_description_survives_json_and_pickle(action_space):
+    spec = policy_spec(gym.spaces.Discrete(3, start=1), action_space, {"fcnet_hiddens": [8], "vf_share_layers": True})
+    assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    assert hash(spec) == hash(PolicySpec.from_json(spec.to_json()))
+
+
+def test_observation_filter():
+    assert policy_spec(BOX, DISCRETE, observation_filter="MeanStdFilter").make_filter().filters
+    assert not policy_spec(BOX, DISCRETE).make_filter().filters
+    one_of_n = policy_spec(DISCRETE, DISCRETE, observation_filter="MeanStdFilter")
+    assert not one_of_n.make_filter().filters
+    with pytest.raises(ValueError, match="'Kalman'"):
+        policy_spec(BOX, DISCRETE, observation_filter="Kalman")
+
+
+def test_settings_that_ask_for_nothing_are_taken():
+    assert policy_spec(BOX, DISCRETE, {"use_lstm": False, "conv_filters": None}) == policy_spec(BOX, DISCRETE)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"fcnet_hidden": [64]}, "Did you mean 'fcnet_hiddens'"),
+        ({"zzz": 1}, "Known ones: fcnet_hiddens"),
+        ({"use_lstm": True}, "not available yet"),
+        ({"conv_filters": [[16, 8, 4]]}, "not available yet"),
+        ({"fcnet_hiddens": 64}, "list of positive integers"),
+        ({"fcnet_hiddens": [64, 0]}, "list of positive integers"),
+        ({"fcnet_hiddens": [64.0]}, "list of positive integers"),
+        ({"fcnet_activation": "gelu"}, "'tanh', 'relu'"),
+        ({"vf_share_layers": "yes"}, "must be True or False"),
+        ({"free_log_std": True}, "needs continuous actions"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_say_what_to_do(model, message):
+    with pytest.raises(ValueError, match=message):
+        policy_spec(BOX, DISCRETE, model)
+
+
+@pytest.mark.parametrize(
+    ("observation_space", "action_space", "message"),
+    [
+        (gym.spaces.Text(5), DISCRETE, "observations of Text"),
+        (gym.spaces.Sequence(BOX), DISCRETE, "observations of Sequence"),
+        (gym.spaces.Dict(a=gym.spaces.Sequence(BOX)), DISCRETE, "observations of Dict"),
+        (gym.spaces.Discrete(10**6), DISCRETE, "too large for one-hot"),
+        (BOX, gym.spaces.Text(5), "actions of Text"),
+        (BOX, gym.spaces.Dict(a=DISCRETE), "actions of Dict"),
+        (BOX, gym.spaces.Box(0, 5, (2,), np.int64), "actions of Box"),
+        (BOX, gym.spaces.Box(-1, 1, ()), "at least one number"),
+    ],
+    ids=str,
+)
+def test_spaces_without_a_network_are_refused(observation_space, action_space, message):
+    with pytest.raises(ValueError, match=message):
+        policy_spec(observation_space, action_space)
+
+
+def test_one_hot_encoding_subtracts_the_start():
+    out = np.full((3, 4), 7, np.float32)
+    out[:, -1] = 1
+    OneHotEncoder(3, -1).encode(np.array([-1, 1, 0]), out)
+    assert np.array_equal(out, [[1, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1]])
+
+
+@pytest.mark.parametrize("value", [-2, 2])
+def test_one_hot_encoding_refuses_what_is_outside(value):
+    with pytest.raises(ValueError, match=r"outside of -1 \.\.\. 1"):
+        OneHotEncoder(3, -1).encode(np.array([0, value]), np.ones((2, 4), np.float32))

@@ -1,0 +1,145 @@
+"""Observation filters: moments, deltas, and that nothing is counted twice."""
+
+import numpy as np
+import pytest
+
+from rllib.models.filters import CLIP, MeanStdFilter, NoFilter, RunningMoments
+
+
+def test_printed_merge():
+    first, second = RunningMoments(1), RunningMoments(1)
+    first.add(np.array([[1.0], [2], [3]]))
+    second.add(np.array([[4.0], [5], [6]]))
+    first.merge(second)
+    assert first.count == 6
+    assert first.mean[0] == pytest.approx(3.5)
+    assert first.variance[0] == pytest.approx(2.916667, abs=1e-6)
+
+
+def test_a_million_values_far_from_zero():
+    rng = np.random.default_rng(0)
+    rows = (rng.standard_normal((1_000_000, 2)) * [1.0, 3.0] + 1e4).astype(np.float32)
+    workers = [RunningMoments(2) for _ in range(4)]
+    for index, part in enumerate(np.array_split(rows, 40)):
+        workers[index % 4].add(part)
+    merged = RunningMoments(2)
+    for worker in workers:
+        merged.merge(worker)
+    exact = rows.astype(np.float64)
+    assert merged.count == 1_000_000
+    np.testing.assert_allclose(merged.mean, exact.mean(0), rtol=1e-9)
+    np.testing.assert_allclose(merged.variance, exact.var(0), rtol=1e-5)
+
+
+def test_order_and_grouping_do_not_matter():
+    rows = np.random.default_rng(1).standard_normal((100, 3))
+    at_once, one_by_one = RunningMoments(3), RunningMoments(3)
+    at_once.add(rows)
+    for row in rows[::-1]:
+        one_by_one.add(row[None])
+    np.testing.assert_allclose(at_once.variance, one_by_one.variance, rtol=1e-12)
+
+
+def sync(driver, workers):
+    for worker in workers:
+        driver.merge(worker.pop_delta())
+    for worker in workers:
+        worker.set_state(driver.get_state())
+
+
+def test_syncing_again_and_again_counts_each_observation_once():
+    rng = np.random.default_rng(2)
+    driver, workers = MeanStdFilter((3,)), [MeanStdFilter((3,)) for _ in range(3)]
+    seen = []
+    for _ in range(5):
+        for worker in workers:
+            rows = rng.standard_normal((7, 3)) + 5
+            seen.append(rows)
+            worker(rows, update=True)
+        sync(driver, workers)
+        sync(driver, workers)
+    rows = np.concatenate(seen)
+    assert driver.count == len(rows) == 105
+    np.testing.assert_allclose(driver.mean, rows.mean(0), rtol=1e-10)
+    np.testing.assert_allclose(driver.variance, rows.var(0), rtol=1e-10)
+    assert all(np.array_equal(worker.mean, driver.mean) for worker in workers)
+
+
+def test_a_delta_taken_between_two_syncs_is_not_lost_by_new_statistics():
+    driver, worker = MeanStdFilter((1,)), MeanStdFilter((1,))
+    worker(np.ones((4, 1)), update=True)
+    worker.set_state(driver.get_state())
+    driver.merge(worker.pop_delta())
+    assert driver.count == 4
+
+
+def test_normalises_and_clips():
+    observation_filter = MeanStdFilter((2,))
+    rows = np.random.default_rng(3).standard_normal((1000, 2)) * [2.0, 0.5] + [100.0, -3.0]
+    observation_filter(rows, update=True)
+    observation_filter.merge(observation_filter.pop_delta())
+    normal = observation_filter(rows)
+    assert normal.dtype == np.float32
+    np.testing.assert_allclose(normal.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(normal.std(0), 1, atol=1e-5)
+    assert np.array_equal(observation_filter(np.array([[1e9, -1e9]])), [[CLIP, -CLIP]])
+
+
+def test_without_update_nothing_is_noted():
+    observation_filter = MeanStdFilter((2,))
+    observation_filter(np.ones((5, 2)), update=False)
+    assert observation_filter.pop_delta()["count"] == 0
+
+
+def test_statistics_do_not_move_while_a_fragment_is_collected():
+    observation_filter = MeanStdFilter((1,))
+    observation_filter.merge({"count": np.array(10.0), "mean": np.zeros(1), "m2": np.full(1, 10.0)})
+    before = observation_filter(np.array([[2.0]]))
+    observation_filter(np.full((100, 1), 50.0), update=True)
+    assert np.array_equal(observation_filter(np.array([[2.0]])), before)
+
+
+def test_the_first_fragment_is_normalised_with_what_it_has_seen():
+    observation_filter = MeanStdFilter((1,))
+    rows = np.random.default_rng(4).standard_normal((500, 1)) * 3 + 1000
+    assert abs(observation_filter(rows, update=True)).max() < 6
+
+
+def test_a_number_that_never_varies_becomes_zero():
+    observation_filter = MeanStdFilter((2,))
+    rows = np.array([[7.0, 1.0], [7.0, 2.0], [7.0, 3.0]])
+    observation_filter(rows, update=True)
+    observation_filter.merge(observation_filter.pop_delta())
+    normal = observation_filter(rows)
+    assert np.array_equal(normal[:, 0], np.zeros(3))
+    assert np.isfinite(normal).all()
+
+
+def test_an_observation_far_off_is_treated_alike_wherever_it_stands():
+    observation_filter = MeanStdFilter((2,))
+    observation_filter(np.random.default_rng(5).standard_normal((50, 2)), update=True)
+    observation_filter.merge(observation_filter.pop_delta())
+    final = np.full((1, 2), 1e3)
+    among_others = np.concatenate([np.zeros((3, 2)), final])
+    assert np.array_equal(observation_filter(final)[0], observation_filter(among_others)[3])
+
+
+def test_writes_into_out_and_keeps_shapes():
+    observation_filter = MeanStdFilter((2, 2))
+    out = np.empty((3, 2, 2), np.float32)
+    result = observation_filter(np.arange(12, dtype=np.uint8).reshape(3, 2, 2), out=out, update=True)
+    assert result is out
+    assert np.isfinite(out).all()
+
+
+def test_state_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="2 numbers"):
+        MeanStdFilter((3,)).set_state(MeanStdFilter((2,)).get_state())
+
+
+def test_no_filter_passes_everything_on():
+    observations, out = np.arange(4), np.empty(4, int)
+    assert NoFilter()(observations, update=True) is observations
+    assert np.array_equal(NoFilter()(observations, out), observations)
+    assert NoFilter().pop_delta() is None
+    assert NoFilter().get_state() == {}

@@ -1,0 +1,135 @@
+"""The numpy network against the textbook formula in float64, and its gradients against finite differences."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from rllib.models.layout import ParameterLayout
+from rllib.models.numpy_network import NumpyNetwork, initialize
+
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0),
+    "swish": lambda z: z / (1 + np.exp(-z)),
+    "linear": lambda z: z,
+}
+CASES = [
+    (ParameterLayout(4, hiddens, outputs, towers, log_std), activation)
+    for (hiddens, towers), (outputs, log_std), activation in itertools.product(
+        [((), 1), ((8,), 1), ((8,), 2), ((8, 6, 5), 1), ((8, 6, 5), 2)], [(2, 0), (3, 3)], ACTIVATIONS
+    )
+]
+each_case = pytest.mark.parametrize(("layout", "activation"), CASES, ids=str)
+
+
+def slow_forward(layout, activation, flat, observations):
+    """Layer by layer, as in any textbook, in the precision of the arguments."""
+    named = layout.named_parameters(flat)
+    results = []
+    for head, owner in (("policy", "policy"), ("value", "value")):
+        h, owner = observations, owner if layout.num_towers == 2 else "shared"
+        for index in range(len(layout.hiddens)):
+            weight, bias = named[f"{owner}.hidden_{index}.weight"], named[f"{owner}.hidden_{index}.bias"]
+            h = ACTIVATIONS[activation](h @ weight.T + bias)
+        results.append(h @ named[f"{head}.head.weight"].T + named[f"{head}.head.bias"])
+    dist_inputs, values = results
+    if layout.num_log_std:
+        log_std = np.tile(named["policy.log_std"], (len(observations), 1))
+        dist_inputs = np.concatenate([dist_inputs, log_std], axis=1)
+    return dist_inputs, values[:, 0]
+
+
+def make(layout, activation, rows, seed=0):
+    rng = np.random.default_rng(seed)
+    weights = (0.5 * rng.standard_normal(layout.size)).astype(np.float32)
+    inputs = np.ones((rows, layout.num_inputs + 1), np.float32)
+    inputs[:, :-1] = rng.standard_normal((rows, layout.num_inputs))
+    return NumpyNetwork(layout, activation, weights), weights, inputs
+
+
+@each_case
+def test_forward(layout, activation):
+    network, weights, inputs = make(layout, activation, 7)
+    dist_inputs, values = network.forward(inputs)
+    expected = slow_forward(layout, activation, weights.astype(np.float64), inputs[:, :-1].astype(np.float64))
+    assert dist_inputs.shape == (7, layout.num_outputs + layout.num_log_std)
+    np.testing.assert_allclose(dist_inputs, expected[0], atol=1e-5)
+    np.testing.assert_allclose(values, expected[1], atol=1e-5)
+
+
+@each_case
+def test_acting_computes_the_same(layout, activation):
+    network, _, inputs = make(layout, activation, 7)
+    dist_inputs, values = network.forward(inputs)
+    np.testing.assert_allclose(network.forward_policy(inputs), dist_inputs, atol=1e-6)
+    np.testing.assert_allclose(network.forward_value(inputs), values, atol=1e-6)
+
+
+@each_case
+def test_backward_by_finite_differences(layout, activation):
+    network, weights, inputs = make(layout, activation, 5, seed=1)
+    rng = np.random.default_rng(2)
+    d_dist_inputs = rng.standard_normal((5, layout.num_outputs + layout.num_log_std)).astype(np.float32)
+    d_values = rng.standard_normal(5).astype(np.float32)
+    network.forward(inputs)
+    gradient = network.backward((d_dist_inputs, d_values))
+
+    def objective(flat):
+        dist_inputs, values = slow_forward(layout, activation, flat, inputs[:, :-1].astype(np.float64))
+        return np.sum(dist_inputs * d_dist_inputs) + np.sum(values * d_values)
+
+    step, exact = 1e-6, weights.astype(np.float64)
+    for index in range(layout.size):
+        up, down = exact.copy(), exact.copy()
+        up[index] += step
+        down[index] -= step
+        assert gradient[index] == pytest.approx((objective(up) - objective(down)) / (2 * step), abs=2e-5)
+
+
+def test_batches_of_several_sizes_do_not_disturb_each_other():
+    layout = ParameterLayout(4, (8, 6), 2, 2)
+    network, _, inputs = make(layout, "tanh", 40)
+    whole = network.forward(inputs)[1].copy()
+    for rows in (1, 2, 3, 5, 8, 13, 21, 34, 7, 1, 40):
+        np.testing.assert_allclose(network.forward(inputs[:rows])[1], whole[:rows], atol=1e-6)
+        np.testing.assert_allclose(network.forward_value(inputs[:rows]), whole[:rows], atol=1e-6)
+
+
+def test_the_network_reads_the_weights_where_they_lie():
+    layout = ParameterLayout(4, (8,), 2, 2)
+    network, weights, inputs = make(layout, "tanh", 3)
+    before = network.forward(inputs)[0].copy()
+    weights[:] = 0
+    assert not np.array_equal(network.forward(inputs)[0], before)
+    assert np.array_equal(network.forward_policy(inputs), np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("weights", [np.zeros(3, np.float32), np.zeros(ParameterLayout(4, (8,), 2, 2).size)], ids=str)
+def test_other_weights_are_refused(weights):
+    with pytest.raises(ValueError, match="float32 weights"):
+        NumpyNetwork(ParameterLayout(4, (8,), 2, 2), "tanh", weights)
+
+
+def test_initial_weights():
+    layout = ParameterLayout(4, (64, 32), 2, 2)
+    weights = np.empty(layout.size, np.float32)
+    initialize(layout, weights, np.random.default_rng(0))
+    named = layout.named_parameters(weights)
+    for name, parameter in named.items():
+        if name.endswith("bias"):
+            assert not parameter.any()
+            continue
+        gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, np.sqrt(2))
+        small = parameter if parameter.shape[0] <= parameter.shape[1] else parameter.T
+        np.testing.assert_allclose(small @ small.T, gain**2 * np.eye(len(small)), atol=1e-5)
+    assert not np.array_equal(named["policy.hidden_0.weight"], named["value.hidden_0.weight"])
+
+
+def test_equal_seeds_give_equal_weights():
+    layout = ParameterLayout(4, (16,), 2, 2)
+    vectors = [np.empty(layout.size, np.float32) for _ in range(3)]
+    for vector, seed in zip(vectors, (1, 1, 2)):
+        initialize(layout, vector, np.random.default_rng(seed))
+    assert np.array_equal(vectors[0], vectors[1])
+    assert not np.array_equal(vectors[0], vectors[2])

@@ -1,0 +1,82 @@
+"""The torch network on the same flat vector as the numpy network."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from rllib.models.layout import ParameterLayout
+from rllib.models.numpy_network import NumpyNetwork
+from rllib.models.torch_network import ActingNetwork, TorchNetwork
+
+CASES = [
+    (ParameterLayout(4, hiddens, outputs, towers, log_std), activation)
+    for (hiddens, towers), (outputs, log_std), activation in itertools.product(
+        [((), 1), ((64,), 2), ((64, 64), 1), ((64, 64), 2), ((32, 48, 16), 2)],
+        [(2, 0), (3, 3)],
+        ["tanh", "relu", "swish", "linear"],
+    )
+]
+each_case = pytest.mark.parametrize(("layout", "activation"), CASES, ids=str)
+
+
+def make(layout, rows, seed=0):
+    rng = np.random.default_rng(seed)
+    weights = (rng.standard_normal(layout.size) / 4).astype(np.float32)
+    inputs = np.ones((rows, layout.num_inputs + 1), np.float32)
+    inputs[:, :-1] = rng.standard_normal((rows, layout.num_inputs))
+    return weights, inputs
+
+
+@each_case
+def test_outputs_and_gradients_agree(layout, activation):
+    weights, inputs = make(layout, 33)
+    numpy_network = NumpyNetwork(layout, activation, weights.copy())
+    torch_network = TorchNetwork(layout, activation, torch.from_numpy(weights))
+    dist_inputs, values = torch_network(torch.from_numpy(inputs))
+    expected = numpy_network.forward(inputs)
+    np.testing.assert_allclose(dist_inputs.detach(), expected[0], atol=1e-5)
+    np.testing.assert_allclose(values.detach(), expected[1], atol=1e-5)
+
+    # Gradients of the size that a mean over a batch gives.
+    rng = np.random.default_rng(1)
+    d_dist_inputs = (rng.standard_normal(dist_inputs.shape) / 33).astype(np.float32)
+    d_values = (rng.standard_normal(33) / 33).astype(np.float32)
+    torch.autograd.backward((dist_inputs, values), (torch.from_numpy(d_dist_inputs), torch.from_numpy(d_values)))
+    gradient = numpy_network.backward((d_dist_inputs, d_values))
+    np.testing.assert_allclose(gradient, torch_network.flat.grad, atol=1e-6, rtol=1e-5)
+
+
+@each_case
+def test_acting_through_torch(layout, activation):
+    weights, inputs = make(layout, 8)
+    acting, plain = ActingNetwork(layout, activation, weights), NumpyNetwork(layout, activation, weights)
+    np.testing.assert_allclose(acting.forward_policy(inputs), plain.forward_policy(inputs), atol=1e-5)
+    np.testing.assert_allclose(acting.forward_value(inputs), plain.forward_value(inputs), atol=1e-5)
+
+
+def test_parameters_and_their_gradients_are_views():
+    layout = ParameterLayout(4, (8, 6), 2, 2)
+    weights, inputs = make(layout, 5)
+    network = TorchNetwork(layout, "tanh", torch.from_numpy(weights))
+    assert sum(parameter.numel() for parameter in network.parameters()) == layout.size
+    network(torch.from_numpy(inputs))[1].sum().backward()
+    assert network.flat.grad.any()
+    for name, gradient in layout.named_parameters(network.flat.grad).items():
+        assert torch.equal(getattr(network, name.replace(".", "_")).grad, gradient)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+    assert not weights.any()
+
+
+def test_module_users_can_train_it():
+    """A common optimizer over parameters() moves the flat vector."""
+    layout = ParameterLayout(4, (8,), 2, 2)
+    weights, inputs = make(layout, 5)
+    before = weights.copy()
+    network = TorchNetwork(layout, "tanh", torch.from_numpy(weights))
+    network(torch.from_numpy(inputs))[1].square().sum().backward()
+    torch.optim.SGD(network.parameters(), lr=0.5).step()
+    np.testing.assert_allclose(weights, before - 0.5 * network.flat.grad.numpy(), atol=1e-6)

@@ -1,0 +1,195 @@
+"""Acting, values, weights and state of a policy."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rllib.models.catalog import policy_spec
+from rllib.policy import Policy
+
+BOX = gym.spaces.Box(-np.inf, np.inf, (4,))
+ACTION_SPACES = [
+    gym.spaces.Discrete(3),
+    gym.spaces.MultiDiscrete([2, 3]),
+    gym.spaces.Box(-1, 1, (2,)),
+    gym.spaces.Box(-1, 1, (2, 2)),
+]
+
+
+def make_policy(action_space=ACTION_SPACES[0], observation_space=BOX, seed=0, observation_filter="NoFilter", **model):
+    spec = policy_spec(
+        observation_space, action_space, {"fcnet_hiddens": [16, 16], **model}, observation_filter=observation_filter
+    )
+    return Policy(spec, rng=np.random.default_rng(seed))
+
+
+def act(policy, observations, noise):
+    rows = len(observations)
+    dist_inputs = np.full((rows, policy.num_dist_inputs), np.nan, np.float32)
+    actions = np.empty((rows, *policy.action_shape), policy.action_dtype)
+    policy.act(observations, noise, dist_inputs, actions)
+    return dist_inputs, actions
+
+
+@pytest.mark.parametrize("action_space", ACTION_SPACES, ids=str)
+def test_acting_writes_in_place_into_a_fragment(action_space):
+    policy = make_policy(action_space)
+    rng = np.random.default_rng(0)
+    noise = policy.noise(rng, 5, 8)
+    dist_inputs = np.full((5, 8, policy.num_dist_inputs), np.nan, np.float32)
+    actions = np.zeros((5, 8, *policy.action_shape), policy.action_dtype)
+    observations = rng.standard_normal((5, 8, 4), dtype=np.float32)
+    for t in range(5):
+        policy.act(observations[t], noise[t], dist_inputs[t], actions[t])
+    assert np.isfinite(dist_inputs).all()
+    assert all(action_space.contains(action.astype(action_space.dtype)) or action_space.shape for action in actions[0])
+    for t in range(5):
+        np.testing.assert_array_equal(actions[t], act(policy, observations[t], noise[t])[1])
+
+
+@pytest.mark.parametrize("action_space", ACTION_SPACES, ids=str)
+def test_noise_of_zero_gives_the_most_probable_actions(action_space):
+    policy = make_policy(action_space)
+    observations = np.random.default_rng(1).standard_normal((8, 4), dtype=np.float32)
+    zeros = np.zeros_like(policy.noise(np.random.default_rng(0), 8))
+    np.testing.assert_array_equal(
+        act(policy, observations, zeros)[1], policy.compute_actions(observations, explore=False)
+    )
+
+
+def test_the_number_of_rows_does_not_matter():
+    policy = make_policy()
+    observations = np.random.default_rng(2).standard_normal((1300, 4), dtype=np.float32)
+    noise = policy.noise(np.random.default_rng(3), 1300)
+    whole, actions = act(policy, observations, noise)
+    values = policy.values(observations)
+    assert values.shape == (1300,)
+    for rows in (slice(0, 1), slice(7, 9), slice(500, 1012), slice(600, 1300)):
+        some, some_actions = act(policy, observations[rows], noise[rows])
+        np.testing.assert_allclose(some, whole[rows], atol=1e-6)
+        np.testing.assert_array_equal(some_actions, actions[rows])
+        np.testing.assert_allclose(policy.values(observations[rows]), values[rows], atol=1e-6)
+
+
+def test_the_same_noise_gives_the_same_actions_in_any_grouping():
+    """What an environment's own stream draws decides its actions, however many stand beside it."""
+    policy = make_policy()
+    observations = np.random.default_rng(4).standard_normal((6, 4), dtype=np.float32)
+    noise = np.stack([policy.noise(np.random.default_rng(i), 3) for i in range(6)], axis=1)
+    together = act(policy, observations, noise[0])[1]
+    apart = [act(policy, observations[i : i + 1], noise[0, i : i + 1])[1][0] for i in range(6)]
+    assert together.tolist() == apart
+
+
+def test_log_prob_is_that_of_the_distribution():
+    policy = make_policy()
+    dist_inputs, actions = act(policy, np.ones((5, 4), np.float32), policy.noise(np.random.default_rng(0), 5))
+    exact = dist_inputs - np.log(np.exp(dist_inputs).sum(1, keepdims=True))
+    np.testing.assert_allclose(policy.log_prob(dist_inputs, actions), exact[np.arange(5), actions], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint8])
+def test_observations_of_any_number_type(dtype):
+    policy = make_policy(observation_space=gym.spaces.Box(0, 100, (4,), dtype))
+    observations = np.arange(8).reshape(2, 4).astype(dtype)
+    expected = policy.values(observations.astype(np.float32)).copy()
+    np.testing.assert_allclose(policy.values(observations), expected)
+
+
+def test_discrete_observations_are_one_hot():
+    policy = make_policy(observation_space=gym.spaces.Discrete(5, start=1))
+    values = policy.values(np.arange(1, 6))
+    first = policy.parameters()["value.hidden_0.weight"]
+    hidden = np.tanh(first.T)
+    hidden = np.tanh(hidden @ policy.parameters()["value.hidden_1.weight"].T)
+    np.testing.assert_allclose(values, (hidden @ policy.parameters()["value.head.weight"].T)[:, 0], atol=1e-6)
+
+
+def test_compute_actions_is_reproducible_with_a_generator():
+    policy = make_policy()
+    observations = np.random.default_rng(5).standard_normal((50, 4), dtype=np.float32)
+    first, second = (policy.compute_actions(observations, rng=np.random.default_rng(1)) for _ in range(2))
+    assert np.array_equal(first, second)
+    assert len(set(policy.compute_actions(observations).tolist())) > 1
+    greedy = [policy.compute_actions(observations, explore=False).tolist() for _ in range(2)]
+    assert greedy[0] == greedy[1]
+
+
+def test_results_survive_the_next_call():
+    policy = make_policy(gym.spaces.Box(-1, 1, (2,)))
+    first = policy.compute_actions(np.ones((3, 4), np.float32), explore=False)
+    copy = first.copy()
+    policy.compute_actions(np.zeros((3, 4), np.float32), explore=False)
+    assert np.array_equal(first, copy)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 5), (3, 2, 2)])
+def test_a_batch_of_another_shape_is_refused(shape):
+    with pytest.raises(ValueError, match=r"batch of shape \[N, 4\]"):
+        make_policy().compute_actions(np.zeros(shape, np.float32))
+
+
+def test_weights_are_copied_in_and_shared_out():
+    policy, other = make_policy(), make_policy(seed=1)
+    memory = policy.weights
+    policy.set_weights(other.weights)
+    assert policy.weights is memory
+    assert np.array_equal(memory, other.weights)
+    assert memory is not other.weights
+    with pytest.raises(ValueError, match="same spaces and model"):
+        policy.set_weights(np.zeros(3, np.float32))
+
+
+def test_without_weights_and_generator_all_is_zero():
+    assert not Policy(make_policy().spec).weights.any()
+
+
+def test_read_only_weights_act():
+    """Workers may map weights that they must not change."""
+    policy = make_policy()
+    frozen = policy.weights.copy()
+    frozen.setflags(write=False)
+    observations = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(Policy(policy.spec, frozen).values(observations), policy.values(observations))
+
+
+@pytest.mark.parametrize("observation_filter", ["NoFilter", "MeanStdFilter"])
+def test_state_restores_what_the_policy_does(observation_filter):
+    policy = make_policy(observation_filter=observation_filter)
+    observations = np.random.default_rng(6).standard_normal((20, 4)) * 5 + 100
+    policy.filter(observations, update=True)
+    delta = policy.filter.pop_delta()
+    policy.filter.merge(delta)
+    state = policy.get_state()
+    assert all(isinstance(array, np.ndarray) for array in state.values())
+    restored = make_policy(observation_filter=observation_filter, seed=1)
+    restored.set_state(state)
+    expected = policy.compute_actions(observations, rng=np.random.default_rng(0))
+    assert np.array_equal(restored.compute_actions(observations, rng=np.random.default_rng(0)), expected)
+    state["weights"][:] = 0
+    assert policy.weights.any()
+
+
+def test_a_state_with_or_without_filter_is_not_mixed_up():
+    plain, filtering = make_policy(), make_policy(observation_filter="MeanStdFilter")
+    with pytest.raises(ValueError, match="NoFilter"):
+        plain.set_state(filtering.get_state())
+    with pytest.raises(ValueError, match="MeanStdFilter"):
+        filtering.set_state(plain.get_state())
+
+
+def test_inference_filters_once():
+    policy = make_policy(gym.spaces.Box(-1, 1, (2,)), observation_filter="MeanStdFilter")
+    raw = np.random.default_rng(7).standard_normal((100, 4)) * 3 + 50
+    policy.filter(raw, update=True)
+    policy.filter.merge(policy.filter.pop_delta())
+    filtered = policy.filter(raw)
+    assert np.array_equal(
+        policy.compute_actions(raw, explore=False), policy.compute_actions(filtered, explore=False, filtered=True)
+    )
+    assert policy.filter.pop_delta()["count"] == 0
+
+
+def test_backends_are_checked():
+    with pytest.raises(ValueError, match="'jax'"):
+        Policy(make_policy().spec, backend="jax")

@@ -51,6 +51,7 @@ class Algorithm(ABC):
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
         self.config = _frozen(self.config_class, config, env)
+        _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = resolve(self.config.env)
         observation_space, action_space = _spaces(factory, self.config)
@@ -405,6 +406,13 @@ class Algorithm(ABC):
             clip_rewards=config.clip_rewards,
             check_env=not config.disable_env_checking,
         )
+
+
+def _set_log_level(name: str) -> None:
+    """The default leaves alone what the program has set for the library's loggers."""
+    library = logging.getLogger("rllib")
+    if name not in ("WARN", "WARNING") or library.level == logging.NOTSET:
+        library.setLevel(name)
 
 
 def _frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:

@@ -10,6 +10,7 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 from typing import Annotated, Any, Self
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
@@ -19,6 +20,10 @@ from rllib.algorithms.settings import above, at_least, between, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
 from rllib.losses.ppo import PPO_LOSS
+from rllib.models.catalog import policy_spec
+
+# Stands for the spaces where only the settings of the model are checked.
+_ANY_SPACE = Box(-1.0, 1.0, (1,))
 
 
 class PPOConfig(AlgorithmConfig):
@@ -62,6 +67,13 @@ class PPOConfig(AlgorithmConfig):
     def _check_critic(self):
         if self.use_gae and not self.use_critic:
             return "use_gae=True needs a critic. Use .training(use_gae=False, use_critic=False) or use_critic=True."
+
+    @relation("model")
+    def _check_model(self):
+        try:
+            policy_spec(_ANY_SPACE, _ANY_SPACE, self.model)
+        except ValueError as error:
+            return str(error)
 
 
 class PPO(Algorithm):

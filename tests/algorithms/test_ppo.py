@@ -202,10 +202,10 @@ def test_unknown_environment_names_the_nearest():
 
 
 def test_every_mistake_is_reported_at_once():
-    broken = config(sgd_minibatch_size=500, gamma=2.0).framework("tf")
+    broken = config(sgd_minibatch_size=500, gamma=2.0, model={"fcnet_hidden": [3]}).framework("tf")
     with pytest.raises(ValueError) as caught:
         broken.build()
-    for name in ("sgd_minibatch_size=500", "gamma=2.0", "tf"):
+    for name in ("sgd_minibatch_size=500", "gamma=2.0", "tf", "fcnet_hiddens"):
         assert name in str(caught.value)
 
 

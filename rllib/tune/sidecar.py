@@ -6,7 +6,6 @@ does: when the run closes it, or has died. What it has to say goes to its standa
 
 import os
 import select
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -44,6 +43,7 @@ class SidecarLogger:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                process_group=0,  # Ctrl-C is the run's to answer
             )
 
     @property
@@ -53,8 +53,9 @@ class SidecarLogger:
 
     def finish(self) -> None:
         """Tells the process that there are no more results, without waiting."""
-        if self._process and not self._process.stdin.closed:
+        if self._process and self._process.stdin:
             self._process.stdin.close()
+            self._process.stdin = None  # communicate() would use it again
 
     def close(self) -> None:
         """Waits until all is written; `notices` says what could not be."""
@@ -62,20 +63,17 @@ class SidecarLogger:
             return
         self.finish()
         try:
-            self._process.wait(self._timeout_s)
-            said = self._process.stdout.read().decode(errors="replace")
-            self.notices += said.splitlines()
+            said, _ = self._process.communicate(timeout=self._timeout_s)
+            self.notices += said.decode(errors="replace").splitlines()
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
             self.notices.append(f"TensorBoard events and curve were not finished after {self._timeout_s:g} s")
-        finally:
-            self._process.stdout.close()
+        self._process = None
 
 
 def main(directory: Path, title: str) -> None:
     """Follows result.json until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's to answer; it closes our standard input
     os.nice(10)
     loggers = _loggers(directory, title)
     with open(directory / "result.json", "rb") as file:

@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Algorithm": "rllib.algorithms.algorithm",
     "AlgorithmConfig": "rllib.algorithms.algorithm_config",
+    "DefaultCallbacks": "rllib.evaluation.callbacks",
     "PPO": "rllib.algorithms.ppo",
     "PPOConfig": "rllib.algorithms.ppo",
     "Policy": "rllib.policy",
@@ -19,6 +20,7 @@ __all__ = [
     "PPO",
     "Algorithm",
     "AlgorithmConfig",
+    "DefaultCallbacks",
     "PPOConfig",
     "Policy",
     "SampleBatch",

@@ -263,9 +263,19 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
         "policy_reward_min": {DEFAULT_POLICY: low} if returns else {},
         "policy_reward_max": {DEFAULT_POLICY: high} if returns else {},
         "hist_stats": {"episode_reward": returns, "episode_lengths": lengths},
-        "custom_metrics": {},
+        "custom_metrics": _custom_metrics(episodes),
         "episode_media": {},
     }
+
+
+def _custom_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
+    """name_mean, name_min and name_max of what callbacks put into the episodes' custom_metrics."""
+    values = defaultdict(list)
+    for episode in episodes:
+        for name, value in episode.custom_metrics.items():
+            values[name].append(value)
+    spreads = {name: zip(("mean", "min", "max"), _spread(given)) for name, given in values.items()}
+    return {f"{name}_{part}": number for name, spread in spreads.items() for part, number in spread}
 
 
 def _spread(values: list) -> tuple[float, float, float]:

@@ -20,6 +20,7 @@ from rllib.env.checks import check_environment
 from rllib.env.observations import observation_column
 from rllib.env.registry import EnvFactory, resolve
 from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.evaluator import play_episodes
 from rllib.evaluation.settings import Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
@@ -51,6 +52,7 @@ class Algorithm(ABC):
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
         self.config = _frozen(self.config_class, config, env)
+        self.callbacks = _callbacks_class(self.config)()
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = resolve(self.config.env)
@@ -78,6 +80,8 @@ class Algorithm(ABC):
             _tolerance(self.config),
             [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
         )
+
+        self.callbacks.on_algorithm_init(algorithm=self)
 
     # ------------------------------------------------------------------ what an algorithm fills in
 
@@ -128,14 +132,15 @@ class Algorithm(ABC):
     def learn(self, batch: SampleBatch, **settings) -> dict[str, float]:
         """One `Learner.update` on the batch, counted and timed; see there for the settings."""
         lag = self.num_updates - batch.policy_version
+        told: dict[str, float] = {}
+        self.callbacks.on_learn_on_batch(policy=self.policy, train_batch=batch, result=told)
         with self.metrics.timer("learn"):
             stats = self.learner.update(batch, rng=self._learner_rng, **settings)
         counters = self.metrics.counters
         counters["num_env_steps_trained"] += batch.count
         counters["num_updates"] += 1
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
-        stats["policy_lag_updates"] = float(lag)
-        return stats
+        return {**stats, **told, "policy_lag_updates": float(lag)}
 
     def make_default_learner(self, loss) -> Learner:
         """A learner with the settings that all algorithms have in common."""
@@ -180,6 +185,8 @@ class Algorithm(ABC):
         if interval and self.metrics.iteration % interval == 0:
             result["evaluation"] = self.evaluate()
         self._tell_no_episode_yet(result)
+        self._tell_recreated_workers(self.workers, is_evaluation=False)
+        self.callbacks.on_train_result(algorithm=self, result=result)
         return result
 
     def _iteration_is_full(self) -> bool:
@@ -222,6 +229,7 @@ class Algorithm(ABC):
         Returns:
             the episode statistics of `train()`, of these episodes alone.
         """
+        self.callbacks.on_evaluate_start(algorithm=self)
         count = self.config.evaluation_duration if num_episodes is None else num_episodes
         if explore is None:
             explore = bool((self.config.evaluation_config or {}).get("explore", False))
@@ -236,7 +244,16 @@ class Algorithm(ABC):
         statistics["num_healthy_workers"] = (
             self._evaluation_workers.num_healthy_workers if self._evaluation_workers else 0
         )
-        return Result(statistics)
+        evaluation = Result(statistics)
+        self.callbacks.on_evaluate_end(algorithm=self, evaluation_metrics={"evaluation": evaluation})
+        return evaluation
+
+    def _tell_recreated_workers(self, workers: WorkerSet, is_evaluation: bool) -> None:
+        recreated = workers.pop_recreated()
+        if recreated:
+            self.callbacks.on_workers_recreated(
+                algorithm=self, worker_set=workers, worker_ids=recreated, is_evaluation=is_evaluation
+            )
 
     def _remote_evaluation(self, num_episodes: int, explore: bool) -> list:
         if self._evaluation_workers is None:
@@ -247,9 +264,11 @@ class Algorithm(ABC):
                 _tolerance(self.config),
             )
         filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
-        return self._evaluation_workers.play_episodes(
+        episodes = self._evaluation_workers.play_episodes(
             self.policy.weights, filter_state, num_episodes, self._evaluations, explore
         )
+        self._tell_recreated_workers(self._evaluation_workers, is_evaluation=True)
+        return episodes
 
     def compute_single_action(self, observation, explore: bool | None = None):
         """The action for one observation, in the environment's own units.
@@ -404,8 +423,13 @@ class Algorithm(ABC):
             normalize_actions=config.normalize_actions,
             clip_actions=config.clip_actions,
             clip_rewards=config.clip_rewards,
+            callbacks=_callbacks_class(config),
             check_env=not config.disable_env_checking,
         )
+
+
+def _callbacks_class(config: AlgorithmConfig) -> type[DefaultCallbacks]:
+    return config.callbacks_class or DefaultCallbacks
 
 
 def _set_log_level(name: str) -> None:

@@ -16,6 +16,7 @@ from rllib.algorithms.config_object import ConfigObject, relation
 from rllib.algorithms.registry import get_algorithm_class
 from rllib.algorithms.setting_types import shortened
 from rllib.algorithms.settings import Merged, NotYet, above, at_least, between, section, section_alias
+from rllib.evaluation.callbacks import callbacks_problem
 from rllib.schedules import Schedule
 
 # Defaults that are dicts; every config gets a copy of its own.
@@ -165,7 +166,7 @@ class AlgorithmConfig(ConfigObject):
     @section
     def callbacks(
         self,
-        callbacks_class: Annotated[Any, "class whose methods are called along the way", NotYet()] = None,
+        callbacks_class: Annotated[Any, "class derived from DefaultCallbacks, whose methods are called"] = None,
     ) -> Self:
         """What else is called while it trains."""
 
@@ -291,6 +292,10 @@ class AlgorithmConfig(ConfigObject):
 
         if not torch.cuda.is_available():
             return f"num_gpus={self.num_gpus:g}, but torch finds no CUDA device here. Use .resources(num_gpus=0)."
+
+    @relation("callbacks_class")
+    def _check_callbacks(self):
+        return callbacks_problem(self.callbacks_class)
 
     @relation("env_config")
     def _check_env_config(self):

@@ -1,17 +1,21 @@
 """Returns and lengths of episodes, counted from the rewards as the environments gave them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One finished episode: its undiscounted return, its length in steps, and which of the environments ran it."""
+    """One finished episode: its undiscounted return, its length in steps, and which of the environments ran it.
+
+    `custom_metrics` is for callbacks: the numbers that they put in are averaged over episodes in the results.
+    """
 
     episode_return: float
     length: int
     env_index: int = 0
+    custom_metrics: dict[str, float] = field(default_factory=dict)
 
 
 class EpisodeTracker:

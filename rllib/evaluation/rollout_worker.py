@@ -66,6 +66,7 @@ class RolloutWorker:
         self.worker_index = worker_index
         self.policy = Policy(settings.policy)
         self.policy_version = 0
+        self.callbacks = settings.callbacks()
         self._allocate = allocate
         first = max(worker_index - 1, 0) * settings.num_envs
         indices = range(first, first + settings.num_envs)
@@ -131,6 +132,9 @@ class RolloutWorker:
         report.episodes = self.episodes.pop_finished()
         report.longest_running = self.episodes.longest_running
         report.filter_delta = self.policy.filter.pop_delta()
+        for episode in report.episodes:
+            self.callbacks.on_episode_end(worker=self, episode=episode, env_index=episode.env_index)
+        self.callbacks.on_sample_end(worker=self, samples=batch)
         return batch, report
 
     def _collect(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:

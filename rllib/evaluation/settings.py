@@ -7,6 +7,7 @@ from rllib.env.registry import EnvFactory
 from rllib.env.stream import EnvironmentStream
 from rllib.env.vector import make_stream
 from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.fragment import Column, Fragment
 from rllib.models.catalog import PolicySpec
 from rllib.policy import Policy
@@ -39,6 +40,7 @@ class RolloutSettings:
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
+        callbacks: class of the user's hooks.
         check_env: steps are checked against the spaces while they are still cheap to check.
     """
 
@@ -55,6 +57,7 @@ class RolloutSettings:
     normalize_actions: bool = True
     clip_actions: bool = False
     clip_rewards: bool | float | None = None
+    callbacks: type[DefaultCallbacks] = DefaultCallbacks
     check_env: bool = True
 
     def open_stream(self, kind: int, indices: range, worker_index: int, incarnation: int) -> EnvironmentStream:

@@ -98,6 +98,7 @@ class WorkerSet:
         self.settings = settings
         self.num_workers = num_workers
         self.num_restarts = 0
+        self._recreated: list[int] = []
         self._fault_tolerance = fault_tolerance or FaultTolerance()
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self._failures = dict.fromkeys(range(1, num_workers + 1), 0)
@@ -169,6 +170,11 @@ class WorkerSet:
         """The actors' handles, in order."""
         return list(self._actors.values())
 
+    def pop_recreated(self) -> list[int]:
+        """Indices of the workers that were replaced since the last call."""
+        recreated, self._recreated = self._recreated, []
+        return recreated
+
     @property
     def num_healthy_workers(self) -> int:
         """Remote workers that are there."""
@@ -237,6 +243,7 @@ class WorkerSet:
         if self._failures[index] > 1:
             time.sleep(policy.delay_s)
         self._incarnations[index] += 1
+        self._recreated.append(index)
         # Rebuilt in order, so that batches are always joined in the order of the workers.
         self._actors = dict(sorted({**self._actors, index: self._start(index)}.items()))
         return True

@@ -103,9 +103,7 @@ class TorchBackend:
     def _step(self, outputs: tuple, minibatch: Mapping[str, Tensor], settings: Mapping) -> Tensor:
         flat = self.network.flat
         loss, statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
-        flat.grad.zero_()
-        loss.backward()
-        norm = torch.linalg.vector_norm(flat.grad)
+        norm = torch.linalg.vector_norm(self.network.backward(loss))
         if not self._on_gpu and not torch.isfinite(norm):
             columns = {name: column.numpy() for name, column in minibatch.items()}
             raise_not_finite(self.policy, flat.grad.numpy(), columns)

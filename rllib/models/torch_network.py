@@ -14,48 +14,62 @@ ACTIVATIONS = {
 }
 
 
-def forward(layout: ParameterLayout, activation: str, flat: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Distribution inputs [B, K] and values [B], differentiable with respect to the flat parameters.
+def pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
+    """The blocks as the products of `forward` want them: weights and biases apart, but for the first layer.
+
+    Autograd would write a gradient as long as the whole vector for every slice of it, so what is sliced here, once and
+    outside of any graph, are the leaves of the graph.
+    """
+    parts = {}
+    for name, block in layout.blocks(flat.detach()).items():
+        if name in (_first_block(layout), "log_std"):
+            parts[name] = block
+        else:
+            parts[f"{name}.weight"], parts[f"{name}.bias"] = block[..., :-1, :], block[..., -1:, :]
+    return parts
+
+
+def _first_block(layout: ParameterLayout) -> str:
+    return "hidden_0" if layout.hiddens else "head"
+
+
+def forward(layout: ParameterLayout, activation: str, parts: dict[str, Tensor], inputs: Tensor):
+    """Distribution inputs [B, K] and values [B].
 
     Args:
         layout: where the parameters lie.
         activation: a name in ACTIVATIONS.
-        flat: float32 [layout.size].
+        parts: what `pieces` gave.
         inputs: encoded observations [B, num_inputs + 1]; the last column is 1 and stands for the first layer's bias.
     """
-    blocks, apply = layout.blocks(flat), ACTIVATIONS[activation]
-    features = None
-    for index, width in enumerate(layout.hiddens):
-        block = blocks[f"hidden_{index}"]
-        if features is None:
-            # [B, towers * width] -> [towers, B, width]
-            z = (inputs @ block).reshape(len(inputs), layout.num_towers, width).transpose(0, 1)
-        else:
-            z = torch.baddbmm(block[:, -1:], features, block[:, :-1])
-        features = apply(z)
-    if features is None:
-        outputs = inputs @ blocks["head"]
-    elif layout.num_towers == 1:
-        outputs = torch.addmm(blocks["head"][-1], features[0], blocks["head"][:-1])
-    else:
-        policy_head, value_head = blocks["policy_head"], blocks["value_head"]
-        dist_inputs = torch.addmm(policy_head[-1], features[0], policy_head[:-1])
-        values = torch.addmv(value_head[-1], features[1], value_head[:-1, 0])
-        return _with_log_std(layout, blocks, dist_inputs), values
-    return _with_log_std(layout, blocks, outputs[:, :-1]), outputs[:, -1]
+    apply, first = ACTIVATIONS[activation], inputs @ parts[_first_block(layout)]
+    if not layout.hiddens:
+        return _with_log_std(layout, parts, first[:, :-1]), first[:, -1]
+    # [B, towers * width] -> [towers, B, width]
+    features = apply(first.reshape(len(inputs), layout.num_towers, -1).transpose(0, 1))
+    for index in range(1, len(layout.hiddens)):
+        weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
+        features = apply(torch.baddbmm(bias, features, weight))
+    if layout.num_towers == 1:
+        outputs = torch.addmm(parts["head.bias"], features[0], parts["head.weight"])
+        return _with_log_std(layout, parts, outputs[:, :-1]), outputs[:, -1]
+    dist_inputs = torch.addmm(parts["policy_head.bias"], features[0], parts["policy_head.weight"])
+    values = torch.addmm(parts["value_head.bias"], features[1], parts["value_head.weight"])[:, 0]
+    return _with_log_std(layout, parts, dist_inputs), values
 
 
-def _with_log_std(layout: ParameterLayout, blocks: dict, means: Tensor) -> Tensor:
+def _with_log_std(layout: ParameterLayout, parts: dict[str, Tensor], means: Tensor) -> Tensor:
     if not layout.num_log_std:
         return means
-    return torch.cat([means, blocks["log_std"].expand(len(means), -1)], dim=1)
+    return torch.cat([means, parts["log_std"].expand(len(means), -1)], dim=1)
 
 
 class TorchNetwork(nn.Module):
     """The network as a module: its parameters, and their gradients, are views of two flat tensors.
 
     `parameters()` are shaped as in torch.nn.Linear and may be read or changed by module users; what they do shows in
-    the flat vector. Optimizers work on `flat`, whose gradient the parameters' `.grad` view.
+    the flat vector. `backward(loss)` fills `flat.grad`, which the parameters' `.grad` view, and optimizers work on
+    either.
 
     Args:
         layout: where the parameters lie.
@@ -69,6 +83,9 @@ class TorchNetwork(nn.Module):
         self.activation = activation
         self.flat = flat.detach().requires_grad_()
         self.flat.grad = torch.zeros_like(flat)
+        self._parts = pieces(layout, flat)
+        self._leaves = [part.requires_grad_() for part in self._parts.values()]
+        self._gradients = list(pieces(layout, self.flat.grad).values())
         gradients = layout.named_parameters(self.flat.grad)
         for name, view in layout.named_parameters(flat.detach()).items():
             parameter = nn.Parameter(view)
@@ -77,7 +94,13 @@ class TorchNetwork(nn.Module):
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B] of encoded observations [B, num_inputs + 1]."""
-        return forward(self.layout, self.activation, self.flat, inputs)
+        return forward(self.layout, self.activation, self._parts, inputs)
+
+    def backward(self, loss: Tensor) -> Tensor:
+        """Writes the gradient of a scalar into `flat.grad`, over what was there, and returns that."""
+        gradients = torch.autograd.grad(loss, self._leaves, materialize_grads=True)
+        torch._foreach_copy_(self._gradients, gradients)
+        return self.flat.grad
 
 
 class ActingNetwork:
@@ -90,12 +113,12 @@ class ActingNetwork:
 
     def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
         self._layout, self._activation = layout, activation
-        self._flat = torch.from_numpy(weights)
+        self._parts = pieces(layout, torch.from_numpy(weights))
 
     @torch.inference_mode()
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, K] and values [B]."""
-        dist_inputs, values = forward(self._layout, self._activation, self._flat, torch.from_numpy(inputs))
+        dist_inputs, values = forward(self._layout, self._activation, self._parts, torch.from_numpy(inputs))
         return dist_inputs.numpy(), values.numpy()
 
     def forward_policy(self, inputs: np.ndarray) -> np.ndarray:

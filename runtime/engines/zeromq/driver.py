@@ -40,7 +40,7 @@ class Driver(Client):
         with self.mailbox.lock:
             self.mailbox.send(wire.NODE, wire.message(wire.SHUTDOWN, self.process))
         self._node.wait_end(END_S)
-        self.mailbox.close()
+        self.mailbox.close(linger_ms=0)  # there is nobody left
         self._abandon()
         self.store.close()
         self._node.close()

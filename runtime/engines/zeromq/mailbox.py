@@ -268,8 +268,8 @@ class Mailbox:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Closes all sockets; waiting threads return. Frames that were sent are still delivered for a moment."""
+    def close(self, linger_ms: int) -> None:
+        """Closes all sockets; waiting threads return. Frames that were sent may still be delivered for a moment."""
         self._interrupt()
         os.eventfd_write(self._wake, 1)
         self._closed = True
@@ -277,7 +277,7 @@ class Mailbox:
             self._keeper.join(2)
         with self._leading, self.lock:
             for socket in self._peers.values():
-                socket.close(500)
+                socket.close(linger_ms)
             self._pull.close(0)
             self._context.term()
             os.close(self._wake)

@@ -44,6 +44,7 @@ class Output:
     pipe: int
     name: str
     partial: bytes = b""
+    closed: bool = False
     tail: deque = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     second: int = 0
     bytes_used: int = 0
@@ -296,7 +297,7 @@ class Node:
     def _read_output(self, process):
         """Forwards a worker's lines; False when there is nothing to read now."""
         output = self._outputs.get(process)
-        if output is None:
+        if output is None or output.closed:
             return False
         try:
             data = os.read(output.pipe, READ_BYTES)
@@ -306,6 +307,7 @@ class Node:
             return False
         if not data:
             self._poll.unregister(output.pipe)
+            output.closed = True
             return False
         *lines, output.partial = (output.partial + data).split(b"\n")
         if len(output.partial) > READ_BYTES:

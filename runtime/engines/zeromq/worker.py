@@ -332,7 +332,7 @@ def main(settings: control.Settings, parent: int) -> None:
         context.set_engine(worker)
         code = worker.serve()
         atexit._run_exitfuncs()
-        worker.mailbox.close()
+        worker.mailbox.close(linger_ms=500)
     finally:
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())

@@ -21,16 +21,16 @@ SYMBOLS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads"
 def use_one_blas_thread() -> None:
     """From now on numpy's matrix products in this process use one thread.
 
-    The environment variable OPENBLAS_NUM_THREADS overrides this. Does nothing where numpy was built with another
-    library than its wheels' OpenBLAS.
+    The environment variable OPENBLAS_NUM_THREADS asks for another number. Does nothing where numpy was built with
+    another library than its wheels' OpenBLAS.
     """
-    if os.environ.get("OPENBLAS_NUM_THREADS"):
-        return
+    asked = os.environ.get("OPENBLAS_NUM_THREADS", "")
+    threads = int(asked) if asked.isdigit() and int(asked) else 1
     package = Path(np.__file__).parent
     for path in (*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")):
         library = ctypes.CDLL(str(path))
         for symbol in SYMBOLS:
             if hasattr(library, symbol):
-                getattr(library, symbol)(1)
-                logger.debug("numpy's matrix products use one thread (OPENBLAS_NUM_THREADS overrides this)")
+                getattr(library, symbol)(threads)
+                logger.debug("numpy's matrix products use %d thread(s); OPENBLAS_NUM_THREADS sets this", threads)
                 return

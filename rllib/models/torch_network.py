@@ -15,22 +15,20 @@ ACTIVATIONS = {
 
 
 def pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
-    """The blocks as the products of `forward` want them: weights and biases apart, but for the first layer.
+    """The blocks as the products of `forward` want them: weights and biases apart, but for the first layer, stacked.
 
     Autograd would write a gradient as long as the whole vector for every slice of it, so what is sliced here, once and
     outside of any graph, are the leaves of the graph.
     """
     parts = {}
     for name, block in layout.blocks(flat.detach()).items():
-        if name in (_first_block(layout), "log_std"):
+        if name == "hidden_0":
+            parts[name] = block.reshape(len(block), layout.num_towers, -1).transpose(0, 1)
+        elif name == "log_std" or not layout.hiddens:
             parts[name] = block
         else:
             parts[f"{name}.weight"], parts[f"{name}.bias"] = block[..., :-1, :], block[..., -1:, :]
     return parts
-
-
-def _first_block(layout: ParameterLayout) -> str:
-    return "hidden_0" if layout.hiddens else "head"
 
 
 def forward(layout: ParameterLayout, activation: str, parts: dict[str, Tensor], inputs: Tensor):
@@ -42,19 +40,20 @@ def forward(layout: ParameterLayout, activation: str, parts: dict[str, Tensor], 
         parts: what `pieces` gave.
         inputs: encoded observations [B, num_inputs + 1]; the last column is 1 and stands for the first layer's bias.
     """
-    apply, first = ACTIVATIONS[activation], inputs @ parts[_first_block(layout)]
     if not layout.hiddens:
-        return _with_log_std(layout, parts, first[:, :-1]), first[:, -1]
-    # [B, towers * width] -> [towers, B, width]
-    features = apply(first.reshape(len(inputs), layout.num_towers, -1).transpose(0, 1))
+        outputs = inputs @ parts["head"]
+        return _with_log_std(layout, parts, outputs[:, :-1]), outputs[:, -1]
+    apply = ACTIVATIONS[activation]
+    features = apply(torch.matmul(inputs, parts["hidden_0"]))  # [towers, B, width]
     for index in range(1, len(layout.hiddens)):
         weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
         features = apply(torch.baddbmm(bias, features, weight))
     if layout.num_towers == 1:
         outputs = torch.addmm(parts["head.bias"], features[0], parts["head.weight"])
         return _with_log_std(layout, parts, outputs[:, :-1]), outputs[:, -1]
-    dist_inputs = torch.addmm(parts["policy_head.bias"], features[0], parts["policy_head.weight"])
-    values = torch.addmm(parts["value_head.bias"], features[1], parts["value_head.weight"])[:, 0]
+    policy_features, value_features = features.unbind()
+    dist_inputs = torch.addmm(parts["policy_head.bias"], policy_features, parts["policy_head.weight"])
+    values = torch.addmm(parts["value_head.bias"], value_features, parts["value_head.weight"])[:, 0]
     return _with_log_std(layout, parts, dist_inputs), values
 
 

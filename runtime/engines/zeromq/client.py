@@ -565,6 +565,8 @@ class Client:
 
     def _find_reference(self, key, hold):
         """The reference of this process for a key in a message; made if there is none."""
+        if isinstance(hold, Reference):  # a value that has not left this process is held by the reference itself
+            return hold
         with self.mailbox.lock:
             ref = self._known.get(key)
             if ref is None:

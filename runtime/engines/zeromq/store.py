@@ -268,7 +268,8 @@ class Store:
 
 
 def _block(mapping, size, offset, hold):
-    block = np.frombuffer(mapping, np.uint8, size, offset).view(Block)
+    # Not a view of an array: numpy would let arrays of it skip it and keep only what lies below.
+    block = Block.__new__(Block, size, np.uint8, mapping, offset)
     block.hold, block.offset = hold, offset
     return block
 

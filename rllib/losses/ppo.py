@@ -140,17 +140,20 @@ def _value_loss(values, targets, old_values, vf_clip_param, averaged, d_values):
     """
     error, squares = averaged[_ERROR], averaged[_SQUARES]
     np.multiply(error, error, out=squares)
-    if vf_clip_param is not None and not math.isinf(vf_clip_param):
-        limit = np.float32(vf_clip_param)
-        moved = values - old_values
-        clipped_moved = moved.clip(-limit, limit)
-        clipped_squares = old_values + clipped_moved
-        clipped_squares -= targets
-        clipped_squares *= clipped_squares
-        # Beyond the limit the clipped error does not depend on the value. (Within it the two squares may differ by
-        # rounding, so their order alone does not tell.)
-        d_values *= (squares >= clipped_squares) | (moved == clipped_moved)
-        np.maximum(squares, clipped_squares, out=squares)
+    if vf_clip_param is None or math.isinf(vf_clip_param):
+        return
+    limit = np.float32(vf_clip_param)
+    moved = values - old_values
+    within = np.abs(moved) <= limit
+    if within.all():
+        return
+    clipped_squares = old_values + moved.clip(-limit, limit)
+    clipped_squares -= targets
+    clipped_squares *= clipped_squares
+    # Beyond the limit the clipped error does not depend on the value. (Within it the two squares may differ by
+    # rounding, so their order alone does not tell.)
+    d_values *= within | (squares >= clipped_squares)
+    np.maximum(squares, clipped_squares, out=squares)
 
 
 def _explained_variance(error_and_target, means):

@@ -328,7 +328,7 @@ class Client:
     def _subscribe(self, refs):
         """Asks the node for the values of references that other processes own."""
         for ref in refs:
-            if ref.owner != self.process and not ref.shared.subscribed:
+            if ref.shared is not None and not ref.shared.subscribed:
                 with self.mailbox.lock:
                     ref.shared.subscribed = True
                     self.mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self.process, ref.serial, ref.owner))
@@ -413,7 +413,7 @@ class Client:
 
         for ref in pending:
             ref.when_done(arrived)
-            if ref.owner != self.process and not ref.shared.subscribed:
+            if ref.shared is not None and not ref.shared.subscribed:
                 ref.shared.subscribed = True
                 self.mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self.process, ref.serial, ref.owner))
         return True
@@ -547,6 +547,7 @@ class Client:
                     blocks.append((key, self.store.segment_of(key)))
             elif isinstance(pin, Reference) and pin.shared is None:
                 pin.shared = Sharing(Hold(key, self._release))
+                pin.shared.subscribed = True  # its value comes here first
                 self._known[key] = pin
                 self._needs_keeper()
                 objects.append((key, *self._published(pin, blocks, objects)))

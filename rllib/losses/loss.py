@@ -6,6 +6,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 
+# Numbers whose relative spread is below this differ by rounding alone: their variance counts as zero.
+ROUNDING = 1e-6
+
+
 class Loss(Protocol):
     """A loss in two forms that agree to rounding: closed-form gradients in numpy, and torch for autograd.
 

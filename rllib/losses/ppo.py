@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from rllib.losses.loss import ROUNDING
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -45,9 +46,6 @@ class PPOLoss:
 
 
 PPO_LOSS = PPOLoss()
-
-# Numbers whose relative spread is below this differ by rounding alone.
-ROUNDING = 1e-6
 
 
 def ppo_gradient(

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from rllib.losses.ppo import ROUNDING
+from rllib.losses.loss import ROUNDING
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,

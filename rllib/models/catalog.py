@@ -39,7 +39,8 @@ ACTIVATION_NAMES = {
     "linear": "linear",
     None: "linear",
 }
-FILTERS = ("NoFilter", "MeanStdFilter")
+# Names of observation filters, old ones too, and what they build.
+FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
 # A one-hot row per state costs memory and time in proportion to the number of states.
 MAX_ONE_HOT = 100_000
 
@@ -123,7 +124,7 @@ def policy_spec(
     """
     settings = _checked(model or {})
     if observation_filter not in FILTERS:
-        raise ValueError(f"observation_filter must be one of {FILTERS}, but got {observation_filter!r}")
+        raise ValueError(f"observation_filter must be one of {list(FILTERS)}, but got {observation_filter!r}")
     encoder = _encoder(observation_space)
     distribution = _distribution(action_space)
     if settings["free_log_std"] and not isinstance(distribution, DiagGaussian):
@@ -137,7 +138,7 @@ def policy_spec(
         activation=ACTIVATION_NAMES[settings["fcnet_activation"]],
         vf_share_layers=settings["vf_share_layers"],
         free_log_std=settings["free_log_std"],
-        observation_filter=observation_filter if isinstance(encoder, BoxEncoder) else "NoFilter",
+        observation_filter=FILTERS[observation_filter] if isinstance(encoder, BoxEncoder) else "NoFilter",
     )
 
 

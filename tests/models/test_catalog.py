@@ -75,6 +75,8 @@ def test_description_survives_json_and_pickle(action_space):
 
 def test_observation_filter():
     assert policy_spec(BOX, DISCRETE, observation_filter="MeanStdFilter").make_filter().filters
+    old_name = policy_spec(BOX, DISCRETE, observation_filter="ConcurrentMeanStdFilter")
+    assert old_name == policy_spec(BOX, DISCRETE, observation_filter="MeanStdFilter")
     assert not policy_spec(BOX, DISCRETE).make_filter().filters
     one_of_n = policy_spec(DISCRETE, DISCRETE, observation_filter="MeanStdFilter")
     assert not one_of_n.make_filter().filters

@@ -5,7 +5,6 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-
 # Numbers whose relative spread is below this differ by rounding alone: their variance counts as zero.
 ROUNDING = 1e-6
 

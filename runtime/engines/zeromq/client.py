@@ -343,7 +343,10 @@ class Client:
         """The value of a reference that is done; raises if it is an error."""
         value = self.serializer.decode(ref.frame, ref.start, ref.pins)
         if ref.frame[ref.start] & wire.ERROR:
-            raise value
+            try:
+                raise value
+            finally:
+                del value  # else this frame and the error would keep each other, and all that the caller holds, alive
         return value
 
     # -- information --------------------------------------------------------------------------------------------------

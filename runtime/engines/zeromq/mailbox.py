@@ -247,13 +247,13 @@ class Mailbox:
             if self._wake in ready:
                 sleep(KEEPER_PAUSE_S)  # most often the next verb does it, and more comes
                 os.eventfd_read(self._wake)
-            if self._closed or self._over and not self.node_died:
+            if self._closed or (self._over and not self.node_died):
                 return
+            self._dispatch(b"")  # what only wants to be looked after: no frame, and whoever leads need not know
             if not self._leading.acquire(False):
                 sleep(KEEPER_PAUSE_S)
                 continue
             try:
-                self._dispatch(b"")  # what only wants to be looked after: no frame
                 self._read_all()
             finally:
                 self._resign()
@@ -276,8 +276,8 @@ class Mailbox:
         if self._keeper is not None and self._keeper is not threading.current_thread():
             self._keeper.join(2)
         with self._leading, self.lock:
-            for socket in self._peers.values():
-                socket.close(linger_ms)
+            for process, socket in self._peers.items():
+                socket.close(linger_ms if process != self._process else 0)
             self._pull.close(0)
             self._context.term()
             os.close(self._wake)

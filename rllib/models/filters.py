@@ -9,6 +9,7 @@ import numpy as np
 
 CLIP = 10.0  # normalised observations stay within +-CLIP standard deviations (OpenAI baselines, VecNormalize)
 EPSILON = 1e-8
+PENDING_ROWS = 256
 
 
 class RunningMoments:
@@ -111,6 +112,9 @@ class MeanStdFilter:
         self.shape = shape
         size = int(np.prod(shape, dtype=int))
         self._merged, self._delta = RunningMoments(size), RunningMoments(size)
+        # Rows that are not in the delta yet: the sums over many rows at once cost as much as over one step's few.
+        self._pending = np.empty((PENDING_ROWS, size))
+        self._num_pending = 0
         self._refresh(self._merged)
 
     def __call__(self, observations: np.ndarray, out: np.ndarray | None = None, *, update: bool = False) -> np.ndarray:
@@ -125,8 +129,9 @@ class MeanStdFilter:
             out = np.empty(observations.shape, np.float32)
         rows = observations.reshape(len(observations), -1)
         if update:
-            self._delta.add(rows)
+            self._note(rows)
             if self._merged.count < 2:
+                self._flush()
                 self._refresh(self._delta)
         # In float64: the mean may be large against the deviations.
         normal = rows - self._mean
@@ -134,6 +139,21 @@ class MeanStdFilter:
         np.clip(normal, -CLIP, CLIP, out=normal)
         out[...] = normal.reshape(out.shape)
         return out
+
+    def _note(self, rows: np.ndarray) -> None:
+        if self._num_pending + len(rows) > PENDING_ROWS:
+            self._flush()
+        if len(rows) > PENDING_ROWS:
+            self._delta.add(rows)
+            return
+        end = self._num_pending + len(rows)
+        self._pending[self._num_pending : end] = rows
+        self._num_pending = end
+
+    def _flush(self) -> None:
+        """Counts the pending rows in the delta."""
+        self._delta.add(self._pending[: self._num_pending])
+        self._num_pending = 0
 
     def _refresh(self, moments: RunningMoments) -> None:
         # A number that never varied is only shifted: it comes out as 0, not as NaN.
@@ -158,6 +178,7 @@ class MeanStdFilter:
 
     def pop_delta(self) -> dict[str, np.ndarray]:
         """What was noted since the last call, for `merge` in the driver; it is forgotten here."""
+        self._flush()
         state = self._delta.get_state()
         self._delta = RunningMoments(len(self._delta.mean))
         return state
@@ -176,6 +197,7 @@ class MeanStdFilter:
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Replaces the merged statistics; what was noted for the next delta stays."""
         self._merged.set_state(state)
+        self._flush()
         if self._merged.count >= 2 or self._delta.count < 2:
             self._refresh(self._merged)
 

@@ -65,6 +65,20 @@ def test_syncing_again_and_again_counts_each_observation_once():
     assert all(np.array_equal(worker.mean, driver.mean) for worker in workers)
 
 
+@pytest.mark.parametrize("rows", [1, 7, 255, 256, 257, 1000])
+def test_steps_of_any_size_are_counted(rows):
+    observation_filter = MeanStdFilter((2,))
+    observation_filter.merge({"count": np.array(2.0), "mean": np.zeros(2), "m2": np.ones(2)})
+    data = np.random.default_rng(rows).standard_normal((3 * rows, 2)) + 9
+    for part in np.array_split(data, 3):
+        observation_filter(part, update=True)
+    delta = observation_filter.pop_delta()
+    assert delta["count"] == 3 * rows
+    np.testing.assert_allclose(delta["mean"], data.mean(0), rtol=1e-10)
+    np.testing.assert_allclose(delta["m2"], ((data - data.mean(0)) ** 2).sum(0), rtol=1e-9)
+    assert observation_filter.pop_delta()["count"] == 0
+
+
 def test_a_delta_taken_between_two_syncs_is_not_lost_by_new_statistics():
     driver, worker = MeanStdFilter((1,)), MeanStdFilter((1,))
     worker(np.ones((4, 1)), update=True)

@@ -80,11 +80,13 @@ class Leftovers:
         self.marker, self.session_parent = marker, Path(session_parent)
         self.descriptors, self.threads, self.shared = _descriptors(), set(threading.enumerate()), _shared_memory_files()
 
-    def found(self) -> list[str]:
-        """A line for each thing that is there now and was not before."""
+    def found(self, own: bool = True) -> list[str]:
+        """A line for each thing that is there now and was not before; `own`: in this process, too."""
         lines = [f"process {pid}: {command_line(pid)}" for pid in marked_processes(self.marker)]
         lines += [f"session directory {path}" for path in self.session_parent.iterdir()]
         lines += [f"/dev/shm/{name}" for name in _shared_memory_files() - self.shared]
+        if not own:
+            return lines
         lines += [f"thread {t.name}" for t in threading.enumerate() if t not in self.threads]
         descriptors = _descriptors()
         if len(descriptors) > len(self.descriptors):
@@ -93,6 +95,6 @@ class Leftovers:
             lines += [f"descriptor {link}" for link in new]
         return lines
 
-    def check(self, timeout_s=5.0):
+    def check(self, timeout_s=5.0, own=True):
         """Asserts that nothing is left, at the latest after `timeout_s`."""
-        wait_until(lambda: not self.found(), timeout_s, lambda: f"left over: {self.found()}\nnot gone")
+        wait_until(lambda: not self.found(own), timeout_s, lambda: f"left over: {self.found(own)}\nnot gone")

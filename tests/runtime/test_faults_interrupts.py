@@ -69,7 +69,7 @@ def interrupt_at(script, fresh, seed):
     out, err = driver.communicate(timeout=30)
     assert out.split() == ["interrupted", "usable"], f"seed {seed}, after {delay:.3f} s: {out}\n{err}"
     assert driver.returncode == 0 and "Traceback" not in err, f"seed {seed}: {err}"
-    fresh.leftovers.check(5)
+    fresh.leftovers.check(5, own=False)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -118,4 +118,4 @@ print("ready", flush=True)
     _, err = driver.communicate(timeout=5)
     assert driver.returncode == -signal.SIGINT and len(re.findall(r"^KeyboardInterrupt", err, re.M)) == 1, err
     assert err.count("Traceback") == 1, err
-    fresh.leftovers.check(5)
+    fresh.leftovers.check(5, own=False)

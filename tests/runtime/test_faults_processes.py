@@ -324,7 +324,7 @@ def test_nothing_remains_of_a_killed_driver(fresh, script, with_child):
     finally:
         if int(child):
             os.kill(int(child), signal.SIGKILL)
-    fresh.leftovers.check(5)
+    fresh.leftovers.check(5, own=False)
 
 
 @pytest.mark.parametrize("blocked_in", ["runtime.get(tasks)", "time.sleep(1000)", "runtime.wait(tasks)"])
@@ -333,7 +333,7 @@ def test_sigterm_ends_a_driver_and_its_session(fresh, script, blocked_in):
     assert driver.stdout.readline().startswith("ready"), driver.stderr.read()
     driver.terminate()
     driver.wait(5)
-    fresh.leftovers.check(5)
+    fresh.leftovers.check(5, own=False)
 
 
 @pytest.mark.parametrize("end", ["", "raise ValueError('end')", "sys.exit(3)", "os._exit(4)"])
@@ -344,14 +344,14 @@ def test_every_end_of_a_driver_is_clean(fresh, script, end):
     assert ("ValueError: end" in done.stderr) == ("ValueError" in end)
     if not end:
         assert done.stderr == ""
-    fresh.leftovers.check(5)
+    fresh.leftovers.check(5, own=False)
 
 
 def test_a_driver_ends_while_a_thread_waits(fresh, script):
     waiting = "import threading\nthreading.Thread(target=runtime.get, args=(tasks,), daemon=True).start()\n"
     done = script(DRIVER + waiting + "time.sleep(0.2)\n", timeout_s=20)
     assert done.returncode == 0, done.stderr
-    fresh.leftovers.check(5)
+    fresh.leftovers.check(5, own=False)
 
 
 def test_the_next_session_sweeps_after_everything_was_killed(fresh, script, session_parent):

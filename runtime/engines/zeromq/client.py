@@ -14,6 +14,7 @@ import struct
 import sys
 import weakref
 from collections import deque
+from time import monotonic
 
 import numpy as np
 
@@ -241,24 +242,14 @@ class Client:
         for ref in refs:
             if type(ref) is not Reference or ref.client is not self:
                 raise errors.SessionClosedError(f"{ref!r} belongs to another session")
-        if len(refs) == 1:
-            if refs[0].frame is None:
-                self._await(refs[0], timeout_s, refs)
-            return [self._load(refs[0])]
-        pending = self._pending(refs)
-        if pending:
-            waiter = Waiter(len(pending))
-            with self.mailbox.lock:
-                for ref in pending:
-                    if not ref.when_done(waiter.note):
-                        waiter.note(ref.failed)
-            try:
-                self._await(waiter, timeout_s, refs)
-            finally:
-                self._forget_waiter(pending, waiter)
-        failed = next((ref for ref in refs if ref.frame is not None and ref.failed), None)
-        if failed is not None:
-            self._load(failed)
+        deadline = None if timeout_s is None or len(refs) == 1 else monotonic() + timeout_s
+        self._subscribe(refs)
+        for ref in refs:
+            if ref.frame is None:
+                left = timeout_s if deadline is None else max(0.0, deadline - monotonic())
+                self._await(ref, left, refs)
+            if ref.frame[ref.start] & wire.ERROR:
+                self._load(ref)
         return [self._load(ref) for ref in refs]
 
     def wait(self, refs, num_returns, timeout_s):
@@ -296,8 +287,6 @@ class Client:
 
     def _await(self, target, timeout_s, refs, raising=True):
         """Waits; raises what an unsuccessful end of the wait means."""
-        if type(target) is Reference:
-            self._subscribe((target,))
         in_time = self.mailbox.wait(target, timeout_s, *self._blocking())
         self._after_wait()
         if target.frame is not None:
@@ -310,7 +299,7 @@ class Client:
         self._enter()
         if not in_time and raising:
             missing = sum(ref.frame is None for ref in refs)
-            raise errors.GetTimeoutError(f"{missing} of {len(refs)} values were not there after {timeout_s:g} s")
+            raise errors.GetTimeoutError(f"{missing} of {len(refs)} values were not there in time")
 
     def _blocking(self):
         """(seconds, function) for a wait that lasts; the driver has nothing to give away meanwhile."""
@@ -430,11 +419,11 @@ class Client:
         encoded, depends = arguments
         if not depends:
             return encoded.data, encoded.items
-        parts, items = [wire.pad(encoded.data)], dict.fromkeys(encoded.items)
+        parts, items = [wire.pad(encoded.data)], list(encoded.items)  # with repetitions: each value holds for itself
         for ref in depends:
             parts.append(wire.pad(ref.value_bytes()))
-            items.update(dict.fromkeys(_items(ref.frame, ref.start)))
-        return b"".join(parts), tuple(items)
+            items += _items(ref.frame, ref.start)
+        return b"".join(parts), items
 
     def _register_arguments(self, arguments, receiver=None):
         """Makes the items of a call known to the node; an actor's process becomes their holder. Lock held."""
@@ -462,7 +451,7 @@ class Client:
         return template
 
     def _dump_definition(self, target) -> bytes:
-        encoded = self.serializer.encode_by_value(target)
+        encoded = self.serializer.encode_by_value(target, inline=True)
         if encoded.items:
             self._captured = encoded
         return encoded.data

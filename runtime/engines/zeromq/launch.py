@@ -104,10 +104,11 @@ def create_session_directory() -> str:
 
 
 def start_time(pid: int) -> str:
-    """When a process began (clock ticks since boot), "" if there is none: tells it from a later one of the same pid."""
+    """When a process began (clock ticks since boot), "" if it is gone: tells it from a later one of the same pid."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[19]
+            fields = file.read().rpartition(")")[2].split()
+        return fields[19] if fields[0] not in "ZX" else ""  # the dead stay listed where nobody reaps orphans
     except OSError:
         return ""
 

@@ -70,18 +70,22 @@ class Serializer:
             return Encoded(wire.value(data, flags))
         return self._compose(data, buffers, _Items(), flags)
 
-    def encode_by_value(self, value, flags: int = 0) -> Encoded:
-        """The same through cloudpickle, which carries functions and classes that cannot be imported elsewhere."""
+    def encode_by_value(self, value, flags: int = 0, inline: bool = False) -> Encoded:
+        """The same through cloudpickle, which carries functions and classes that cannot be imported elsewhere.
+
+        Args:
+            inline: leave everything in the value, whatever its size.
+        """
         file, buffers = io.BytesIO(), []
         pickler = _Pickler(file, buffers)
         pickler.dump(value)
         if pickler.items.pins:
             flags |= wire.NAMES_ITEMS
-        return self._compose(file.getvalue(), buffers, pickler.items, flags)
+        return self._compose(file.getvalue(), buffers, pickler.items, flags, inline)
 
     def dumps(self, value) -> bytes:
         """The bytes of `encode`, for finding out what can be pickled."""
-        return self.encode_by_value(value).data
+        return self.encode_by_value(value, inline=True).data
 
     def decode(self, frame: bytes, start: int, pins: tuple):
         """The value that begins at `start`; an ERROR gives the exception itself.
@@ -107,10 +111,10 @@ class Serializer:
         unpickler.serializer, unpickler.keys, unpickler.pins = self, wire.value_items(frame, head), pins
         return unpickler.load()
 
-    def _compose(self, data, buffers, items, flags):
+    def _compose(self, data, buffers, items, flags, all_inline=False):
         """Decides for each buffer where it lives, and lays out the value."""
         views = [buffer.raw() for buffer in buffers]
-        if len(data) > INLINE_BYTES:
+        if len(data) > INLINE_BYTES and not all_inline:
             views.append(memoryview(data))
             data, flags = b"", flags | wire.PICKLE_SHARED
         table, loose = [], []
@@ -122,7 +126,7 @@ class Serializer:
             else:
                 table.append(_described(view, block, items))
         inline = [view for _, view in loose]
-        if sum(view.nbytes for view in inline) > INLINE_BYTES:
+        if not all_inline and sum(view.nbytes for view in inline) > INLINE_BYTES:
             self._move(loose, table, items)
             inline = []
         value = wire.composed_value(data, [*items.pins], table, inline, flags)

@@ -50,12 +50,15 @@ class Zygote:
 
     def run(self) -> Settings | None:
         """Serves until the node closes the channel; returns settings in a process that is a worker now."""
+        for name in self._preload:
+            _import(name)
+        gc.collect()
+        gc.freeze()  # the collector must not write into pages that workers share
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         poll.register(self._child_ended, select.POLLIN)
         while True:
-            busy = bool(self._preload)
-            for descriptor, _ in poll.poll(0 if busy else None):
+            for descriptor, _ in poll.poll():
                 if descriptor == self._child_ended:
                     self._reap()
                     continue
@@ -65,12 +68,6 @@ class Zygote:
                 settings = self._start(self._decode(data), pipes[0])
                 if settings is not None:
                     return settings
-                busy = False  # further requests before further imports
-            if busy:
-                _import(self._preload.pop(0))
-                if not self._preload:
-                    gc.collect()
-                    gc.freeze()  # the collector must not write into pages that workers share
 
     def _start(self, settings, pipe):
         if _thread_count() > 1:

@@ -98,7 +98,7 @@ class Mailbox:
         self._pull = mailbox_socket(self._context, directory, process)
         self._receive = self._pull.recv
         self._poll = [(self._pull, zmq.POLLIN)]
-        self._peers: dict[int, zmq.Socket] = {}
+        self._peers: dict[int, zmq.Socket] = {process: self._socket_to_itself()}
         self._leading = threading.Lock()
         self._followers: deque[threading.Event] = deque()
         self._keeper: threading.Thread | None = None
@@ -108,6 +108,14 @@ class Mailbox:
         self.round_ms: int | None = None  # how often the keeper makes a round though nothing has come
         self._process = process
         self._closed = self._over = self.node_died = False  # _over: no wait makes sense any more
+
+    def _socket_to_itself(self):
+        """For waking the leader; it works without the session's directory, which the node removes at the end."""
+        self._pull.bind("inproc://itself")
+        socket = self._context.socket(zmq.PUSH)
+        socket.set(zmq.LINGER, 0)
+        socket.connect("inproc://itself")
+        return socket
 
     # -- sending ------------------------------------------------------------------------------------------------------
 

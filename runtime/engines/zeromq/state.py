@@ -202,7 +202,9 @@ class NodeState:
             return
         self._finish(worker)
         if worker.gpus:
-            self._send(Kill(process))  # its CUDA context would keep memory on a device that others get
+            # Its CUDA context would keep memory on a device that others get. It leaves by itself: a kill might overtake
+            # its reply.
+            self._send(Send(process, wire.message(wire.STOP, wire.NODE)))
         else:
             worker.idle = 0
             self._idle.append(worker)

@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 from ..base import EngineConfig
+from .interrupts import Interrupts
+from .launch import NodeProcess, create_session_directory
 
 
 class ZeroMQEngine:
@@ -18,17 +20,19 @@ class ZeroMQEngine:
 
     def start(self, config: EngineConfig) -> None:
         """See base.Engine."""
-        from .launch import NodeProcess, create_session_directory
-
-        session = create_session_directory()
-        node = NodeProcess(config, session)
+        interrupts = Interrupts()
         try:
-            from .driver import Driver  # numpy and zmq: as long as the node takes
+            node = NodeProcess(config, create_session_directory())
+            try:
+                from .driver import Driver  # numpy and zmq: as long as the node takes
 
-            self._driver = Driver(node, dict(config.resources))
+                self._driver = Driver(node, dict(config.resources), interrupts)
+            except BaseException:
+                node.wait_end(0)
+                node.close()
+                raise
         except BaseException:
-            node.wait_end(0)
-            node.close()
+            interrupts.close()
             raise
 
     def __getattr__(self, name):

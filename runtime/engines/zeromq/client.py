@@ -287,8 +287,10 @@ class Client:
 
     def _await(self, target, timeout_s, refs, raising=True):
         """Waits; raises what an unsuccessful end of the wait means."""
-        in_time = self.mailbox.wait(target, timeout_s, *self._blocking())
-        self._after_wait()
+        try:
+            in_time = self.mailbox.wait(target, timeout_s, *self._blocking())
+        finally:
+            self._after_wait()
         if target.frame is not None:
             return
         if self.mailbox.node_died:

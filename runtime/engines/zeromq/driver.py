@@ -9,6 +9,7 @@ from ...errors import SessionClosedError
 from ..base import Context
 from . import wire
 from .client import Client, error_value
+from .interrupts import Interrupts
 from .launch import NodeProcess
 from .process import allow_many_files
 
@@ -21,12 +22,13 @@ class Driver(Client):
     """Args:
     node: the node agent, started.
     totals: all resources of the session.
+    interrupts: closed at the end.
     """
 
-    def __init__(self, node: NodeProcess, totals: dict[str, float]):
+    def __init__(self, node: NodeProcess, totals: dict[str, float], interrupts: Interrupts):
         allow_many_files()
         super().__init__(wire.DRIVER, node.session, node.pid, totals)
-        self._node = node
+        self._node, self._interrupts = node, interrupts
         self._handlers |= {wire.LOG: self._on_log, wire.NOTICE: self._on_notice}
         node.wait_ready()
         self.mailbox.watch_node(node.pidfd)
@@ -44,6 +46,7 @@ class Driver(Client):
         self._abandon()
         self.store.close()
         self._node.close()
+        self._interrupts.close()
 
     def _abandon(self):
         """Whatever is pending will never come."""

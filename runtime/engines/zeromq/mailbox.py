@@ -18,6 +18,8 @@ from time import monotonic, sleep
 import zmq
 from zmq.backend import zmq_poll
 
+from .interrupts import interruptible
+
 LARGEST_POLL_MS = 2**30
 KEEPER_PAUSE_S = 0.02  # how long the keeper stands back when another thread reads
 
@@ -53,6 +55,16 @@ def _milliseconds(until: float | None) -> int:
     if until is None:
         return -1
     return min(int(max(0.0, until - monotonic() + 0.000999) * 1000), LARGEST_POLL_MS)
+
+
+@interruptible
+def _arrived(poll, milliseconds):
+    return zmq_poll(poll, milliseconds)
+
+
+@interruptible
+def _wait(event, seconds):
+    event.wait(seconds)
 
 
 class Waiter:
@@ -170,12 +182,16 @@ class Mailbox:
     def _lead(self, target, until):
         """Dispatches until the target is set, the time has come or the mailbox was interrupted; then the rest."""
         poll, receive, dispatch = self._poll, self._receive, self._dispatch
-        while target.frame is None and not self._over and zmq_poll(poll, _milliseconds(until)):
-            dispatch(receive(zmq.DONTWAIT))
-            if self._later and target.frame is None:
-                self._read_all()
-            if until is not None and monotonic() >= until:
-                break
+        try:
+            while target.frame is None and not self._over and _arrived(poll, _milliseconds(until)):
+                dispatch(receive(zmq.DONTWAIT))
+                if self._later and target.frame is None:
+                    self._read_all()
+                if until is not None and monotonic() >= until:
+                    break
+        except KeyboardInterrupt:
+            self.wake()  # the keeper reads the rest
+            raise
         self._read_all()
 
     def _follow(self, target, until):
@@ -184,7 +200,7 @@ class Mailbox:
         self._followers.append(event)
         try:
             if target.frame is None and not self._over and self._leading.locked():
-                event.wait(None if until is None else max(0.0, until - monotonic()))
+                _wait(event, None if until is None else max(0.0, until - monotonic()))
         finally:
             self._followers.remove(event)
             self._promote()

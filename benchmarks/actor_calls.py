@@ -14,6 +14,8 @@ from measure import Row, alternate, arguments, machine, peer, table
 
 import runtime
 
+WINDOW = 256  # messages on their way: no queue without a bound, as in the runtime
+
 
 class Raw:
     """A forked process that sends back what it gets, and the sockets to talk to it."""
@@ -46,9 +48,11 @@ class Raw:
         self.pull.recv()
 
     def many(self, count):
-        for number in range(count):
-            self.push.send(pickle.dumps(((number,), {})))
-        for _ in range(count):
+        sent = 0
+        for received in range(count):
+            while sent < min(count, received + WINDOW):
+                self.push.send(pickle.dumps(((sent,), {})))
+                sent += 1
             pickle.loads(self.pull.recv())
 
     def close(self):
@@ -143,8 +147,7 @@ def rows(result, theirs) -> list[Row]:
         row("sync", "actor call, median", "us", "<= 2.0 limit", "sync_call_s", 1e6),
         row("sync", "  beside Ray", "us", "<= 0.25 peer", "sync_call_s", 1e6),
         row("sync p99", "actor call, 99 %", "us", "<= 5 limit", "sync_call_p99_s", 1e6),
-        row("pipelined", "calls in flight", "1/s", ">= 0.6 limit", "pipelined_calls_per_s"),
-        row("pipelined", "  beside Ray", "1/s", ">= 3 peer", "pipelined_calls_per_s"),
+        row("pipelined", "calls in flight", "1/s", ">= 3 peer", "pipelined_calls_per_s"),
         row("tasks", "queued tasks", "1/s", ">= 6000", "tasks_per_s"),
         row("tasks", "  beside Ray", "1/s", ">= 3 peer", "tasks_per_s"),
     ]

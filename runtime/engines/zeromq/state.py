@@ -168,6 +168,7 @@ class NodeState:
         self._submitted = 0
         self._queues: dict[Request, list] = {}  # heaps of (-depth, order, task), none empty
         self._waiting_actors: deque[Actor] = deque()
+        self._early: dict[bytes, tuple[set[int], str]] = {}  # key -> watchers, why to end: they overtook the creator
         self._idle: list[Process] = []
         self._task_workers = 0
         self._definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}  # digest -> frame, items
@@ -326,6 +327,10 @@ class NodeState:
         for key in create.items:
             self.holds.add(key, actor.key, 1)
         self._waiting_actors.append(actor)
+        watchers, why = self._early.pop(actor.key, ((), ""))
+        actor.watchers.update(watchers)
+        if why:
+            self.kill(actor.key, why)
         self._dispatch()
 
     def alive(self, process: int) -> None:
@@ -348,6 +353,8 @@ class NodeState:
     def kill(self, key: bytes, why: str = "was killed by runtime.kill()") -> None:
         """An actor is to end now."""
         actor = self.actors.get(key)
+        if actor is None and wire.KEY.unpack(key)[1] in self.processes:
+            self._early[key] = self._early.get(key, (set(), ""))[0], why
         if actor is None or actor.state == DEAD:
             return
         actor.ending = why
@@ -362,8 +369,11 @@ class NodeState:
         actor = self.actors.get(key)
         if source not in self.processes:
             return
+        serial, creator = wire.KEY.unpack(key)
+        if actor is None and creator in self.processes:  # whoever holds a handle keeps the actor: it is still to come
+            self._early.setdefault(key, (set(), ""))[0].add(source)
+            return
         if actor is None:
-            serial, creator = wire.KEY.unpack(key)
             body = b"the actor has ended, and so has whoever made it"
             frame = wire.message(wire.ACTOR_STATE, wire.NODE, serial, creator, body=body, flags=wire.ACTOR_DEAD)
             self._tell(source, frame)
@@ -519,6 +529,9 @@ class NodeState:
             actor.watchers.discard(process)
             if actor.owner == process:
                 self.kill(actor.key, "ended with the process that created it")
+        for key in [key for key in self._early if wire.KEY.unpack(key)[1] == process]:
+            for watcher in sorted(self._early.pop(key)[0]):
+                self.watch(watcher, key)
         for key, item in self.holds.items.items():
             if item.kind == OBJECT and item.creator == process and item.value is None:
                 item.lost = "the process that was to produce this value has died"
@@ -698,8 +711,15 @@ class NodeState:
         for worker in self._idle:
             worker.idle += 1
         for worker in self._idle[: -self._kept_idle]:
-            if worker.idle > IDLE_TICKS:
+            if worker.idle > IDLE_TICKS and not self._owns_something(worker.number):
                 self._send(Kill(worker.number))
+
+    def _owns_something(self, process) -> bool:
+        """Whether actors or unfinished tasks would end with this process."""
+        tasks = [entry[2] for queue in self._queues.values() for entry in queue]
+        tasks += [worker.task for worker in self.processes.values() if worker.task is not None]
+        actors = (actor for actor in self.actors.values() if actor.state != DEAD)
+        return any(owned.owner == process for owned in (*tasks, *actors))
 
     def _what_waits(self):
         waiting = [(f"actor {a.control.name}", a.control.request) for a in self._waiting_actors]

@@ -25,7 +25,7 @@ from ...unpicklable import explain, explain_call
 from . import control, wire
 from .ledger import quantities, units
 from .mailbox import Mailbox, Waiter
-from .refs import Arguments, Call, Channel, Reference, Sharing
+from .refs import Call, Channel, Reference, Sharing
 from .serializer import Encoded, Serializer
 from .store import IDLE_SEGMENT_S, Hold, Store
 
@@ -38,7 +38,11 @@ STORE_FULL_S = 30.0
 BLOCKED_AFTER_S = 0.005  # a task that waits longer gives its CPUs away
 TEMPLATES = 256
 ROUND_MS = 5000
-DRAIN_EVERY = 64  # calls that wait in an outbox before the caller looks for replies itself
+EAGER_CALLS = 8  # calls on their way that keep an actor busy: those after them are sent several at a time
+BATCH_CALLS = 32
+
+
+_pack = wire.HEADER.pack
 
 
 class Client:
@@ -64,6 +68,7 @@ class Client:
         self._known: weakref.WeakValueDictionary[bytes, Reference] = weakref.WeakValueDictionary()
         self._registered: set[bytes] = set()  # own blocks the node knows of
         self._defined: dict[bytes, tuple] = {}  # digest -> what keeps its items alive
+        self._method_names: dict[str, tuple[bytes, int]] = {}
         self._templates: dict[tuple[int, int], tuple] = {}
         self._postponed: list = []
         self._refusal: type[errors.RuntimeFailure] | None = None
@@ -72,6 +77,7 @@ class Client:
         self.store = Store(node_pid, self._grow, self._return_segment, self._new_key, self._release)
         self.serializer = Serializer(self.store, self._find_reference, self._find_actor)
         self._handlers = {
+            wire.BATCH: self._on_batch,
             wire.REPLY: self._on_reply,
             wire.ACTOR_STATE: self._on_actor_state,
             wire.FAILED: self._on_failed,
@@ -157,63 +163,74 @@ class Client:
         data = control.encode(create)
         serial, _ = wire.KEY.unpack(channel.key)
         head = wire.HEADER.pack(
-            wire.MAGIC, wire.CREATE, 0, self.process, serial, len(data), 0, 1 + len(arguments.depends)
+            wire.MAGIC, wire.CREATE, 0, self.process, serial, len(data), 0, 1 + len(arguments[1])
         )
         self.mailbox.send(wire.NODE, b"".join((head, wire.pad(data), body)))
 
     def call(self, actor_id, method, args, kwargs, num_returns):
         self._enter()
-        arguments = self._arguments(args, kwargs)
+        encoded, depends = arguments = self._arguments(args, kwargs)
         if num_returns == 1:
             serial = self._serial()
             refs = Reference(self, self.process, serial)
         else:
             serial, refs = self._new_references(num_returns)
-        name = method.encode()
-        start = wire.HEADER.pack(
-            wire.MAGIC, wire.CALL, 0, self.process, serial, len(name), num_returns, 1 + len(arguments[1])
-        ) + wire.pad(name)
-        with self.mailbox.lock:
+        name, name_bytes = self._method_names.get(method) or self._method_name(method)
+        start = _pack(b"R1", wire.CALL, 0, self.process, serial, name_bytes, num_returns, 1 + len(depends)) + name
+        mailbox, waiting = self.mailbox, 0
+        with mailbox.lock:
             channel = self._channels[actor_id]
-            if channel.process and not channel.outbox and not arguments[1] and len(channel.pending) < channel.WINDOW:
-                encoded = arguments[0]
-                if encoded.items:
+            if len(channel.pending) < EAGER_CALLS and channel.process and not channel.outbox and not depends:
+                if encoded[1]:
                     self._escape(encoded.items, encoded.pins, channel.process)
                 channel.pending[serial] = refs
-                self.mailbox.send(channel.process, start + encoded.data)
-                waiting = 0
+                mailbox.send(channel.process, start + encoded[0])
             else:
                 waiting = self._queue(channel, Call(serial, refs, start, arguments))
-        if waiting and waiting % DRAIN_EVERY == 0:
-            self.mailbox.drain()
+        if waiting and waiting % BATCH_CALLS == 0:
+            mailbox.drain()
         return [refs] if num_returns == 1 else list(refs)
 
+    def _method_name(self, method):
+        name = method.encode()
+        entry = self._method_names[method] = wire.pad(name), len(name)
+        return entry
+
     def _queue(self, channel, call):
-        """Puts a call behind those that wait already; the number of them. Lock held."""
+        """Puts a call behind those that wait already; how many they are if they cannot be sent. Lock held.
+
+        When enough calls are on their way to keep the actor busy, the next ones wait for the next reply or for one
+        another, and then go together in one message.
+        """
         if channel.error is not None:
             self._settle(call.refs, channel.error, 0)
             return 0
         channel.outbox.append(call)
         self._unresolved(call.arguments, lambda: self._advance(channel))
-        self._advance(channel)
-        return len(channel.outbox)
+        if len(channel.pending) < EAGER_CALLS or len(channel.outbox) % BATCH_CALLS == 0:
+            self._advance(channel)
+        return len(channel.outbox) if len(channel.pending) >= channel.WINDOW else 0
 
     def _advance(self, channel):
         """Sends what may go. Lock held."""
-        while channel.outbox and channel.process and len(channel.pending) < channel.WINDOW:
+        frames, pending = [], channel.pending
+        while channel.outbox and channel.process and len(pending) < channel.WINDOW:
             call = channel.outbox[0]
-            if any(ref.frame is None for ref in call.arguments.depends):
-                return
+            serial, refs, start, arguments = call
+            depends = arguments[1]
+            if depends and any(ref.frame is None for ref in depends):
+                break
             channel.outbox.popleft()
-            failed = self._failed_argument(call.arguments)
-            if failed is not None:
-                self._settle(call.refs, *failed)
+            if depends and (failed := self._failed_argument(arguments)) is not None:
+                self._settle(refs, *failed)
                 continue
-            body, items = self._with_values(call.arguments)
+            body, items = self._with_values(arguments)
             if items:
-                self._register_arguments(call.arguments, channel.process)
-            channel.pending[call.serial] = call.refs
-            self.mailbox.send(channel.process, call.start + body)
+                self._register_arguments(arguments, channel.process)
+            pending[serial] = refs
+            frames.append(start + body)
+        if frames:
+            self.mailbox.send_several(channel.process, frames)
         if not channel.handles and channel.idle:
             self._retire(channel)
 
@@ -368,7 +385,7 @@ class Client:
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
-    def _arguments(self, args, kwargs) -> Arguments:
+    def _arguments(self, args, kwargs) -> tuple[Encoded, tuple[Reference, ...]]:
         """Encodes what a call is given. References at the top are left out and listed.
 
         Raises:
@@ -385,7 +402,7 @@ class Client:
         else:
             given = (args, kwargs)
         try:
-            return Arguments(self.serializer.encode(given), depends)
+            return self.serializer.encode(given), depends
         except errors.RuntimeFailure:
             raise
         except Exception as error:
@@ -393,7 +410,7 @@ class Client:
 
     def _unresolved(self, arguments, then) -> bool:
         """Whether arguments are pending; if so, `then()` runs when the last has come. Lock held."""
-        pending = [ref for ref in arguments.depends if ref.frame is None]
+        pending = [ref for ref in arguments[1] if ref.frame is None]
         if not pending:
             return False
         self._needs_keeper()
@@ -414,7 +431,7 @@ class Client:
 
     def _failed_argument(self, arguments):
         """(frame, start, pins) of the first argument that is an error, or None."""
-        return next(((ref.frame, ref.start, ref.pins) for ref in arguments.depends if ref.failed), None)
+        return next(((ref.frame, ref.start, ref.pins) for ref in arguments[1] if ref.failed), None)
 
     def _with_values(self, arguments):
         """The bytes of all values of a call, and the keys of their items."""
@@ -657,6 +674,12 @@ class Client:
             self.store.trim(IDLE_SEGMENT_S)
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
 
+    def _on_batch(self, frame, head):
+        handlers, unpack = self._handlers, wire.HEADER.unpack_from
+        for inner in wire.unbatched(frame):
+            head = unpack(inner)
+            handlers[head[1]](inner, head)
+
     def _on_reply(self, frame, head):
         _, _, _, source, serial, count, _, _ = head
         with self.mailbox.lock:
@@ -665,7 +688,7 @@ class Client:
                 refs = self._tasks.pop(serial, None)
             else:
                 refs = channel.pending.pop(serial, None)
-                if channel.outbox or not channel.handles:
+                if not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2):
                     self._advance(channel)
             if count == 1 and type(refs) is Reference:
                 self._settle_one(refs, frame, wire.HEADER_BYTES, self._pins(frame, wire.HEADER_BYTES))

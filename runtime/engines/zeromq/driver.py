@@ -11,6 +11,7 @@ from . import wire
 from .client import Client, error_value
 from .interrupts import Interrupts
 from .launch import NodeProcess
+from .mailbox import Waiter
 from .process import allow_many_files
 
 logger = logging.getLogger("runtime")
@@ -29,7 +30,12 @@ class Driver(Client):
         allow_many_files()
         super().__init__(wire.DRIVER, node.session, node.pid, totals)
         self._node, self._interrupts = node, interrupts
-        self._handlers |= {wire.LOG: self._on_log, wire.NOTICE: self._on_notice}
+        self._goodbye = Waiter()
+        self._handlers |= {
+            wire.LOG: self._on_log,
+            wire.NOTICE: self._on_notice,
+            wire.GOODBYE: lambda frame, head: self._goodbye.note(),
+        }
         node.wait_ready()
         self.mailbox.watch_node(node.pidfd)
         self.mailbox.start_keeper()
@@ -41,6 +47,7 @@ class Driver(Client):
         self._refusal = SessionClosedError
         with self.mailbox.lock:
             self.mailbox.send(wire.NODE, wire.message(wire.SHUTDOWN, self.process))
+        self.mailbox.wait(self._goodbye, END_S)  # the last lines of the workers come before it
         self._node.wait_end(END_S)
         self.mailbox.close(linger_ms=0)  # there is nobody left
         self._abandon()

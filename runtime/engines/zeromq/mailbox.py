@@ -9,18 +9,22 @@ thread. While user code runs nobody leads; then the keeper, a thread parked on t
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import threading
 from collections import deque
+from collections.abc import Callable
 from time import monotonic, sleep
 
 import zmq
 from zmq.backend import zmq_poll
 
+from . import wire
 from .interrupts import interruptible
 
 LARGEST_POLL_MS = 2**30
+BATCH_BYTES = 2**16  # of the frames sent as one message
 KEEPER_PAUSE_S = 0.02  # how long the keeper stands back when another thread reads
 
 
@@ -104,13 +108,16 @@ class Mailbox:
 
     def __init__(self, directory: str, process: int, dispatch):
         self.lock = threading.Lock()
+        self._process = process
         self._directory, self._dispatch = directory, dispatch
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65535)
         self._pull = mailbox_socket(self._context, directory, process)
         self._receive = self._pull.recv
         self._poll = [(self._pull, zmq.POLLIN)]
-        self._peers: dict[int, zmq.Socket] = {process: self._socket_to_itself()}
+        self._peers: dict[int, zmq.Socket] = {}
+        self._sends: dict[int, Callable] = {}  # process -> the send method of its socket
+        self._add_peer(process, self._socket_to_itself())
         self._leading = threading.Lock()
         self._followers: deque[threading.Event] = deque()
         self._keeper: threading.Thread | None = None
@@ -118,7 +125,6 @@ class Mailbox:
         self._node: int | None = None  # pidfd
         self._later: list = []
         self.round_ms: int | None = None  # how often the keeper makes a round though nothing has come
-        self._process = process
         self._closed = self._over = self.node_died = False  # _over: no wait makes sense any more
 
     def _socket_to_itself(self):
@@ -133,17 +139,33 @@ class Mailbox:
 
     def send(self, process: int, frame: bytes) -> None:
         """Queues a frame for a process; `lock` is held. Frames to one process arrive in order, or not at all."""
-        peer = self._peers.get(process)
-        if peer is None:
+        send = self._sends.get(process)
+        if send is None:
             if self._closed:
                 return
-            peer = self._peers[process] = peer_socket(self._context, self._directory, process)
-        peer.send(frame, zmq.DONTWAIT)
+            send = self._add_peer(process, peer_socket(self._context, self._directory, process))
+        send(frame, zmq.DONTWAIT)
+
+    def send_several(self, process: int, frames: list[bytes]) -> None:
+        """Queues frames for a process, in as few messages as is reasonable; `lock` is held."""
+        first, size = 0, 0
+        for index, frame in enumerate(frames):
+            size += len(frame)
+            if size > BATCH_BYTES or index == len(frames) - 1:
+                several = index > first
+                self.send(process, wire.batch(self._process, frames[first : index + 1]) if several else frame)
+                first, size = index + 1, 0
+
+    def _add_peer(self, process, socket):
+        self._peers[process] = socket
+        send = self._sends[process] = functools.partial(zmq.backend.Socket.send, socket)
+        return send
 
     def forget(self, process: int) -> None:
         """A process has ended; `lock` is held."""
         peer = self._peers.pop(process, None)
         if peer is not None:
+            del self._sends[process]
             peer.close(0)
 
     # -- receiving ----------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
 READ_BYTES = 2**16
 LOG_BYTES_PER_S = 2**20  # per worker; more is dropped and counted
 TERMINATE_S, KILL_S = 1.0, 1.0
+LEAVE_MS = 500  # for the last frames, if the driver reads them
 REPORT = struct.Struct("<QQi")  # see zygote.py
 BORN = -1
 SEGMENT_MODE = os.MFD_CLOEXEC
@@ -359,7 +360,18 @@ class Node:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._zygote, signal.SIGKILL)
         self._kill_orphans()
+        self._take_leave()
         shutil.rmtree(self._session, ignore_errors=True)
+
+    def _take_leave(self):
+        """The last lines of all workers go to the driver, then word that nothing more will come."""
+        for process in list(self._outputs):
+            self._close_output(process)
+        self._send(wire.DRIVER, wire.message(wire.GOODBYE, wire.NODE))
+        for process, peer in self._peers.items():
+            peer.close(LEAVE_MS if process == wire.DRIVER else 0)
+        self._pull.close(0)
+        self._context.term()
 
     def _await_ends(self, seconds):
         until = time.monotonic() + seconds

@@ -89,20 +89,20 @@ class Reference(ObjectRef):
         return self.frame[self.start : self.start + size]
 
 
-class Arguments(NamedTuple):
-    """What a call is given: the encoded (args, kwargs), and the references among them that stand for their values."""
-
-    encoded: Encoded
-    depends: tuple[Reference, ...] = ()
-
-
 class Call(NamedTuple):
-    """A call that waits in an outbox: its first serial, where its results go, its frame up to the values, the values."""
+    """A call that waits in an outbox.
+
+    Attributes:
+        serial: of its first result.
+        refs: where its results go.
+        start: its frame up to the values.
+        arguments: the encoded (args, kwargs), and the references among them that stand for their values.
+    """
 
     serial: int
     refs: tuple | Reference
     start: bytes
-    arguments: Arguments
+    arguments: tuple[Encoded, tuple[Reference, ...]]
 
 
 class Channel:
@@ -121,7 +121,7 @@ class Channel:
 
     __slots__ = ("error", "fresh", "handles", "hold", "key", "outbox", "pending", "process")
 
-    WINDOW = 256
+    WINDOW = 512
 
     def __init__(self, key: bytes):
         self.key = key

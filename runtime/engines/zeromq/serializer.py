@@ -20,6 +20,8 @@ from ...refs import ObjectRef
 from . import wire
 from .store import Store, address, block_of, freeze
 
+_new_tuple = tuple.__new__  # a third of the price of a NamedTuple's own constructor
+
 INLINE_BYTES = 2**16  # a value with more bytes than this goes to shared memory
 
 
@@ -67,7 +69,7 @@ class Serializer:
         except Exception:  # user code runs in here; if it is to blame, it fails in the next line again
             return self.encode_by_value(value, flags)
         if not buffers and len(data) <= INLINE_BYTES:
-            return Encoded(wire.value(data, flags))
+            return _new_tuple(Encoded, (wire.value(data, flags), (), ()))
         return self._compose(data, buffers, _Items(), flags)
 
     def encode_by_value(self, value, flags: int = 0, inline: bool = False) -> Encoded:

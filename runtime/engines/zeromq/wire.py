@@ -19,8 +19,8 @@ from typing import NamedTuple
 HEADER = struct.Struct("<2sBBIQIIQ")  # magic, kind, flags, source process, serial, a, b, c
 VALUE = struct.Struct("<IIIIQQ")  # flags, items, buffers, unused, bytes of the pickle, bytes of the value
 BUFFER = struct.Struct("<IIIIQQ")  # segment (0: inside the value), fd, item, flags, offset, bytes
+LENGTH = struct.Struct("<Q")
 KEY = struct.Struct("<QQ")  # serial, process
-HEADER_AND_VALUE = struct.Struct("<2sBBIQIIQIIIIQQ")
 
 MAGIC = b"R1"
 SEGMENT_MAGIC = b"rt-segm1"
@@ -29,6 +29,7 @@ ALIGNMENT = 16  # of buffers within a frame; malloc aligns the frame itself to t
 LARGEST_ITEM_COUNT = 2**24
 
 # Kinds of messages, with the meaning of (serial, a, b, c). Between clients:
+BATCH = 32  # a: number of frames; each behind its length (8 B)
 CALL = 1  # serial of the first result, bytes of the method's name, number of results, number of values; name, values
 REPLY = 2  # serial of the first result, number of values; values
 # From a client to the node:
@@ -67,7 +68,7 @@ NOTICE = 29  # text for the driver's logger
 STOP = 30  # the actor ends after the calls it has
 GOODBYE = 31
 
-LAST_KIND = 31
+LAST_KIND = 32
 
 ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
 
@@ -113,6 +114,33 @@ class Head(NamedTuple):
     @property
     def pickle(self) -> int:
         return self.buffer_table + BUFFER_BYTES * self.buffers
+
+
+def batch(source: int, frames: list[bytes]) -> bytes:
+    """Several frames for one process in one."""
+    parts = [HEADER.pack(MAGIC, BATCH, 0, source, 0, len(frames), 0, 0)]
+    for frame in frames:
+        parts += (LENGTH.pack(len(frame)), frame)
+    return b"".join(parts)
+
+
+def unbatched(frame: bytes) -> list[bytes]:
+    """The frames in a batch.
+
+    Raises:
+        Malformed: they do not fill it.
+    """
+    frames, position, end = [], HEADER_BYTES, len(frame)
+    while position < end:
+        if position + LENGTH.size > end:
+            raise Malformed("batch cut off")
+        (size,) = LENGTH.unpack_from(frame, position)
+        position += LENGTH.size
+        if size < HEADER_BYTES or position + size > end or frame[position + 2] == BATCH:
+            raise Malformed("frame that does not fit its batch")
+        frames.append(frame[position : position + size])
+        position += size
+    return frames
 
 
 def segment_header(segment: int) -> bytes:

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections import deque
+from time import monotonic
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from .mailbox import Waiter
 from .process import die_with_parent
 from .store import IDLE_SEGMENT_S
 
+QUICK_S, QUICK_RUNS = 100e-6, 8  # a method is quick after so many runs in less than this
+HELD_REPLIES = 32
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
 
 
@@ -83,6 +86,9 @@ class Worker(Client):
         self._inbox = Inbox()
         self._definitions: dict[bytes, object] = {}  # digest -> frame, or the function or class itself
         self._names: dict[bytes, str] = {}
+        self._quick: dict[bytes, int] = {}  # method -> how many of its last runs in a row were quick
+        self._held: dict[int, list[bytes]] = {}  # caller -> replies that wait for company
+        self._held_count = 0
         self._instance: object = None
         self._actor: bytes | None = None
         self._running: tuple | None = None  # (kind, serial, source, name) of what runs
@@ -137,15 +143,56 @@ class Worker(Client):
             name = self._names[raw] = raw.decode()
         self._running = (wire.CALL, serial, source, name)
         start = wire.HEADER_BYTES + name_bytes + -name_bytes % wire.ALIGNMENT
+        queue = self._inbox.queue
+        began = monotonic() if queue else 0.0
         try:
             args, kwargs = self._load_arguments(frame, start, count)
             value = getattr(self._instance, name)(*args, **kwargs)
             args = kwargs = None
-            self._reply(source, serial, num_returns, value)
+            reply = self._result(source, serial, num_returns, value)
         except SystemExit as error:
             raise self._left(error) from None
         except BaseException as error:
-            self._reply_error(source, serial, error, f"actor method {self._settings.name}.{name}()")
+            reply = self._failure(serial, error, f"actor method {self._settings.name}.{name}()")
+        if queue:
+            self._pace(raw, monotonic() - began)
+            if self._quick.get(raw, 0) >= QUICK_RUNS and _same_call(queue[0], raw):
+                self._hold_reply(source, reply)
+                return
+        with self.mailbox.lock:
+            if self._held_count:
+                self._send_held()
+            self.mailbox.send(source, reply)
+
+    # Replies to quick calls of which more wait are held back for a moment and go together. They are sent when another
+    # method comes next, when user code waits, or by the keeper, so that a call that turns out slow delays nobody for long.
+
+    def _pace(self, name, seconds):
+        self._quick[name] = self._quick.get(name, 0) + 1 if seconds < QUICK_S else 0
+
+    def _hold_reply(self, source, reply):
+        with self.mailbox.lock:
+            self._held.setdefault(source, []).append(reply)
+            self._held_count += 1
+            first = self._held_count == 1
+            if self._held_count >= HELD_REPLIES:
+                self._send_held()
+        if first:
+            self._needs_keeper()
+            self.mailbox.wake()
+
+    def _send_held(self):
+        """Lock held."""
+        for source, replies in self._held.items():
+            self.mailbox.send_several(source, replies)
+        self._held.clear()
+        self._held_count = 0
+
+    def _make_round(self):
+        if self._held_count:
+            with self.mailbox.lock:
+                self._send_held()
+        super()._make_round()
 
     def _run_task(self, frame):
         _, _, _, source, serial, size, num_returns, count = wire.HEADER.unpack_from(frame)
@@ -159,17 +206,18 @@ class Worker(Client):
                 args, kwargs = self._load_arguments(frame, start, count)
                 value = function(*args, **kwargs)
                 args = kwargs = None
-                self._reply(source, serial, num_returns, value)
+                reply = self._result(source, serial, num_returns, value)
             except SystemExit as error:
                 raise self._left(error) from None
             except BaseException as error:
                 if attempts != 0 and self._worth_retrying(task, error):
                     attempts -= 1
                     continue
-                self._reply_error(source, serial, error, f"task {task.name}()")
+                reply = self._failure(serial, error, f"task {task.name}()")
             break
         value = None
         with self.mailbox.lock:
+            self.mailbox.send(source, reply)
             self.mailbox.send(wire.NODE, wire.message(wire.DONE, self.process, serial, source))
         self._running, self._request = None, ()
 
@@ -209,21 +257,20 @@ class Worker(Client):
                 args[place] = value
         return args, kwargs
 
-    def _reply(self, source, serial, num_returns, value):
+    def _result(self, source, serial, num_returns, value):
+        """The reply with what a call has returned. Its caller holds what it needs from now on."""
         if num_returns == 1:
             encoded = self._encode_result(value)
-            frame = wire.HEADER.pack(wire.MAGIC, wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded.data
-            with self.mailbox.lock:
-                if encoded.items:
+            if encoded[1]:
+                with self.mailbox.lock:
                     self._escape(encoded.items, encoded.pins, source)
-                self.mailbox.send(source, frame)
-            return
+            return wire.HEADER.pack(b"R1", wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded[0]
         parts = [self._encode_result(part) for part in split_returns(value, num_returns, self._call_name())]
-        body = b"".join(wire.pad(part.data) for part in parts)
         with self.mailbox.lock:
             for part in parts:
                 self._escape(part.items, part.pins, source)
-            self.mailbox.send(source, wire.message(wire.REPLY, self.process, serial, len(parts), body=body))
+        body = b"".join(wire.pad(part.data) for part in parts)
+        return wire.message(wire.REPLY, self.process, serial, len(parts), body=body)
 
     def _encode_result(self, value):
         try:
@@ -232,11 +279,10 @@ class Worker(Client):
             name = f"the result of {self._call_name()}"
             raise TypeError(explain(value, name, error, self.serializer.dumps)) from error
 
-    def _reply_error(self, source, serial, error, label):
+    def _failure(self, serial, error, label):
+        """The reply with what a call has raised."""
         failure = describe_exception(error, f"{label} in process {os.getpid()}")
-        frame = wire.message(wire.REPLY, self.process, serial, 1, body=error_value(failure.error()))
-        with self.mailbox.lock:
-            self.mailbox.send(source, frame)
+        return wire.message(wire.REPLY, self.process, serial, 1, body=error_value(failure.error()))
 
     def _worth_retrying(self, task, error):
         return pickle.loads(task.retry_on).retries_on(error)
@@ -261,6 +307,9 @@ class Worker(Client):
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _blocking(self):
+        if self._held_count:
+            with self.mailbox.lock:
+                self._send_held()
         return (BLOCKED_AFTER_S, self._lend_cpus) if threading.get_ident() == self._main else ()
 
     def _lend_cpus(self):
@@ -310,10 +359,16 @@ class Worker(Client):
         """Tells the node, and waits until it knows: what was sent before arrives before the end is noticed."""
         with self.mailbox.lock:
             frame = wire.message(wire.LEAVING, self.process, a=leave.code, body=leave.text.encode())
+            self._send_held()
             self.mailbox.send(wire.NODE, frame)
         self.mailbox.wait(self._goodbye, GOODBYE_S)
         self._instance = None
         return leave.code
+
+
+def _same_call(frame, name):
+    """Whether a frame calls this method."""
+    return frame[2] == wire.CALL and frame[wire.HEADER_BYTES : wire.HEADER_BYTES + len(name) + 1].rstrip(b"\0") == name
 
 
 def main(settings: control.Settings, parent: int) -> None:

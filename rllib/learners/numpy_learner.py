@@ -121,16 +121,18 @@ def check_identity(error: float | None) -> None:
     The tolerance leaves room for rounding where a continuous action's standard deviation is thousands of times smaller
     than its mean; a mix-up shows as an error orders of magnitude larger.
 
+    An error that is not finite is left to `raise_not_finite`, which names its cause.
+
     Raises:
         LearnerError: if it does not.
     """
-    if error is not None and not error <= IDENTITY_TOLERANCE:
+    if error is not None and error > IDENTITY_TOLERANCE:
         raise LearnerError(
             f"before the first gradient step, the policy's log-probabilities differ from the stored ones by "
             f"{error:.3g} on average (allowed: {IDENTITY_TOLERANCE:g}). The batch was not sampled by these weights, or "
             "its rows changed on the way: weights older than the batch's policy_version claims, observations filtered "
-            "twice or with other statistics, clipped or normalised actions stored in place of those the policy drew, "
-            "columns shuffled apart, or NaN in a column."
+            "twice or with other statistics, clipped or normalised actions stored in place of those that the policy "
+            "drew, or columns shuffled apart."
         )
 
 

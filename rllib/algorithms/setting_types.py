@@ -19,10 +19,10 @@ def convert(value, type_):
     Raises:
         TypeError: if it does not fit.
     """
-    if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
-        value = value.item()
     if type_ is Any:
         return value
+    if type(value).__module__ == "numpy" and value.shape == ():
+        value = value.item()
     origin = get_origin(type_)
     if origin is Literal:
         for allowed in get_args(type_):

@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 
 from rllib.env.episodes import Episode
@@ -226,7 +227,7 @@ class Metrics:
         """What a checkpoint keeps, as JSON-able data."""
         return {
             "counters": dict(self.counters),
-            "episodes": [[episode.episode_return, episode.length, episode.env_index] for episode in self.episodes],
+            "episodes": [asdict(episode) for episode in self.episodes],
             "episodes_total": self.episodes_total,
             "iteration": self.iteration,
             "time_total_s": self.time_total_s,
@@ -236,7 +237,7 @@ class Metrics:
         """Continues from `get_state`."""
         self.counters = Counter(state["counters"])
         self.episodes.clear()
-        self.episodes.extend(Episode(*values) for values in state["episodes"])
+        self.episodes.extend(Episode(**values) for values in state["episodes"])
         self.episodes_total = state["episodes_total"]
         self.iteration = state["iteration"]
         self.time_total_s = state["time_total_s"]

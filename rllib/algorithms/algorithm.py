@@ -8,6 +8,7 @@ import json
 import logging
 import math
 from abc import ABC, abstractmethod
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from rllib.env.actions import ActionMapper
 from rllib.env.checks import check_environment
 from rllib.env.observations import observation_column
 from rllib.env.registry import EnvFactory, resolve
+from rllib.env.spaces import mismatch
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.evaluator import play_episodes
@@ -70,7 +72,10 @@ class Algorithm(ABC):
         self._inference_rng = seeding.generator(self.seed, seeding.INFERENCE)
         self._evaluations = 0
         self._evaluation_workers: WorkerSet | None = None
+        self._restores = 0
+        self.setup()
         self._usage = SystemUsage() if self.config.log_sys_usage else None
+        self._default_directory = Path("results", f"{type(self).__name__}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
         self._told_no_episode = False
         self._stopped = False
         self.workers = WorkerSet(
@@ -81,9 +86,16 @@ class Algorithm(ABC):
             [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
         )
 
-        self.callbacks.on_algorithm_init(algorithm=self)
+        try:
+            self.callbacks.on_algorithm_init(algorithm=self)
+        except BaseException:
+            self.stop()
+            raise
 
     # ------------------------------------------------------------------ what an algorithm fills in
+
+    def setup(self) -> None:
+        """What the algorithm needs beside policy and learner, before any worker starts."""
 
     @abstractmethod
     def training_step(self) -> dict[str, float]:
@@ -113,9 +125,10 @@ class Algorithm(ABC):
     # ------------------------------------------------------------------ building blocks of a training step
 
     def sample(self, num_steps: int) -> SampleBatch:
-        """At least so many environment steps, all of them acted by the newest weights.
+        """At least so many steps of the environments, all of them acted by the newest weights.
 
-        The workers get the weights with the request; a round brings one fragment of each.
+        The workers get the weights with the request; a round brings one fragment of each. Steps that are no transitions
+        (of vector environments that reset in a step of their own) count here, and are not in the batch.
         """
         batches, steps = [], 0
         with self.metrics.timer("sample"):
@@ -126,13 +139,15 @@ class Algorithm(ABC):
                     if report.filter_delta is not None:
                         self.policy.filter.merge(report.filter_delta)
                     batches.append(batch)
-                    steps += batch.count
+                    steps += report.rows
             return SampleBatch.concat(batches)
 
     def learn(self, batch: SampleBatch, **settings) -> dict[str, float]:
         """One `Learner.update` on the batch, counted and timed; see there for the settings."""
         lag = self.num_updates - batch.policy_version
         told: dict[str, float] = {}
+        if type(self.callbacks).on_learn_on_batch is not DefaultCallbacks.on_learn_on_batch:
+            batch = _writable(batch)
         self.callbacks.on_learn_on_batch(policy=self.policy, train_batch=batch, result=told)
         with self.metrics.timer("learn"):
             stats = self.learner.update(batch, rng=self._learner_rng, **settings)
@@ -179,15 +194,21 @@ class Algorithm(ABC):
         stats = self.training_step()
         while not self._iteration_is_full():
             stats = self.training_step()
+        evaluation = self._evaluation_of_iteration()
         result = self.metrics.result(stats)
+        result.update(evaluation)
         self._add_surroundings(result)
-        interval = self.config.evaluation_interval
-        if interval and self.metrics.iteration % interval == 0:
-            result["evaluation"] = self.evaluate()
         self._tell_no_episode_yet(result)
         self._tell_recreated_workers(self.workers, is_evaluation=False)
         self.callbacks.on_train_result(algorithm=self, result=result)
         return result
+
+    def _evaluation_of_iteration(self) -> dict:
+        interval = self.config.evaluation_interval
+        if not interval or (self.metrics.iteration + 1) % interval:
+            return {}
+        with self.metrics.timer("evaluation"):
+            return {"evaluation": self.evaluate()}
 
     def _iteration_is_full(self) -> bool:
         config, metrics = self.config, self.metrics
@@ -234,7 +255,7 @@ class Algorithm(ABC):
         if explore is None:
             explore = bool((self.config.evaluation_config or {}).get("explore", False))
         self._evaluations += 1
-        if self.config.evaluation_num_workers:
+        if self.config.evaluation_num_workers and not self._stopped:
             episodes = self._remote_evaluation(count, explore)
         else:
             episodes = play_episodes(self.policy, self._rollout_settings, count, self._evaluations, explore=explore)
@@ -282,8 +303,18 @@ class Algorithm(ABC):
     def compute_actions(self, observations, explore: bool | None = None) -> np.ndarray:
         """Actions for a sequence of observations; see `compute_single_action`."""
         explore = self.config.explore if explore is None else explore
+        for observation in observations:
+            self._refuse_odd(observation)
         rows = np.stack([self._observation_column.row(observation) for observation in observations])
         return self._to_env(self.policy.compute_actions(rows, explore, self._inference_rng))
+
+    def _refuse_odd(self, observation) -> None:
+        problem = mismatch(self.observation_space, observation)
+        if problem is None:
+            return
+        if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+            problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
+        raise ValueError(f"no action can be computed: {problem}")
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy that is trained."""
@@ -301,15 +332,18 @@ class Algorithm(ABC):
 
     # ------------------------------------------------------------------ checkpoints
 
-    def save(self, checkpoint_dir: str | Path) -> Path:
+    def save(self, checkpoint_dir: str | Path | None = None) -> Path:
         """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
 
         Args:
-            checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step.
+            checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
+                results/ALGORITHM_DATE/checkpoint_ITERATION, with the date at which this algorithm was built.
 
         Returns:
             its path.
         """
+        if checkpoint_dir is None:
+            checkpoint_dir = self._default_directory / f"checkpoint_{self.metrics.iteration:06d}"
         return write_checkpoint(checkpoint_dir, self.get_state())
 
     def get_state(self) -> dict[str, Any]:
@@ -322,11 +356,14 @@ class Algorithm(ABC):
                 "metrics": self.metrics.get_state(),
                 "state": self.algorithm_state(),
                 "evaluations": self._evaluations,
+                "restores": self._restores,
             },
             "config.json": self.config.to_dict(),
             "rng.json": {
                 "learner": self._learner_rng.bit_generator.state,
-                "workers": self.workers.foreach_worker(_worker_state),
+                "inference": self._inference_rng.bit_generator.state,
+                # Those of workers that have been stopped are gone; whoever goes on from there draws new actions.
+                "workers": [] if self._stopped else self.workers.foreach_worker(_worker_state),
             },
             f"policies/{DEFAULT_POLICY}/policy.json": self._policy_file(),
             f"policies/{DEFAULT_POLICY}/weights.safetensors": self.policy.get_state(),
@@ -334,16 +371,31 @@ class Algorithm(ABC):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes over `get_state`; spaces and network must be the same."""
+        """Takes over `get_state`; spaces and network must be the same.
+
+        Environments cannot be saved: they start new episodes, with seeds that the run has not used.
+
+        Raises:
+            ValueError: if the network differs.
+        """
         algorithm, rng = state["algorithm.json"], state["rng.json"]
+        saved_spec, own_spec = state[f"policies/{DEFAULT_POLICY}/policy.json"]["spec"], self.policy.spec.to_json()
+        if saved_spec != own_spec:
+            differing = [name for name in own_spec if own_spec[name] != saved_spec.get(name)]
+            raise ValueError(
+                f"the checkpoint's policy differs from this one in {', '.join(differing)}: "
+                f"{[saved_spec.get(name) for name in differing]} there, {[own_spec[name] for name in differing]} here. "
+                "Use Algorithm.from_checkpoint, or the same settings."
+            )
         self.policy.set_state(state[f"policies/{DEFAULT_POLICY}/weights.safetensors"])
         self.learner.set_state(state["learner.safetensors"])
         self.metrics.set_state(algorithm["metrics"])
         self.set_algorithm_state(algorithm["state"])
         self._evaluations = algorithm["evaluations"]
+        self._restores = algorithm["restores"] + 1
         self._learner_rng.bit_generator.state = rng["learner"]
-        if len(rng["workers"]) == max(self.config.num_rollout_workers, 1):
-            self.workers.foreach_worker(_restore_worker, json.dumps(rng["workers"]))
+        self._inference_rng.bit_generator.state = rng["inference"]
+        self.workers.foreach_worker(_restore_worker, json.dumps(rng["workers"]), self._restores)
 
     def restore(self, checkpoint_path: str | Path) -> None:
         """Goes on from a checkpoint of the same algorithm, spaces and network.
@@ -388,7 +440,11 @@ class Algorithm(ABC):
         saved = state["algorithm.json"]
         config = saved["class"].config_class.from_dict(state["config.json"]).debugging(seed=saved["seed"])
         algorithm = saved["class"](config.update_from_dict(overrides or {}))
-        algorithm.set_state(state)
+        try:
+            algorithm.set_state(state)
+        except BaseException:
+            algorithm.stop()
+            raise
         return algorithm
 
     # ------------------------------------------------------------------ the end
@@ -424,6 +480,7 @@ class Algorithm(ABC):
             clip_actions=config.clip_actions,
             clip_rewards=config.clip_rewards,
             callbacks=_callbacks_class(config),
+            sample_timeout_s=config.sample_timeout_s,
             check_env=not config.disable_env_checking,
         )
 
@@ -443,6 +500,12 @@ def _frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig
     """A validated, frozen config of the algorithm's own class."""
     if config is None:
         config = config_class()
+    elif not isinstance(config, dict | config_class):
+        algorithm = config_class.__name__.removesuffix("Config")
+        raise TypeError(
+            f"{algorithm} takes a {config_class.__name__} or a dict of settings, but got {config!r:.80}. Use "
+            f'{algorithm}(env="CartPole-v1"), or {config_class.__name__}().environment("CartPole-v1").build().'
+        )
     elif isinstance(config, dict):
         config = config_class().update_from_dict(config)
     elif env is not None or not config.is_frozen:
@@ -462,7 +525,14 @@ def _spaces(factory: EnvFactory, config: AlgorithmConfig):
     observation_space, action_space = check_environment(
         factory, config.env_config, num_envs=config.num_envs_per_worker, check=not config.disable_env_checking
     )
-    return config.observation_space or observation_space, config.action_space or action_space
+    for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
+        given = config[kind]
+        if given is not None and given != own:
+            raise ValueError(
+                f"{kind}={given} is not that of the environment, which has {own}. Leave it out of .environment(), or "
+                "wrap the environment so that it has the space you want."
+            )
+    return observation_space, action_space
 
 
 def _actor_options(config: AlgorithmConfig) -> dict:
@@ -484,10 +554,20 @@ def _tolerance(config: AlgorithmConfig) -> FaultTolerance:
     )
 
 
+def _writable(batch: SampleBatch) -> SampleBatch:
+    """The batch with copies of those columns that lie read-only in shared memory."""
+    columns = {name: column if column.flags.writeable else column.copy() for name, column in batch.items()}
+    return SampleBatch(columns, policy_version=batch.policy_version)
+
+
 def _worker_state(worker) -> list[dict]:
     return worker.get_state()
 
 
-def _restore_worker(worker, states: str) -> None:
-    """Each worker picks its own from the states of all."""
-    worker.set_state(json.loads(states)[max(worker.worker_index - 1, 0)])
+def _restore_worker(worker, states: str, restores: int) -> None:
+    """Each worker picks its own from the states of all, where there are as many environments as there were."""
+    worker.start_over(incarnation=restores)
+    saved = json.loads(states)
+    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
+    if len(own) == worker.settings.num_envs:
+        worker.set_state(own)

@@ -81,8 +81,7 @@ class PPO(Algorithm):
 
     config_class = PPOConfig
 
-    def __init__(self, config: PPOConfig | dict | None = None, env: Any = None):
-        super().__init__(config, env)
+    def setup(self) -> None:
         config = self.config
         self._kl_coeff = config.kl_coeff if config.use_kl_loss else 0.0
         self._lr = config.get_schedule("lr")

@@ -40,6 +40,10 @@ class EnvironmentStream(ABC):
         """
 
     @abstractmethod
+    def reseed(self, seeds: list[int]) -> None:
+        """Gives the next reset new seeds, one int per environment."""
+
+    @abstractmethod
     def step(self, actions, observations, rewards, terminated, truncated, active=None) -> list[tuple[int, np.ndarray]]:
         """One step of every environment; an ended episode is followed by the reset of its environment.
 

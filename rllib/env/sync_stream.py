@@ -56,7 +56,8 @@ class SyncStream(EnvironmentStream):
                         f"{getattr(first, kind)}. All environments of a run must have the same spaces."
                     )
         super().__init__(len(envs), first.observation_space, first.action_space)
-        self._seeds: list[int | None] = [int(seed) for seed in seeds]  # None once used; gymnasium takes no np.int64
+        self._seeds: list[int | None] = []  # None once used; gymnasium takes no np.int64
+        self.reseed(seeds)
         self._worker_index = worker_index
         self._examiners = [Examiner(env, checked_steps, tells=worker_index == 0) for env in self._envs]
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
@@ -74,6 +75,9 @@ class SyncStream(EnvironmentStream):
         self._next_deadline = min(self._deadlines)
         self.reset_rows = None
         self._write_rows(rows, observations)
+
+    def reseed(self, seeds):
+        self._seeds = [int(seed) for seed in seeds]
 
     def step(self, actions, observations, rewards, terminated, truncated, active=None):
         if active is not None:

@@ -64,6 +64,9 @@ class VectorEnvStream(EnvironmentStream):
         self._check(batch)
         self.column.write_batch(batch, observations)
 
+    def reseed(self, seeds):
+        self._seed = _seed_argument(self._env, seeds)
+
     def step(self, actions, observations, rewards, terminated, truncated, active=None):
         if active is not None:
             raise ValueError(

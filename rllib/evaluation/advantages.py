@@ -21,7 +21,8 @@ class AdvantageEstimator:
         gamma: discount per step.
         lambda_: GAE's lambda; 1 when use_gae is False (discounted returns minus the baseline).
         use_gae: see lambda_.
-        use_critic: False takes the discounted returns themselves as advantages.
+        use_critic: False takes the discounted returns themselves as advantages, of what is in the fragment: there is no
+            value to bootstrap from.
     """
 
     gamma: float
@@ -37,7 +38,10 @@ class AdvantageEstimator:
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
         """Fills the three columns above."""
-        values, next_values = bootstrap_values(fragment, policy)
+        if self.use_critic:
+            values, next_values = bootstrap_values(fragment, policy)
+        else:
+            values = next_values = np.zeros_like(fragment[sb.REWARDS])
         advantages, targets = gae(
             fragment[sb.REWARDS],
             values,
@@ -48,7 +52,7 @@ class AdvantageEstimator:
             self.lambda_ if self.use_gae else 1.0,
         )
         fragment[sb.VF_PREDS][:] = values
-        fragment[sb.ADVANTAGES][:] = advantages if self.use_critic else targets
+        fragment[sb.ADVANTAGES][:] = advantages
         fragment[sb.VALUE_TARGETS][:] = targets
 
 

@@ -1,5 +1,8 @@
 """Whole episodes with a fixed policy: what it is worth, in environments that training never saw."""
 
+import logging
+import time
+
 import numpy as np
 
 from rllib.env.actions import ActionMapper
@@ -8,6 +11,8 @@ from rllib.env.stream import EnvironmentStream
 from rllib.evaluation import seeding
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Policy
+
+logger = logging.getLogger(__name__)
 
 
 def play_episodes(
@@ -37,7 +42,9 @@ def play_episodes(
     """
     if num_episodes < 1:
         raise ValueError(f"an evaluation plays at least one episode, but num_episodes={num_episodes} was given")
-    num_envs = min(num_episodes, max(settings.num_envs, 8))
+    # One environment is played as eight, which act together; a number that was chosen is kept, since a VectorEnv may
+    # have no other.
+    num_envs = settings.num_envs if settings.num_envs > 1 else min(num_episodes, 8)
     first = worker_index * num_envs
     indices = range(first, first + num_envs)
     stream = settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
@@ -48,6 +55,40 @@ def play_episodes(
         return _play(stream, policy, settings, shares, rng if explore else None)
     finally:
         stream.close()
+
+
+class Patience:
+    """Says what a loop over environments waits for, each time that it has gone on for too long.
+
+    Args:
+        timeout_s: seconds between two warnings.
+        what: the beginning of the sentence.
+    """
+
+    def __init__(self, timeout_s: float, what: str):
+        self._timeout_s = timeout_s
+        self._what = what
+        self._started = self._told = time.monotonic()
+
+    def check(self, waiting: np.ndarray, steps: int) -> None:
+        """To be called in every round.
+
+        Args:
+            waiting: [N] bool, the environments whose episodes have not ended.
+            steps: rounds so far.
+        """
+        now = time.monotonic()
+        if now - self._told < self._timeout_s:
+            return
+        self._told = now
+        logger.warning(
+            "%s episodes in environments %s, for %.0f s and %d steps now; an environment in which the policy may never "
+            "reach an end needs a time limit (max_episode_steps, or gymnasium.wrappers.TimeLimit)",
+            self._what,
+            np.flatnonzero(waiting)[:8].tolist(),
+            now - self._started,
+            steps,
+        )
 
 
 def _play(
@@ -66,7 +107,11 @@ def _play(
     finished: list[Episode] = []
     shares = shares.copy()
     stream.reset(observations)
+    patience = Patience(settings.sample_timeout_s, "the evaluation waits for the end of")
+    steps = 0
     while shares.any():
+        steps += 1
+        patience.check(shares > 0, steps)
         seen = policy.filter(observations, update=False) if policy.filters_observations else observations
         actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True)
         ended = stream.step(to_env(actions), observations, rewards, terminated, truncated)

@@ -4,6 +4,7 @@ A worker is a plain object: it is handed its allocator and knows no runtime, so 
 (`num_rollout_workers=0`) and in an actor.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from rllib import sample_batch as sb
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.evaluation import seeding
-from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.evaluator import Patience, play_episodes
 from rllib.evaluation.fragment import Column, Fragment
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Policy
@@ -30,6 +31,7 @@ class SampleReport:
         episodes: those that ended in this fragment.
         longest_running: steps of the longest episode still going on.
         env_steps: transitions in the batch.
+        rows: steps of the fragment that was asked for, with those that are no transitions.
         env_time_s, inference_time_s: where the time went.
         filter_delta: observation statistics since the last report, to be merged by the driver; None without a filter.
     """
@@ -37,6 +39,7 @@ class SampleReport:
     episodes: list[Episode] = field(default_factory=list)
     longest_running: int = 0
     env_steps: int = 0
+    rows: int = 0
     env_time_s: float = 0.0
     inference_time_s: float = 0.0
     filter_delta: Any = None
@@ -69,9 +72,9 @@ class RolloutWorker:
         self.callbacks = settings.callbacks()
         self._allocate = allocate
         first = max(worker_index - 1, 0) * settings.num_envs
-        indices = range(first, first + settings.num_envs)
-        self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in indices]
-        self.stream = settings.open_stream(seeding.ENVIRONMENTS, indices, worker_index, incarnation)
+        self._indices = range(first, first + settings.num_envs)
+        self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in self._indices]
+        self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
         self.episodes = EpisodeTracker(settings.num_envs)
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
         self._columns = self._column_table()
@@ -111,6 +114,17 @@ class RolloutWorker:
         for rng, saved in zip(self._rngs, state, strict=True):
             rng.bit_generator.state = saved
 
+    def start_over(self, incarnation: int | None = None) -> None:
+        """Drops the running episodes; the next sample starts new ones.
+
+        Args:
+            incarnation: seeds the environments anew; by default they go on with their generators.
+        """
+        self._observations = None
+        self.episodes.reset()
+        if incarnation is not None:
+            self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
+
     # ------------------------------------------------------------------ sampling
 
     def sample(self) -> tuple[SampleBatch, SampleReport]:
@@ -129,6 +143,7 @@ class RolloutWorker:
         report.inference_time_s += time.perf_counter() - started
         batch = fragment.to_batch(self.policy_version)
         report.env_steps = batch.count
+        report.rows = self.settings.fragment_length * self.settings.num_envs
         report.episodes = self.episodes.pop_finished()
         report.longest_running = self.episodes.longest_running
         report.filter_delta = self.policy.filter.pop_delta()
@@ -145,7 +160,12 @@ class RolloutWorker:
             self._filtered(self._raw, observations[0])
         else:
             observations[0][:] = self._observations
-        env_time = self._step_through(fragment, observations, active)
+        try:
+            env_time = self._step_through(fragment, observations, active)
+        except BaseException:
+            # The environments have gone on without the columns: whoever samples again starts new episodes.
+            self.start_over()
+            raise
         report.env_time_s += env_time[0]
         report.inference_time_s += env_time[1]
         # A copy: a view would keep the whole fragment's memory from being used again.
@@ -178,8 +198,10 @@ class RolloutWorker:
             ended = step(to_env(actions), target, rewards, terminated, truncated, active)
             inference_time += acted - begun
             env_time += clock() - acted
-            if filtering:
+            if filtering and still is None:
                 self._filtered(target, following)
+            elif filtering:
+                following[active] = self.policy.filter(target[active], update=True)
             if ended:
                 self._note_ends(fragment, t, ended)
             dropped = self.stream.reset_rows if still is None else still
@@ -212,7 +234,9 @@ class RolloutWorker:
         """Goes on until the episode that each environment was in at the end of the fragment is over."""
         parts = [fragment]
         ended = fragment[sb.TERMINATEDS][-1] | fragment[sb.TRUNCATEDS][-1]
+        patience = Patience(self.settings.sample_timeout_s, "batch_mode='complete_episodes' waits for the end of")
         while not ended.all():
+            patience.check(~ended, len(parts))
             active = [not over for over in ended.tolist()]
             part = self._collect(1, report, active)
             ended = ended | part[sb.TERMINATEDS][0] | part[sb.TRUNCATEDS][0]
@@ -226,11 +250,27 @@ class RolloutWorker:
         )
         _clip_rewards(fragment[sb.REWARDS], self.settings.clip_rewards)
         dist_inputs, actions = fragment[sb.ACTION_DIST_INPUTS], fragment[sb.ACTIONS]
+        self._check_finite(fragment)
         rows = fragment.num_steps * fragment.num_envs
         fragment[sb.ACTION_LOGP].reshape(rows)[:] = self.policy.log_prob(
             dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
         )
         self.settings.postprocess(fragment, self.policy)
+
+    def _check_finite(self, fragment: Fragment) -> None:
+        """Names the place of a NaN or an infinity, which would otherwise show far from its cause."""
+        for name, cause in (
+            (sb.OBS, "the environment gave it"),
+            (sb.ACTION_DIST_INPUTS, "the network overflowed: scale the observations, or lower the learning rate"),
+        ):
+            column = fragment[name]
+            if column.dtype.kind != "f" or math.isfinite(float(column.sum(dtype=np.float64))):
+                continue
+            t, i = np.argwhere(~np.isfinite(column).reshape(*column.shape[:2], -1).all(-1))[0]
+            raise ValueError(
+                f"{name} of environment {i} of rollout worker {self.worker_index} is not finite at step {t} of the "
+                f"fragment: {column[t, i]}; {cause}"
+            )
 
     def play_episodes(self, num_episodes: int, round_index: int, explore: bool = False) -> list[Episode]:
         """Whole episodes in environments of their own, apart from the ones that are sampled: evaluation.

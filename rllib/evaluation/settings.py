@@ -40,6 +40,7 @@ class RolloutSettings:
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
+        sample_timeout_s: what takes longer without an end is reported.
         callbacks: class of the user's hooks.
         check_env: steps are checked against the spaces while they are still cheap to check.
     """
@@ -57,15 +58,20 @@ class RolloutSettings:
     normalize_actions: bool = True
     clip_actions: bool = False
     clip_rewards: bool | float | None = None
+    sample_timeout_s: float = 60.0
     callbacks: type[DefaultCallbacks] = DefaultCallbacks
     check_env: bool = True
+
+    def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
+        """One seed for each of these environments, of the given kind of stream."""
+        return [seeding.environment_seed(self.seed, kind, i, incarnation) for i in indices]
 
     def open_stream(self, kind: int, indices: range, worker_index: int, incarnation: int) -> EnvironmentStream:
         """The environments with these indices, each on its own seed of the given kind of stream."""
         return make_stream(
             self.env,
             num_envs=len(indices),
-            seeds=[seeding.environment_seed(self.seed, kind, i, incarnation) for i in indices],
+            seeds=self.seeds(kind, indices, incarnation),
             worker_index=worker_index,
             num_workers=self.num_workers,
             env_config=self.env_config,

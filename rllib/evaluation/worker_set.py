@@ -21,7 +21,13 @@ logger = logging.getLogger(__name__)
 PRELOAD = ("numpy", "gymnasium", "rllib.evaluation.worker_set")
 # A silent worker is reported after sample_timeout_s, and given up after this many times as long.
 PATIENCE = 10
+# A worker that falls silent so often in a row hangs for a reason that a new process does not mend.
+SILENCES = 1
 _DEATHS = (ActorDiedError, ActorUnavailableError)
+
+
+class _SilentWorkerError(ActorUnavailableError):
+    """It lives, but has not answered for too long."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,7 @@ class WorkerSet:
             return [self._local.sample()]
         shared = runtime.put(weights)
 
-        def request(actor):
+        def request(actor, index):
             return actor.sample.remote(shared, version, filter_state)
 
         return self._from_each(request)
@@ -149,18 +155,20 @@ class WorkerSet:
             self._local.set_weights(weights, 0, filter_state)
             return self._local.play_episodes(num_episodes, round_index, explore)
         shared = runtime.put(weights)
-        share = -(-num_episodes // self.num_workers)
+        share, left_over = divmod(num_episodes, len(self._actors))
+        shares = {index: share + (place < left_over) for place, index in enumerate(self._actors)}
 
-        def request(actor):
-            return actor.play_episodes.remote(shared, filter_state, share, round_index, explore)
+        def request(actor, index):
+            return actor.play_episodes.remote(shared, filter_state, shares[index], round_index, explore)
 
-        return [episode for episodes in self._from_each(request) for episode in episodes][:num_episodes]
+        played = self._from_each(request, [index for index, share in shares.items() if share])
+        return [episode for episodes in played for episode in episodes]
 
     def foreach_worker(self, function: Callable, *args) -> list:
         """function(worker, *args) on every worker, in order. The function is sent to their processes."""
         if self._local is not None:
             return [function(self._local, *args)]
-        return self._from_each(lambda actor: actor.apply.remote(function, *args))
+        return self._from_each(lambda actor, index: actor.apply.remote(function, *args))
 
     def local_worker(self) -> RolloutWorker | None:
         """The worker in this process; None when there are remote ones."""
@@ -180,14 +188,19 @@ class WorkerSet:
         """Remote workers that are there."""
         return len(self._actors)
 
-    def _from_each(self, request: Callable) -> list:
-        """Asks all actors at once and collects the answers in order, replacing those that died."""
-        pending = {index: request(actor) for index, actor in self._actors.items()}
+    def _from_each(self, request: Callable, indices: Sequence[int] | None = None) -> list:
+        """Asks actors at once and collects the answers in order, replacing those that died.
+
+        Args:
+            request: (actor, index) -> reference of the answer.
+            indices: whom to ask; all by default.
+        """
+        pending = {index: request(self._actors[index], index) for index in indices or self._actors}
         answers = []
         for index, ref in pending.items():
             answers += self._answer(index, ref, request)
         if not answers:
-            raise ActorDiedError("every rollout worker has died; with restart_failed_workers=True they are replaced")
+            raise ActorDiedError("no rollout worker is left; with recreate_failed_workers=True dead ones are replaced")
         return answers
 
     def _answer(self, index: int, ref, request: Callable) -> list:
@@ -197,7 +210,7 @@ class WorkerSet:
             except _DEATHS as death:
                 if not self._recover(index, death):
                     return []
-                ref = request(self._actors[index])
+                ref = request(self._actors[index], index)
             else:
                 self._failures[index] = 0
                 return [answer]
@@ -214,8 +227,10 @@ class WorkerSet:
                     index,
                     attempt * timeout_s,
                 )
-        raise ActorUnavailableError(
-            f"rollout worker {index} did not answer within {PATIENCE} x sample_timeout_s={timeout_s:g} s"
+        raise _SilentWorkerError(
+            f"rollout worker {index} did not answer within {PATIENCE} x sample_timeout_s={timeout_s:g} s. Does an "
+            "environment hang, or an episode never end? Give it a time limit (max_episode_steps), or a longer "
+            "sample_timeout_s."
         )
 
     # ------------------------------------------------------------------ deaths
@@ -231,14 +246,17 @@ class WorkerSet:
             logger.warning("rollout worker %d is left out from now on: %s", index, death)
             return False
         self._failures[index] += 1
-        self.num_restarts += 1
-        if self.num_restarts > policy.max_restarts or self._failures[index] > policy.max_consecutive_failures:
+        tolerated = policy.max_consecutive_failures
+        if isinstance(death, _SilentWorkerError):
+            tolerated = min(tolerated, SILENCES)
+        if self.num_restarts >= policy.max_restarts or self._failures[index] > tolerated:
             death.add_note(
                 f"rollout worker {index} is not started again: {self.num_restarts} restarts in this run "
                 f"(max_num_worker_restarts={policy.max_restarts}), {self._failures[index]} failures in a row "
                 f"(num_consecutive_worker_failures_tolerance={policy.max_consecutive_failures})"
             )
             raise death
+        self.num_restarts += 1
         logger.warning("rollout worker %d is replaced: %s", index, death)
         if self._failures[index] > 1:
             time.sleep(policy.delay_s)

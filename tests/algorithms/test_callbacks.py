@@ -18,6 +18,7 @@ class Recorder(DefaultCallbacks):
         self.heard.append("init")
 
     def on_learn_on_batch(self, *, policy, train_batch, result, **kwargs):
+        train_batch["value_targets"] *= 0.5
         result["rows_seen"] = float(train_batch.count)
 
     def on_train_result(self, *, algorithm, result, **kwargs):
@@ -59,6 +60,14 @@ def test_each_hook_is_heard():
         assert set(algo.sample(64)["rewards"]) == {7.0}
         algo.evaluate(num_episodes=3)
         assert algo.callbacks.heard == ["init", "evaluate", 3]
+
+
+def test_a_batch_of_shared_memory_may_be_changed():
+    try:
+        with config(num_workers=1).build() as algo:
+            algo.train()
+    finally:
+        runtime.shutdown()
 
 
 def test_replaced_workers_are_told():

@@ -2,14 +2,16 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
-from rllib import Algorithm, PPOConfig
+from rllib import Algorithm, DefaultCallbacks, PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.ppo import PPO, standardized
 from rllib.errors import LearnerError
-from tests.envs import CountingEnv, HundredReward, ProbeFailure, RaisingEnv, SimpleCorridor
+from tests.envs import CountingEnv, HundredReward, ProbeFailure, RaisingEnv, SimpleCorridor, SleepEnv
 
 SMALL = {"train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "model": {"fcnet_hiddens": [16]}}
 
@@ -228,3 +230,90 @@ def test_standardised_advantages():
     values = standardized(np.array([1.0, 2.0, 3.0], np.float32))
     np.testing.assert_allclose([values.mean(), values.std()], [0.0, 1.0], atol=1e-6)
     np.testing.assert_array_equal(standardized(np.full(4, 3.0, np.float32)), np.zeros(4))
+
+
+def test_restored_runs_play_new_episodes(tmp_path):
+    with config(CountingEnv, env_config={"offset": 0.5}).build() as algo:
+        first = algo.sample(128)[sb.OBS][:4, 0]
+        path = algo.save(tmp_path / "checkpoint")
+    with Algorithm.from_checkpoint(path) as restored:
+        again = restored.sample(128)[sb.OBS][:4, 0]
+        twice = restored.save(tmp_path / "again")
+    with Algorithm.from_checkpoint(twice) as restored:
+        third = restored.sample(128)[sb.OBS][:4, 0]
+    assert len({*first.tolist(), *again.tolist(), *third.tolist()}) == 12
+
+
+def test_another_number_of_environments_can_be_restored(tmp_path):
+    with config().build() as algo:
+        path = algo.save(tmp_path / "checkpoint")
+    with Algorithm.from_checkpoint(path, {"num_envs_per_worker": 2}) as restored:
+        assert restored.train()["timesteps_this_iter"] == 128
+
+
+def test_another_network_is_not_restored(tmp_path):
+    with config().build() as algo:
+        path = algo.save(tmp_path / "checkpoint")
+    relu = config(model={"fcnet_hiddens": [16], "fcnet_activation": "relu"})
+    with relu.build() as other, pytest.raises(ValueError, match="differs from this one in activation"):
+        other.restore(path)
+
+
+def test_a_stopped_algorithm_can_still_be_saved_and_evaluated(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with config().evaluation(evaluation_num_workers=1).build() as algo:
+        algo.train()
+    path = algo.save()
+    assert path.name == "checkpoint_000001"
+    assert algo.evaluate(2)["episodes_this_iter"] == 2
+    with Algorithm.from_checkpoint(path) as restored:
+        np.testing.assert_array_equal(restored.policy.weights, algo.policy.weights)
+
+
+def test_rows_that_are_no_transitions_bring_no_second_round():
+    def make(context):
+        return gymnasium.vector.SyncVectorEnv([lambda: CountingEnv({"lengths": [10]})] * 4)
+
+    with config(make, num_envs=4).build() as algo:
+        assert 110 <= algo.train()["timesteps_this_iter"] < 128
+        assert algo.evaluate(6)["episodes_this_iter"] == 6
+
+
+def test_the_init_hook_may_restore_and_train(tmp_path):
+    with config().build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+
+    class Resume(DefaultCallbacks):
+        def on_algorithm_init(self, *, algorithm, **kwargs):
+            algorithm.restore(path)
+            algorithm.train()
+
+    with config(kl_coeff=0.8).callbacks(Resume).build() as resumed:
+        assert resumed.metrics.iteration == 2
+        assert resumed.algorithm_state()["kl_coeff"] < 0.2
+
+
+def test_habits_of_other_libraries_are_told_the_way():
+    with pytest.raises(TypeError, match=r'PPO\(env="CartPole-v1"\)'):
+        PPO("CartPole-v1")
+    with config().build() as algo:
+        with pytest.raises(ValueError, match="give its first part alone"):
+            algo.compute_single_action((np.zeros(4, np.float32), {}))
+        with pytest.raises(ValueError, match=r"has shape \(3,\)"):
+            algo.compute_single_action(np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match=r"observation_space=.* is not that of the environment"):
+        config().environment(observation_space=Box(-1, 1, (2,))).build()
+    config().environment(action_space=Discrete(2)).build().stop()
+
+
+def test_time_counts_evaluation():
+    with (
+        config(SleepEnv, env_config={"seconds": 0.001, "length": 20})
+        .evaluation(evaluation_interval=1, evaluation_duration=8)
+        .build() as algo
+    ):
+        result = algo.train()
+    assert (
+        result["time_this_iter_s"] * 1e3 >= result["timers"]["evaluation_time_ms"] + result["timers"]["learn_time_ms"]
+    )

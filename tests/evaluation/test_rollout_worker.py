@@ -1,5 +1,8 @@
 """Rollout workers: what they write, that it does not depend on how many they are, and how they fail."""
 
+from dataclasses import replace
+
+import gymnasium
 import numpy as np
 import pytest
 
@@ -159,3 +162,78 @@ def test_action_streams_continue_from_their_state():
     restored = worker(CountingEnv, env_config=config, fragment_length=5)
     restored.set_state(state)
     np.testing.assert_array_equal(restored.sample()[0][sb.ACTIONS], after[sb.ACTIONS])
+
+
+def test_a_filter_counts_each_observation_once_while_others_stand_still():
+    sampler = worker(
+        CountingEnv,
+        env_config={"lengths": [2, 50, 7]},
+        num_envs=4,
+        fragment_length=3,
+        complete_episodes=True,
+        observation_filter="MeanStdFilter",
+    )
+    batch, report = sampler.sample()
+    # Each step brings one observation; an episode's last step brings the first of the next one in its place.
+    assert report.filter_delta["count"] == batch.count + 4
+
+
+def test_after_an_exception_new_episodes_begin():
+    sampler = worker(RaisingEnv, env_config={"step": 40}, num_envs=1, fragment_length=30)
+    sampler.sample()
+    with pytest.raises(ProbeFailure):
+        sampler.sample()
+    batch, report = sampler.sample()
+    assert batch.count == report.longest_running == 30, "the episode that failed is not continued"
+
+
+def test_nan_is_named_where_it_appears():
+    class Nan(CountingEnv):
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return (np.full_like(observation, np.nan) if self.episode == 4 else observation), *rest
+
+    with pytest.raises(ValueError, match=r"obs of environment 0 of rollout worker 0 is not finite at step \d+"):
+        worker(Nan).sample()
+
+
+def test_vector_environments_play_evaluations_with_their_own_number():
+    def make(config):
+        return gymnasium.vector.SyncVectorEnv([CountingEnv] * 4)
+
+    sampler = RolloutWorker(replace(settings(CountingEnv, num_envs=4), env=resolve(make)))
+    assert len(sampler.play_episodes(10, round_index=1)) == 10
+    assert len(sampler.play_episodes(3, round_index=1)) == 3
+
+
+def test_waiting_for_an_episode_without_end_is_told(caplog):
+    class Endless(CountingEnv):
+        def step(self, action):
+            observation, reward, _, _, info = super().step(action)
+            ended = self.t > 3000
+            return observation, reward, ended, False, info
+
+    sampler = worker(Endless, sample_timeout_s=0.01)
+    sampler.play_episodes(2, round_index=1)
+    assert "the evaluation waits for the end of episodes in environments [0, 1]" in caplog.text
+    assert "needs a time limit" in caplog.text
+
+
+def test_without_a_critic_nothing_is_bootstrapped():
+    made = replace(
+        settings(InfiniteHorizon, num_envs=1, fragment_length=4),
+        postprocess=AdvantageEstimator(gamma=0.5, use_gae=False, use_critic=False),
+    )
+    sampler = RolloutWorker(made)
+    sampler.policy.weights[:] = 1.0
+    batch, _ = sampler.sample()
+    np.testing.assert_allclose(batch[sb.ADVANTAGES], [1.875, 1.75, 1.5, 1.0])
+
+
+def test_reseeding_starts_other_episodes():
+    config = {"offset": 0.5, "lengths": [50]}
+    sampler = worker(CountingEnv, env_config=config)
+    first = sampler.sample()[0][sb.OBS][:2, 0]
+    sampler.start_over(incarnation=3)
+    again = sampler.sample()[0][sb.OBS][:2, 0]
+    assert len({*first.tolist(), *again.tolist()}) == 4

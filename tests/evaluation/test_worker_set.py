@@ -179,6 +179,16 @@ def test_workers_have_no_torch_and_little_memory_of_their_own():
             assert psutil.Process(pid).memory_full_info().uss < 40 * 2**20
 
 
+def test_evaluation_on_workers_favours_no_short_episodes():
+    """Three episodes on two workers: two and one, each played to its end."""
+    workers = WorkerSet(settings(CountingEnv, env_config={"lengths": [5, 60]}, num_envs=1), num_workers=2)
+    weights = _weights(workers)
+    lengths = [e.length for e in workers.play_episodes(weights, None, 3, round_index=1, explore=False)]
+    assert len(lengths) == 3
+    assert len(workers.play_episodes(weights, None, 1, round_index=2, explore=False)) == 1
+    workers.stop()
+
+
 def test_evaluation_on_its_own_workers():
     with config().evaluation(evaluation_num_workers=2, evaluation_duration=6).build() as algo:
         evaluation = algo.evaluate()

@@ -42,7 +42,7 @@ EAGER_CALLS = 8  # calls on their way that keep an actor busy: those after them 
 BATCH_CALLS = 32
 
 
-_pack = wire.HEADER.pack
+_pack, _unpack, _unpack_value = wire.HEADER.pack, wire.HEADER.unpack_from, wire.VALUE.unpack_from
 
 
 class Client:
@@ -74,6 +74,7 @@ class Client:
         self._refusal: type[errors.RuntimeFailure] | None = None
         self.malformed = 0
         self.mailbox = Mailbox(session, process, self._dispatch)
+        self._wait = self.mailbox.wait  # a worker has more to do around it
         self.store = Store(node_pid, self._grow, self._return_segment, self._new_key, self._release)
         self.serializer = Serializer(self.store, self._find_reference, self._find_actor)
         self._handlers = {
@@ -259,8 +260,9 @@ class Client:
         for ref in refs:
             if type(ref) is not Reference or ref.client is not self:
                 raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+            if ref.frame is None and ref.shared is not None:
+                self._subscribe(ref)
         deadline = None if timeout_s is None or len(refs) == 1 else monotonic() + timeout_s
-        self._subscribe(refs)
         for ref in refs:
             if ref.frame is None:
                 left = timeout_s if deadline is None else max(0.0, deadline - monotonic())
@@ -304,10 +306,7 @@ class Client:
 
     def _await(self, target, timeout_s, refs, raising=True):
         """Waits; raises what an unsuccessful end of the wait means."""
-        try:
-            in_time = self.mailbox.wait(target, timeout_s, *self._blocking())
-        finally:
-            self._after_wait()
+        in_time = self._wait(target, timeout_s)
         if target.frame is not None:
             return
         if self.mailbox.node_died:
@@ -320,26 +319,20 @@ class Client:
             missing = sum(ref.frame is None for ref in refs)
             raise errors.GetTimeoutError(f"{missing} of {len(refs)} values were not there in time")
 
-    def _blocking(self):
-        """(seconds, function) for a wait that lasts; the driver has nothing to give away meanwhile."""
-        return ()
-
-    def _after_wait(self):
-        pass
-
     def _pending(self, refs):
         """Those that are not done, with their values on the way."""
         pending = [ref for ref in refs if ref.frame is None]
-        self._subscribe(pending)
+        for ref in pending:
+            if ref.shared is not None:
+                self._subscribe(ref)
         return pending
 
-    def _subscribe(self, refs):
-        """Asks the node for the values of references that other processes own."""
-        for ref in refs:
-            if ref.shared is not None and not ref.shared.subscribed:
-                with self.mailbox.lock:
-                    ref.shared.subscribed = True
-                    self.mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self.process, ref.serial, ref.owner))
+    def _subscribe(self, ref):
+        """Asks the node for the value of a reference that another process owns."""
+        if not ref.shared.subscribed:
+            with self.mailbox.lock:
+                ref.shared.subscribed = True
+                self.mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self.process, ref.serial, ref.owner))
 
     def _forget_waiter(self, refs, waiter):
         with self.mailbox.lock:
@@ -657,7 +650,7 @@ class Client:
         """One message. Called by the thread that reads the mailbox; an empty frame is the keeper's round."""
         try:
             if frame:
-                head = wire.HEADER.unpack_from(frame)
+                head = _unpack(frame)
                 self._handlers[head[1]](frame, head)
             else:
                 self._make_round()
@@ -682,6 +675,7 @@ class Client:
 
     def _on_reply(self, frame, head):
         _, _, _, source, serial, count, _, _ = head
+        pins = self._pins(frame, wire.HEADER_BYTES) if count == 1 else ()
         with self.mailbox.lock:
             channel = self._by_process.get(source)
             if channel is None:
@@ -690,10 +684,12 @@ class Client:
                 refs = channel.pending.pop(serial, None)
                 if not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2):
                     self._advance(channel)
-            if count == 1 and type(refs) is Reference:
-                self._settle_one(refs, frame, wire.HEADER_BYTES, self._pins(frame, wire.HEADER_BYTES))
-            else:
+            if count != 1 or type(refs) is not Reference:
                 self._settle_several(refs, frame, count)
+            elif refs.shared is None:
+                refs.settle(frame, wire.HEADER_BYTES, pins)
+            else:
+                self._settle_one(refs, frame, wire.HEADER_BYTES, pins)
 
     def _settle_several(self, refs, frame, count):
         starts = wire.value_starts(frame, wire.HEADER_BYTES, count)
@@ -726,8 +722,7 @@ class Client:
 
     def _pins(self, frame, start):
         """The shares that came with a value."""
-        _, items, _, _, _, _ = wire.VALUE.unpack_from(frame, start)
-        if not items:
+        if _unpack_value(frame, start)[1] == 0:
             return ()
         return tuple(Hold(key, self._release) for key in _items(frame, start))
 

@@ -54,10 +54,8 @@ def peer_socket(context: zmq.Context, directory: str, process: int) -> zmq.Socke
     return socket
 
 
-def _milliseconds(until: float | None) -> int:
-    """How long to poll for a moment in monotonic seconds, rounded up; -1: without end."""
-    if until is None:
-        return -1
+def _milliseconds(until: float) -> int:
+    """How long to poll for a moment in monotonic seconds, rounded up."""
     return min(int(max(0.0, until - monotonic() + 0.000999) * 1000), LARGEST_POLL_MS)
 
 
@@ -181,14 +179,19 @@ class Mailbox:
         Returns:
             Whether it was set in time (also when the mailbox is closed or the node has died).
         """
-        deadline = None if timeout_s is None else monotonic() + timeout_s
-        until = deadline if blocked is None else monotonic() + blocked_after_s
+        deadline = until = None
+        if timeout_s is not None:
+            deadline = until = monotonic() + timeout_s
+        if blocked is not None:
+            until = monotonic() + blocked_after_s
         while target.frame is None and not self._over:
             if self._leading.acquire(False):
                 try:
                     self._lead(target, until)
                 finally:
-                    self._resign()
+                    self._leading.release()
+                    if self._followers:
+                        self._promote()
             else:
                 self._follow(target, until)
             if target.frame is not None:
@@ -203,18 +206,23 @@ class Mailbox:
 
     def _lead(self, target, until):
         """Dispatches until the target is set, the time has come or the mailbox was interrupted; then the rest."""
-        poll, receive, dispatch = self._poll, self._receive, self._dispatch
+        poll, receive, dispatch, milliseconds = self._poll, self._receive, self._dispatch, -1
         try:
-            while target.frame is None and not self._over and _arrived(poll, _milliseconds(until)):
+            while target.frame is None and not self._over:
+                if until is not None:
+                    milliseconds = _milliseconds(until)
+                if not _arrived(poll, milliseconds):
+                    break
                 dispatch(receive(zmq.DONTWAIT))
                 if self._later and target.frame is None:
                     self._read_all()
-                if until is not None and monotonic() >= until:
+                if milliseconds == 0:
                     break
         except KeyboardInterrupt:
             self.wake()  # the keeper reads the rest
             raise
-        self._read_all()
+        if self._keeper is not None or self._later:
+            self._read_all()
 
     def _follow(self, target, until):
         event = threading.Event()

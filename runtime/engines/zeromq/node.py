@@ -189,7 +189,8 @@ class Node:
     def _send(self, process, frame):
         peer = self._peers.get(process)
         if peer is None:
-            if process != wire.DRIVER and process not in self._pids:
+            # A worker's own messages may be here before the zygote's report of its birth.
+            if process != wire.DRIVER and process not in self._pids and process not in self._unborn:
                 return
             peer = self._peers[process] = peer_socket(self._context, self._session, process)
         peer.send(frame, zmq.DONTWAIT)

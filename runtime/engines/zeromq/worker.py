@@ -20,7 +20,7 @@ from time import monotonic
 import numpy as np
 
 from ... import context
-from ...errors import ActorStartError
+from ...errors import ActorStartError, RuntimeFailure
 from ...failures import describe_exception
 from ...unpicklable import explain
 from ..base import Context, split_returns
@@ -82,6 +82,7 @@ class Worker(Client):
 
     def __init__(self, settings: control.Settings):
         super().__init__(settings.process, settings.session, settings.node_pid, settings.resources)
+        self._wait = self._wait_lending
         self._settings = settings
         self._inbox = Inbox()
         self._definitions: dict[bytes, object] = {}  # digest -> frame, or the function or class itself
@@ -146,7 +147,10 @@ class Worker(Client):
         queue = self._inbox.queue
         began = monotonic() if queue else 0.0
         try:
-            args, kwargs = self._load_arguments(frame, start, count)
+            if count == 1:
+                args, kwargs = self.serializer.decode(frame, start, self._pins(frame, start))
+            else:
+                args, kwargs = self._load_arguments(frame, start, count)
             value = getattr(self._instance, name)(*args, **kwargs)
             args = kwargs = None
             reply = self._result(source, serial, num_returns, value)
@@ -260,24 +264,31 @@ class Worker(Client):
     def _result(self, source, serial, num_returns, value):
         """The reply with what a call has returned. Its caller holds what it needs from now on."""
         if num_returns == 1:
-            encoded = self._encode_result(value)
+            try:
+                encoded = self.serializer.encode(value)
+            except Exception as error:
+                raise self._not_picklable(value, error) from error
             if encoded[1]:
                 with self.mailbox.lock:
                     self._escape(encoded.items, encoded.pins, source)
             return wire.HEADER.pack(b"R1", wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded[0]
-        parts = [self._encode_result(part) for part in split_returns(value, num_returns, self._call_name())]
+        parts = [self._encode_part(part) for part in split_returns(value, num_returns, self._call_name())]
         with self.mailbox.lock:
             for part in parts:
                 self._escape(part.items, part.pins, source)
         body = b"".join(wire.pad(part.data) for part in parts)
         return wire.message(wire.REPLY, self.process, serial, len(parts), body=body)
 
-    def _encode_result(self, value):
+    def _encode_part(self, part):
         try:
-            return self.serializer.encode(value)
+            return self.serializer.encode(part)
         except Exception as error:
-            name = f"the result of {self._call_name()}"
-            raise TypeError(explain(value, name, error, self.serializer.dumps)) from error
+            raise self._not_picklable(part, error) from error
+
+    def _not_picklable(self, value, error):
+        if isinstance(error, RuntimeFailure):
+            return error
+        return TypeError(explain(value, f"the result of {self._call_name()}", error, self.serializer.dumps))
 
     def _failure(self, serial, error, label):
         """The reply with what a call has raised."""
@@ -306,11 +317,17 @@ class Worker(Client):
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def _blocking(self):
+    def _wait_lending(self, target, timeout_s):
+        """Waits; replies that are held back go first, and after a while the CPUs of the waiting task go to others."""
         if self._held_count:
             with self.mailbox.lock:
                 self._send_held()
-        return (BLOCKED_AFTER_S, self._lend_cpus) if threading.get_ident() == self._main else ()
+        if threading.get_ident() != self._main:
+            return self.mailbox.wait(target, timeout_s)
+        try:
+            return self.mailbox.wait(target, timeout_s, BLOCKED_AFTER_S, self._lend_cpus)
+        finally:
+            self._take_cpus_back()
 
     def _lend_cpus(self):
         if any(name == "CPU" for name, _ in self._request):
@@ -318,8 +335,8 @@ class Worker(Client):
             with self.mailbox.lock:
                 self.mailbox.send(wire.NODE, wire.message(wire.BLOCKED, self.process))
 
-    def _after_wait(self):
-        if self._blocked and threading.get_ident() == self._main:
+    def _take_cpus_back(self):
+        if self._blocked:
             self._blocked = False
             with self.mailbox.lock:
                 self.mailbox.send(wire.NODE, wire.message(wire.UNBLOCKED, self.process))

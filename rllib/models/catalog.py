@@ -125,7 +125,8 @@ def policy_spec(
     settings = _checked(model or {})
     if observation_filter not in FILTERS:
         raise ValueError(f"observation_filter must be one of {list(FILTERS)}, but got {observation_filter!r}")
-    encoder = _encoder(observation_space)
+    filtered = FILTERS[observation_filter] != "NoFilter"
+    encoder = _encoder(observation_space, filtered)
     distribution = _distribution(action_space)
     if settings["free_log_std"] and not isinstance(distribution, DiagGaussian):
         raise ValueError(
@@ -175,7 +176,7 @@ def _check_values(settings: dict) -> None:
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
 
 
-def _encoder(space: gym.Space) -> Encoder:
+def _encoder(space: gym.Space, filtered: bool) -> Encoder:
     spaces = gym.spaces
     if isinstance(space, spaces.Discrete):
         if space.n > MAX_ONE_HOT:
@@ -187,7 +188,8 @@ def _encoder(space: gym.Space) -> Encoder:
     if isinstance(space, spaces.Box):
         if not np.issubdtype(space.dtype, np.number) and space.dtype != np.bool_:
             raise ValueError(f"Box observations must be numbers, but {space} has dtype {space.dtype}")
-        return BoxEncoder(tuple(space.shape))
+        are_pixels = space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all()
+        return BoxEncoder(tuple(space.shape), 1 / 255 if are_pixels and not filtered else 1.0)
     if (
         isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary | spaces.Tuple | spaces.Dict)
         and space.is_np_flattenable

@@ -13,13 +13,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class BoxEncoder:
-    """Casts arrays to float32 and flattens them.
+    """Casts arrays to float32, flattens and scales them.
 
     Attributes:
         shape: of one observation.
+        scale: factor; 1/255 takes pixels to [0, 1].
     """
 
     shape: tuple[int, ...]
+    scale: float = 1.0
     kind = "box"
 
     @property
@@ -33,9 +35,11 @@ class BoxEncoder:
         if observations.ndim != 2:
             observations = observations.reshape(rows, self.size)
         np.copyto(out[:, :-1], observations, casting="unsafe")
+        if self.scale != 1.0:
+            out[:, :-1] *= np.float32(self.scale)
 
     def to_json(self) -> dict:
-        return {"kind": self.kind, "shape": list(self.shape)}
+        return {"kind": self.kind, "shape": list(self.shape), "scale": self.scale}
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ Encoder = BoxEncoder | OneHotEncoder
 def encoder_from_json(data: dict) -> Encoder:
     """The encoder that `to_json` described."""
     if data["kind"] == BoxEncoder.kind:
-        return BoxEncoder(tuple(data["shape"]))
+        return BoxEncoder(tuple(data["shape"]), data["scale"])
     if data["kind"] == OneHotEncoder.kind:
         return OneHotEncoder(data["num_values"], data["start"])
     raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows 'box' and 'one_hot'")

@@ -20,7 +20,8 @@ DISCRETE = gym.spaces.Discrete(2)
     [
         (BOX, BoxEncoder((4,))),
         (gym.spaces.Box(-1, 1, (2, 3)), BoxEncoder((2, 3))),
-        (gym.spaces.Box(0, 255, (2, 2), np.uint8), BoxEncoder((2, 2))),
+        (gym.spaces.Box(0, 255, (2, 2), np.uint8), BoxEncoder((2, 2), 1 / 255)),
+        (gym.spaces.Box(0, 9, (2,), np.uint8), BoxEncoder((2,))),
         (gym.spaces.Discrete(16), OneHotEncoder(16)),
         (gym.spaces.Discrete(5, start=-2), OneHotEncoder(5, -2)),
         (gym.spaces.MultiDiscrete([2, 3]), BoxEncoder((5,))),
@@ -32,6 +33,14 @@ DISCRETE = gym.spaces.Discrete(2)
 )
 def test_encoder_of_an_observation_space(space, encoder):
     assert policy_spec(space, DISCRETE).encoder == encoder
+
+
+def test_pixels_reach_the_network_between_0_and_1_unless_a_filter_scales_them():
+    space = gym.spaces.Box(0, 255, (2, 2), np.uint8)
+    encoded = np.ones((1, 5), np.float32)
+    policy_spec(space, DISCRETE).encoder.encode(np.full((1, 2, 2), 255, np.uint8), encoded)
+    np.testing.assert_allclose(encoded, 1.0)
+    assert policy_spec(space, DISCRETE, observation_filter="MeanStdFilter").encoder == BoxEncoder((2, 2))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from rllib.env.actions import ActionMapper
 from rllib.env.checks import check_environment
 from rllib.env.episodes import Episode, EpisodeTracker
-from rllib.env.registry import EnvContext, EnvFactory, factory_from_data, register_env, resolve
+from rllib.env.registry import EnvContext, EnvFactory, register_env, resolve
 from rllib.env.stream import EnvironmentStream
 from rllib.env.vector import make_stream
 
@@ -15,7 +15,6 @@ __all__ = [
     "Episode",
     "EpisodeTracker",
     "check_environment",
-    "factory_from_data",
     "make_stream",
     "register_env",
     "resolve",

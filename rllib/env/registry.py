@@ -8,7 +8,6 @@ environments.
 import difflib
 import importlib
 import inspect
-import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -59,10 +58,6 @@ class EnvFactory(ABC):
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         """One new environment (or a vector of `context.num_envs` of them); errors of its constructor come through."""
 
-    @abstractmethod
-    def spec_data(self) -> dict | None:
-        """A JSON-able description for `factory_from_data`, or None when only cloudpickle can carry this factory."""
-
 
 @dataclass(frozen=True)
 class GymnasiumFactory(EnvFactory):
@@ -84,12 +79,6 @@ class GymnasiumFactory(EnvFactory):
         spec = replace(self.spec, order_enforce=False)
         return gymnasium.make(spec, disable_env_checker=True, **arguments, **keywords)
 
-    def spec_data(self) -> dict | None:
-        try:
-            return {"kind": "gymnasium", "spec": json.loads(self.spec.to_json())}
-        except (TypeError, ValueError):  # a callable as entry point, or arguments that are no JSON
-            return None
-
 
 @dataclass(frozen=True)
 class CreatorFactory(EnvFactory):
@@ -104,12 +93,6 @@ class CreatorFactory(EnvFactory):
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         return call_creator(self.creator, context, self.name)
-
-    def spec_data(self) -> dict | None:
-        target = importable_path(self.creator)
-        if target is None:
-            return None
-        return {"kind": "creator", "target": target, "registered_name": self.registered_name}
 
 
 def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
@@ -155,19 +138,6 @@ def resolve(env) -> EnvFactory:
     if callable(env):
         return CreatorFactory(env)
     raise TypeError(f"an environment is an id, a class or a function that makes it, but got {env!r}")
-
-
-def factory_from_data(data: dict) -> EnvFactory:
-    """The factory that `spec_data()` described.
-
-    Raises:
-        ValueError: if the description is of an unknown kind or names something that cannot be imported here.
-    """
-    if data.get("kind") == "gymnasium":
-        return GymnasiumFactory(EnvSpec.from_json(json.dumps(data["spec"])))
-    if data.get("kind") == "creator":
-        return CreatorFactory(_import_path(data["target"]), data["registered_name"])
-    raise ValueError(f"{data!r} describes no environment: 'kind' must be 'gymnasium' or 'creator'")
 
 
 def call_creator(creator: Callable, context: EnvContext, name: str):
@@ -257,18 +227,6 @@ def _unknown_name(name: str) -> str:
         f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "
         'or "module:Id" where importing the module registers the id.'
     )
-
-
-def importable_path(target: Callable) -> str | None:
-    """ "module:qualname" if importing that gives this very object in another process as well, else None."""
-    module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
-    if not module or not qualname or module == "__main__" or "<" in qualname:
-        return None
-    try:
-        found = _import_path(f"{module}:{qualname}")
-    except ValueError:
-        return None
-    return f"{module}:{qualname}" if found is target else None
 
 
 def _import_path(path: str):

@@ -1,6 +1,5 @@
 """What may be given as an environment, and what becomes of it in another process."""
 
-import json
 import pickle
 import sys
 
@@ -11,7 +10,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 import rllib
-from rllib.env import EnvContext, factory_from_data, register_env, registry, resolve
+from rllib.env import EnvContext, register_env, registry, resolve
 from tests.envs import CountingEnv, SimpleCorridor
 
 CONTEXT = EnvContext({"corridor_length": 4}, worker_index=2, vector_index=1, num_workers=3, num_envs=5)
@@ -232,27 +231,3 @@ def test_functions_travel():
     length = 6
     factory = pickle.loads(cloudpickle.dumps(resolve(lambda config: SimpleCorridor({"corridor_length": length}))))
     assert factory.make(EnvContext()).end_pos == 6
-
-
-@pytest.mark.parametrize("env", ["CartPole-v1", SimpleCorridor, "corridor"])
-def test_description_is_data_and_leads_back(env):
-    register_env("corridor", SimpleCorridor)
-    factory = resolve(env)
-    again = factory_from_data(json.loads(json.dumps(factory.spec_data())))
-    assert again == factory
-
-
-def test_what_only_cloudpickle_can_carry_has_no_description():
-    assert resolve(lambda config: None).spec_data() is None
-    gymnasium.register("Callable-v0", entry_point=lambda: CountingEnv())
-    try:
-        assert resolve("Callable-v0").spec_data() is None
-    finally:
-        del gymnasium.registry["Callable-v0"]
-
-
-def test_descriptions_that_lead_nowhere():
-    with pytest.raises(ValueError, match=r"'tests.envs:Vanished' cannot be imported here"):
-        factory_from_data({"kind": "creator", "target": "tests.envs:Vanished", "registered_name": None})
-    with pytest.raises(ValueError, match="describes no environment"):
-        factory_from_data({"kind": "dream"})

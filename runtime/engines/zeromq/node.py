@@ -35,6 +35,7 @@ TERMINATE_S, KILL_S = 1.0, 1.0
 LEAVE_MS = 500  # for the last frames, if the driver reads them
 REPORT = struct.Struct("<QQi")  # see zygote.py
 BORN = -1
+BIRTHS_AT_ONCE = 16
 SEGMENT_MODE = os.MFD_CLOEXEC
 
 
@@ -68,6 +69,8 @@ class Node:
         self._pull = mailbox_socket(self._context, self._session, wire.NODE)
         self._peers: dict[int, zmq.Socket] = {}
         self._pids: dict[int, int] = {}  # process -> pid, of the living
+        self._spawns: deque[Spawn] = deque()  # that the zygote has not been asked for yet
+        self._asked = 0  # births it has been asked for and has not reported
         self._unborn: set[int] = set()
         self._doomed: set[int] = set()  # to be killed as soon as they are born
         self._outputs: dict[int, Output] = {}
@@ -196,6 +199,17 @@ class Node:
         peer.send(frame, zmq.DONTWAIT)
 
     def _spawn(self, spawn):
+        self._unborn.add(spawn.process)
+        self._spawns.append(spawn)
+        self._ask_for_births()
+
+    def _ask_for_births(self):
+        """Has the zygote fork, a few at a time: were the channel full on both ways, each would wait for the other."""
+        while self._spawns and self._asked < BIRTHS_AT_ONCE:
+            self._asked += 1
+            self._ask(self._spawns.popleft())
+
+    def _ask(self, spawn):
         settings = control.Settings(
             process=spawn.process,
             session=self._session,
@@ -212,7 +226,6 @@ class Node:
         self._outputs[spawn.process] = Output(ours, spawn.name)
         self._by_pipe[ours] = spawn.process
         self._poll.register(ours, select.EPOLLIN)
-        self._unborn.add(spawn.process)
         try:
             socket.send_fds(self._channel, [self._encode(settings)], [its])
         except OSError:  # the zygote has died; its end will be read from the channel
@@ -244,6 +257,8 @@ class Node:
             return
         process, pid, status = REPORT.unpack(data)
         if status == BORN:
+            self._asked -= 1
+            self._ask_for_births()
             self._unborn.discard(process)
             self._pids[process] = pid
             if process in self._doomed:
@@ -277,6 +292,8 @@ class Node:
             os.waitpid(self._zygote, 0)
         self._zygote, self._channel = boot.start_zygote(self._config)
         self._poll.register(self._channel.fileno(), select.EPOLLIN)
+        self._spawns.clear()
+        self._asked = 0
         for process in [*self._pids, *self._unborn]:
             self._worker_ended(process, "the end of the process that starts workers")
 
@@ -353,6 +370,8 @@ class Node:
 
     def _end(self):
         """Ends all processes, then removes every trace."""
+        self._unborn -= {spawn.process for spawn in self._spawns}
+        self._spawns.clear()
         for number, wait_s in ((signal.SIGTERM, TERMINATE_S), (signal.SIGKILL, KILL_S)):
             for pid in self._pids.values():
                 _signal_group(pid, number)

@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -59,6 +59,8 @@ class Result(dict):
         if isinstance(key, str) and "/" in key:
             value = self
             for part in key.split("/"):
+                if not isinstance(value, Mapping):
+                    raise KeyError(key)
                 value = value[part]
             return value
         raise KeyError(key)

@@ -66,6 +66,7 @@ def test_later_spellings_and_paths_answer():
     assert result.get("env_runners/nothing") is None
     assert "sampler_results/episode_reward_mean" in result
     assert "no/such/path" not in result
+    assert "training_iteration/more" not in result
     assert "env_runners" not in dict(result)
 
 

@@ -49,8 +49,10 @@ class StopCriterion:
             ValueError: naming the nearest key there is.
         """
         for key in self.thresholds:
-            root = key.split("/")[0]
-            if lookup(result, key) is None and root not in ("evaluation", "info", "custom_metrics"):
+            root, value = key.split("/")[0], lookup(result, key)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ValueError(f"stop: {key} must be a number in the results, but it is {value!r:.60}")
+            if value is None and root not in ("evaluation", "info", "custom_metrics"):
                 near = nearest(key, result)
                 hint = f" Did you mean {near[0]}?" if near else ""
                 raise ValueError(f"stop: the results have no {key}.{hint} They have: {', '.join(sorted(result))}.")

@@ -53,3 +53,9 @@ def test_misspelt_keys_are_refused_with_the_nearest():
     with pytest.raises(ValueError, match=r"no episode_reward_men\. Did you mean episode_reward_mean\?"):
         StopCriterion({"episode_reward_men": 475}).check_keys(RESULT)
     StopCriterion({"evaluation/episode_reward_mean": 475, "info/learner/entropy": 1}).check_keys(RESULT)
+
+
+def test_a_key_that_is_no_number_is_refused():
+    criterion = StopCriterion({"date": 5})
+    with pytest.raises(ValueError, match=r"date must be a number in the results, but it is '2026"):
+        criterion.check_keys({"date": "2026-01-01"})

@@ -1,9 +1,9 @@
 """The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
 
-    wire, control     the bytes of messages                    store, serializer   shared memory, values to bytes
-    mailbox           sockets and the threads that read them   refs, client        the verbs, in driver and workers
-    driver, launch    starting and ending a session            worker              running tasks and actors
-    state, holds, ledger   what the node decides, pure         node, boot, zygote, process   how it is done
+wire, control     the bytes of messages                    store, serializer   shared memory, values to bytes
+mailbox           sockets and the threads that read them   refs, client        the verbs, in driver and workers
+driver, launch    starting and ending a session            worker              running tasks and actors
+state, holds, ledger   what the node decides, pure         node, boot, zygote, process   how it is done
 """
 
 from __future__ import annotations

@@ -28,10 +28,15 @@ def start_zygote(config: dict):
         "parent": os.getpid(),
         "preload": config["preload"],
     }
-    command = [sys.executable, "-I", os.path.abspath(__file__), json.dumps(arguments)]
-    pid = os.posix_spawn(sys.executable, command, {**dict.fromkeys(THREAD_VARIABLES, "1"), **os.environ})
+    environment = {**dict.fromkeys(THREAD_VARIABLES, "1"), **os.environ}
+    pid = os.posix_spawn(sys.executable, command(arguments), environment)
     its.close()
     return pid, ours
+
+
+def command(config: dict) -> list[str]:
+    """The command line of a process that begins here."""
+    return [sys.executable, "-I", os.path.abspath(__file__), json.dumps(config)]
 
 
 def main():
@@ -45,7 +50,10 @@ def main():
     else:
         from runtime.engines.zeromq import zygote as process
 
-        process.main(config["channel"], config["parent"], config["preload"])
+        if config["role"] == "zygote":
+            process.main(config["channel"], config["parent"], config["preload"])
+        else:
+            process.spawned(config["settings"], config["parent"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The verbs of the engine, in the driver and in workers alike: `Client` is what an engine must be (see engines/base.py).
+"""The verbs of the engine, in the driver and in workers alike: `Client` is an engine as engines/base.py wants it.
 
 One lock, the mailbox's, guards everything here that messages change. Values are pickled and unpickled without it.
 `__del__` methods and finalizers only append to queues, which every verb looks into first (`_enter`).
@@ -72,6 +72,7 @@ class Client:
         self._templates: dict[tuple[int, int], tuple] = {}
         self._postponed: list = []
         self._refusal: type[errors.RuntimeFailure] | None = None
+        self._growing = 0  # threads that wait for shared memory: what is freed meanwhile goes back to the node at once
         self.malformed = 0
         self.mailbox = Mailbox(session, process, self._dispatch)
         self._wait = self.mailbox.wait  # a worker has more to do around it
@@ -163,9 +164,7 @@ class Client:
         self._register_arguments(arguments)
         data = control.encode(create)
         serial, _ = wire.KEY.unpack(channel.key)
-        head = wire.HEADER.pack(
-            wire.MAGIC, wire.CREATE, 0, self.process, serial, len(data), 0, 1 + len(arguments[1])
-        )
+        head = wire.HEADER.pack(wire.MAGIC, wire.CREATE, 0, self.process, serial, len(data), 0, 1 + len(arguments[1]))
         self.mailbox.send(wire.NODE, b"".join((head, wire.pad(data), body)))
 
     def call(self, actor_id, method, args, kwargs, num_returns):
@@ -237,9 +236,13 @@ class Client:
 
     def kill(self, actor_id):
         self._enter()
+        self.mailbox.drain()  # what the actor has answered so far
         serial, process = wire.KEY.unpack(actor_id)
         with self.mailbox.lock:
             self.mailbox.send(wire.NODE, wire.message(wire.KILL, self.process, serial, process))
+            channel = self._channels.get(actor_id)
+            if channel is not None and channel.error is None:
+                self._bury(channel, error_value(errors.ActorDiedError("the actor was killed by runtime.kill()")))
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -311,8 +314,8 @@ class Client:
             return
         if self.mailbox.node_died:
             raise errors.NodeDiedError(
-                "the process that supervises the session has died, and all its workers with it; call runtime.shutdown() "
-                "and runtime.init()"
+                "the process that supervises the session has died, and all its workers with it; call "
+                "runtime.shutdown() and runtime.init()"
             )
         self._enter()
         if not in_time and raising:
@@ -615,7 +618,12 @@ class Client:
         """
         with self.mailbox.lock:
             self._flush()
-        answer = self._ask(lambda serial: wire.message(wire.GRANT, self.process, serial, c=size), STORE_FULL_S)
+        self._needs_keeper()
+        self._growing += 1
+        try:
+            answer = self._ask(lambda serial: wire.message(wire.GRANT, self.process, serial, c=size), STORE_FULL_S)
+        finally:
+            self._growing -= 1
         if answer is not None:
             _, _, _, _, _, segment, fd, _ = wire.header(answer)
             if segment:
@@ -624,8 +632,8 @@ class Client:
         else:
             text = f"nothing was freed within {STORE_FULL_S:g} s"
         raise errors.ObjectStoreFullError(
-            f"the shared memory is full: {size / 2**20:.1f} MB more were needed, {text}. Drop references and arrays you do "
-            "not need, or give more: runtime.init(object_store_memory=...)."
+            f"the shared memory is full: {size / 2**20:.1f} MB more were needed, {text}. Drop references and arrays "
+            "you do not need, or give more: runtime.init(object_store_memory=...)."
         )
 
     def _return_segment(self, segment):
@@ -664,7 +672,7 @@ class Client:
             with self.mailbox.lock:
                 self._flush()
         if self.store.idle_segments:
-            self.store.trim(IDLE_SEGMENT_S)
+            self.store.trim(0 if self._growing else IDLE_SEGMENT_S)
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
 
     def _on_batch(self, frame, head):

@@ -86,7 +86,6 @@ class Settings(msgspec.Struct, frozen=True):
         gpu_ids: devices it may see.
         env_vars: set before any user code.
         path: the driver's import path.
-        parent: pid of the zygote, to notice its death.
     """
 
     process: int
@@ -98,7 +97,6 @@ class Settings(msgspec.Struct, frozen=True):
     gpu_ids: tuple[str, ...]
     env_vars: dict[str, str]
     path: list[str]
-    parent: int = 0
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -1,7 +1,7 @@
 """Who still needs what: the node's table of holders, as pure data.
 
-An *item* is a block of shared memory, an object that more than its owner knows, or an actor. A *holder* is a process (its
-number) or a thing the node keeps itself (a key: a queued task, a published object, an actor's arguments).
+An *item* is a block of shared memory, an object that more than its owner knows, or an actor. A *holder* is a process
+(its number) or a thing the node keeps itself (a key: a queued task, a published object, an actor's arguments).
 
 Counts are signed, because messages of different senders overtake one another: the RELEASE of a receiver may arrive
 before the HOLD of the sender. An item is free when its creator has registered it and every count is zero. This is safe

@@ -72,4 +72,3 @@ def _again():
     sleep(RETRY_S)
     # A real signal, since the main thread may wait in a system call by now.
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-

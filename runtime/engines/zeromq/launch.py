@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import shutil
@@ -11,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from . import boot
 
 LONGEST_DIRECTORY = 80  # the path of a unix socket has at most 107 bytes
 PREFIX = "rt-"
@@ -46,10 +47,9 @@ class NodeProcess:
             "path": _import_path(),
             "ready": its,
         }
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot.py")
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", script, json.dumps(arguments)],
+                boot.command(arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[its],

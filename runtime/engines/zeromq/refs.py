@@ -108,8 +108,8 @@ class Call(NamedTuple):
 class Channel:
     """The way from this process to one actor.
 
-    Calls go out in the order they were made. At most WINDOW are on their way; the others, and those made before the actor
-    lives, wait in the outbox. A call whose arguments are pending stops those behind it.
+    Calls go out in the order they were made. At most WINDOW are on their way; the others, and those made before the
+    actor lives, wait in the outbox. A call whose arguments are pending stops those behind it.
 
     Attributes:
         process: where the actor lives, 0 before and after.

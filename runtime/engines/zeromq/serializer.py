@@ -11,14 +11,12 @@ import io
 import pickle
 from typing import NamedTuple
 
-import numpy as np
-
 from ...actors import ActorHandle, handle_from_state, handle_state
 from ...errors import ObjectLostError
 from ...pickling import Pickler
 from ...refs import ObjectRef
 from . import wire
-from .store import Store, address, block_of, freeze
+from .store import Store, block_of, freeze, position
 
 _new_tuple = tuple.__new__  # a third of the price of a NamedTuple's own constructor
 
@@ -124,7 +122,7 @@ class Serializer:
             block = block_of(view.obj)
             if block is None:
                 loose.append((len(table), view))
-                table.append(wire.Buffer(0, 0, 0, wire.READ_ONLY, 0, view.nbytes))
+                table.append(_new_tuple(wire.Buffer, (0, 0, 0, 0, 0, view.nbytes)))
             else:
                 table.append(_described(view, block, items))
         inline = [view for _, view in loose]
@@ -140,7 +138,7 @@ class Serializer:
         item = items.add(block.hold.key, block.hold)
         for (index, view), offset in zip(loose, offsets):
             place = block.offset + offset
-            table[index] = wire.Buffer(block.segment, block.fd, item, wire.READ_ONLY, place, view.nbytes)
+            table[index] = _new_tuple(wire.Buffer, (block.segment, block.fd, item, 0, place, view.nbytes))
 
     def _buffers(self, frame, head, pins):
         """What the pickle's buffers are: slices of the frame, or read-only views of shared memory."""
@@ -163,8 +161,7 @@ def _described(view, block, items):
     if block.flags.writeable:
         freeze(view.obj)
     item = items.add(block.hold.key, block.hold)
-    offset = block.offset + (address(np.frombuffer(view, np.uint8)) - address(block) if view.nbytes else 0)
-    return wire.Buffer(block.segment, block.fd, item, wire.READ_ONLY, offset, view.nbytes)
+    return _new_tuple(wire.Buffer, (block.segment, block.fd, item, 0, position(view, block), view.nbytes))
 
 
 class _Pickler(Pickler):

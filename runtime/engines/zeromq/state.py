@@ -1,7 +1,7 @@
 """What the node decides, and nothing else: events in, instructions out. No socket, clock, file or process in here.
 
-Each method is an event. What is to be done about it is collected and handed over by `take()`. Frames of tasks and actors
-are passed on as they came; nothing is unpickled.
+Each method is an event. What is to be done about it is collected and handed over by `take()`. Frames of tasks and
+actors are passed on as they came; nothing is unpickled.
 
 A *task* waits in a queue of its kind of request, deepest first, so that the children of a blocked task run before new
 work of the driver. An *actor* waits for its request, then holds its resources for life. A process that waits in `get`
@@ -304,8 +304,8 @@ class NodeState:
             self._fail(
                 task,
                 "ResourceDeadlockError",
-                f"task {task.control.name}() cannot start: all {len(workers)} workers wait for other tasks, the last of "
-                f"them in {chain}",
+                f"task {task.control.name}() cannot start: all {len(workers)} workers wait for other tasks, the last "
+                f"of them in {chain}",
             )
 
     def _fail(self, task, error, text):
@@ -573,7 +573,9 @@ class NodeState:
     def references(self, source: int, changes: control.References) -> None:
         """A process says what it has shared, with whom, and what it does not need any more."""
         for key, segment in changes.blocks:
-            if (segment in self.segments and key not in self.holds.items) or (segment in self.segments and self.holds.items[key].kind is None):
+            if (segment in self.segments and key not in self.holds.items) or (
+                segment in self.segments and self.holds.items[key].kind is None
+            ):
                 self.segments[segment].live += 1
             self.holds.register(key, BLOCK, source, segment)
         for key, value, items in changes.objects:
@@ -634,6 +636,8 @@ class NodeState:
                     self._subscribers.pop(key, None)
         for process, keys in freed.items():
             self._tell(process, wire.message(wire.FREED, wire.NODE, body=b"".join(keys)))
+            if self._grants:  # somebody waits for memory: nothing is to be kept for later
+                self._tell(process, wire.message(wire.CLOSED, wire.NODE))
 
     def _block_freed(self, item, freed, key):
         segment = self.segments.get(item.segment)

@@ -6,8 +6,8 @@ that writes objects owns whole segments, cuts them into blocks of one size, and 
 a page is slow.
 
 Who frees a block is said here: a `Hold` is one share in an item (a block, an object, an actor). Whatever needs the item
-keeps the `Hold`: a reference its value, an array its memory. When the last one goes, the key lands in a queue; the client
-empties the queue and either reuses the block or tells the node.
+keeps the `Hold`: a reference its value, an array its memory. When the last one goes, the key lands in a queue; the
+client empties the queue and either reuses the block or tells the node.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ SMALLEST_CLASS = 4096
 LARGEST_SLAB_BLOCK = 2**20  # larger blocks have a segment of their own
 SLAB_BLOCKS = 16
 COLD_WRITE_BYTES = 2**17  # from here on a first write goes through the file: half the page faults' price
+LARGE_COPY_BYTES = 2**20
 LARGEST_WRITE = 2**30  # pwrite stops a little short of 2 GiB
 IDLE_SEGMENT_S = 10.0
 
@@ -62,7 +63,7 @@ class Block(np.ndarray):
     """Bytes in a segment. Arrays made from it keep it alive, and it keeps its `hold`."""
 
     hold: Hold | None = None
-    segment = fd = offset = 0
+    segment = fd = offset = address = 0
 
 
 def block_of(buffer) -> Block | None:
@@ -81,9 +82,17 @@ def freeze(buffer) -> None:
         buffer = buffer.base
 
 
-def address(buffer) -> int:
-    """Where the memory of an array begins."""
-    return buffer.__array_interface__["data"][0]
+def position(view: memoryview, block: Block) -> int:
+    """Where in its segment the memory of a buffer begins, of which block_of() has said that it lies in this block."""
+    if not view.nbytes:
+        return block.offset
+    if not block.address:
+        block.address = _address(block)
+    return block.offset + _address(np.frombuffer(view, np.uint8)) - block.address
+
+
+def _address(array):
+    return array.__array_interface__["data"][0]
 
 
 class Segment:
@@ -100,6 +109,7 @@ class Segment:
         self.file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         size = os.fstat(self.file).st_size
         self.mapping = mmap.mmap(self.file, size)
+        self.bytes = memoryview(self.mapping)
         self.count = (size - SEGMENT_HEADER) // block_bytes
         self.free = list(range(self.count))
         self.cold = set(self.free)
@@ -108,6 +118,7 @@ class Segment:
     def close(self) -> None:
         """Lets go of the file; arrays that still look at the memory keep the mapping."""
         os.close(self.file)
+        self.bytes.release()
         self.mapping = None
 
 
@@ -177,10 +188,13 @@ class Store:
         segment, index = self._used[block.hold.key]
         cold = index in segment.cold and size >= COLD_WRITE_BYTES
         for offset, part in zip(offsets, parts):
+            begin, size = block.offset + offset, part.nbytes
             if cold:
-                _write_file(segment.file, part, block.offset + offset)
-            elif part.nbytes:
-                block[offset : offset + part.nbytes] = np.frombuffer(part, np.uint8)
+                _write_file(segment.file, part, begin)
+            elif size < LARGE_COPY_BYTES:
+                segment.bytes[begin : begin + size] = part
+            else:
+                block[offset : offset + size] = np.frombuffer(part, np.uint8)  # lets other threads run meanwhile
         segment.cold.discard(index)
         return block, offsets
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 HEADER = struct.Struct("<2sBBIQIIQ")  # magic, kind, flags, source process, serial, a, b, c
 VALUE = struct.Struct("<IIIIQQ")  # flags, items, buffers, unused, bytes of the pickle, bytes of the value
-BUFFER = struct.Struct("<IIIIQQ")  # segment (0: inside the value), fd, item, flags, offset, bytes
+BUFFER = struct.Struct("<IIIIQQ")  # segment (0: inside the value), fd, item, unused, offset, bytes
 LENGTH = struct.Struct("<Q")
 KEY = struct.Struct("<QQ")  # serial, process
 
@@ -77,7 +77,6 @@ LOST = 1  # flag of OBJECT: the body is a text that says why
 ERROR = 1  # flags of a value: it is an exception
 PICKLE_SHARED = 2  # its pickle is the last buffer
 NAMES_ITEMS = 4  # its pickle names items
-READ_ONLY = 1  # flags of a buffer
 
 NODE, DRIVER = 0, 1  # process numbers; workers count from 2
 
@@ -92,7 +91,7 @@ class Buffer(NamedTuple):
     segment: int
     fd: int
     item: int
-    flags: int
+    unused: int
     offset: int
     size: int
 

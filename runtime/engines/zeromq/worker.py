@@ -169,7 +169,7 @@ class Worker(Client):
             self.mailbox.send(source, reply)
 
     # Replies to quick calls of which more wait are held back for a moment and go together. They are sent when another
-    # method comes next, when user code waits, or by the keeper, so that a call that turns out slow delays nobody for long.
+    # method comes next, when user code waits, or by the keeper, so that a call that turns out slow delays nobody long.
 
     def _pace(self, name, seconds):
         self._quick[name] = self._quick.get(name, 0) + 1 if seconds < QUICK_S else 0

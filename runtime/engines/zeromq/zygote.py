@@ -22,15 +22,13 @@ import traceback
 
 import msgspec
 
-from . import worker
+from . import boot, worker
 from .control import Settings
 from .process import allow_many_files, die_with_parent
 
 REPORT = struct.Struct("<QQi")
 LARGEST_SETTINGS = 2**20
 BORN = -1
-
-SPAWN = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from runtime.engines.zeromq import zygote; zygote.spawned()"
 
 
 class Zygote:
@@ -119,22 +117,21 @@ def _thread_count():
 
 
 def _spawn(settings, pipe):
-    """A new interpreter instead of a fork, when a preloaded module has started threads (they do not survive a fork)."""
-    import json
-
-    arguments = [sys.executable, "-I", "-c", SPAWN, json.dumps(sys.path)]
-    settings = msgspec.structs.replace(settings, parent=os.getpid())
-    process = subprocess.Popen(
-        [*arguments, msgspec.json.encode(settings).decode()], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
-    )
+    """A new interpreter instead of a fork: a preloaded module has started threads, which do not survive a fork."""
+    config = {"role": "worker", "path": sys.path, "parent": os.getpid(), "settings": msgspec.to_builtins(settings)}
+    process = subprocess.Popen(boot.command(config), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
     process.returncode = 0  # reaped by waitpid above, not by this object
     return process.pid
 
 
-def spawned() -> None:
-    """Where a spawned worker begins."""
-    settings = msgspec.json.decode(sys.argv[2].encode(), type=Settings)
-    worker.main(settings, settings.parent)
+def spawned(settings: dict, parent: int) -> None:
+    """Where a spawned worker begins.
+
+    Args:
+        settings: fields of `control.Settings`.
+        parent: pid of the zygote.
+    """
+    worker.main(msgspec.convert(settings, Settings), parent)
 
 
 def main(channel_fd: int, parent: int, preload: list[str]) -> None:

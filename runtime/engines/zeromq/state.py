@@ -115,6 +115,7 @@ class Process:
     """A living process of the session.
 
     Attributes:
+        name: of what it runs, or ran last.
         idle: ticks since its last task.
         defined: digests of the definitions it has.
         contacts: processes that may have a socket to it.
@@ -123,6 +124,7 @@ class Process:
 
     number: int
     kind: str
+    name: str = ""
     ready: bool = False
     task: Task | None = None
     actor: Actor | None = None
@@ -261,7 +263,7 @@ class NodeState:
 
     def _assign(self, task, worker):
         task.gpus = self.ledger.take(task.request)
-        worker.task = task
+        worker.task, worker.name = task, task.control.name
         self._still_ticks = 0
         if not worker.ready:
             worker.gpus = task.gpus
@@ -391,7 +393,7 @@ class NodeState:
             self._still_ticks = 0
             actor.gpus = self.ledger.take(actor.control.held)
             worker = self._new_process(ACTOR_PROCESS)
-            worker.actor, worker.gpus = actor, actor.gpus
+            worker.actor, worker.name, worker.gpus = actor, actor.control.name, actor.gpus
             actor.state, actor.process = STARTING, worker.number
             held, env_vars = quantities(actor.control.held), actor.control.env_vars
             self._send(Spawn(worker.number, actor.control.name, held, actor.gpus, env_vars))
@@ -537,6 +539,9 @@ class NodeState:
                 item.lost = "the process that was to produce this value has died"
                 for subscriber in self._subscribers.pop(key, ()):
                     self._answer(subscriber, key, item)
+        for key in [key for key in self._subscribers if wire.KEY.unpack(key)[1] == process]:
+            for subscriber in self._subscribers.pop(key):  # that had overtaken word of the object
+                self._answer_lost(subscriber, key, "the process that owned this value has died")
 
     def _new_process(self, kind):
         process = Process(self._next_process, kind)
@@ -545,13 +550,9 @@ class NodeState:
         return process
 
     def name_of(self, process: int) -> str:
-        """What runs in a process, for the lines it writes."""
+        """What runs in a process, or ran there last, for the lines it writes."""
         worker = self.processes.get(process)
-        if worker is None or worker.kind == DRIVER:
-            return ""
-        if worker.actor is not None:
-            return worker.actor.control.name
-        return worker.task.control.name if worker.task is not None else ""
+        return worker.name if worker is not None else ""
 
     # -- definitions and objects --------------------------------------------------------------------------------------
 
@@ -597,7 +598,7 @@ class NodeState:
         item = self.holds.items.get(key)
         if item is not None and (item.value is not None or item.lost):
             self._answer(source, key, item)
-        elif item is not None and (item.kind is not None or wire.KEY.unpack(key)[1] in self.processes):
+        elif (item is not None and item.kind is not None) or wire.KEY.unpack(key)[1] in self.processes:
             self._subscribers.setdefault(key, set()).add(source)
         else:
             self._answer_lost(source, key, "the process that owned this value has died")

@@ -175,7 +175,7 @@ class Store:
         return block
 
     def write(self, parts: list) -> tuple[Block, list[int]]:
-        """Copies byte buffers into one new block.
+        """Copies buffers (memoryviews of bytes) into one new block.
 
         Returns:
             The block, and where in it each part begins, in bytes.

@@ -1,0 +1,399 @@
+"""The node's decisions, driven without processes."""
+
+import pytest
+
+from runtime.engines.zeromq import control, wire
+from runtime.engines.zeromq.ledger import quantities, units
+from runtime.engines.zeromq.state import Close, Grow, Kill, NodeState, Send, Spawn
+
+DIGEST = bytes(32)
+CPU = (("CPU", 10_000),)
+
+
+class Driven:
+    """A state, what it has been told, and short ways to tell it more."""
+
+    def __init__(self, gpu_ids=(), quota=2**20, **resources):
+        resources = {"CPU": 2, **resources}
+        self.state = NodeState(units(resources), gpu_ids, quota)
+        self.serial = 100
+        self.state.define(1, control.Define(DIGEST, b"code", [], []), b"definition")
+
+    def take(self, kind=None):
+        taken = self.state.take()
+        return taken if kind is None else [i for i in taken if type(i) is kind]
+
+    def submit(self, request=CPU, source=1, name="f", items=(), max_retries=3):
+        self.serial += 1
+        task = control.Task(DIGEST, name, request, list(items), max_retries, b"")
+        self.state.submit(source, self.serial, task, f"task {self.serial}".encode())
+        return self.serial
+
+    def create(self, request=(), held=(), source=1, name="A", items=()):
+        self.serial += 1
+        create = control.Create(DIGEST, name, request, held, list(items), {})
+        self.state.create(source, self.serial, create, b"create")
+        return wire.key(self.serial, source)
+
+    def start_actor(self, **kwargs):
+        """(key, process) of an actor that lives."""
+        key = self.create(**kwargs)
+        process = self.take(Spawn)[-1].process
+        self.state.ready(process)
+        self.state.alive(process)
+        self.take()
+        return key, process
+
+    @property
+    def free(self):
+        return quantities(self.state.ledger.free)
+
+
+def frames(instructions, process=None):
+    return [i.frame for i in instructions if type(i) is Send and process in (None, i.process)]
+
+
+def kinds(instructions, process=None):
+    return [wire.header(frame)[1] for frame in frames(instructions, process)]
+
+
+def text(frame):
+    return frame[wire.HEADER_BYTES :].decode()
+
+
+def failure(frame):
+    return control.decode(control.Failed, frame)
+
+
+def test_a_task_gets_a_worker_and_keeps_it_warm():
+    d = Driven()
+    first = d.submit()
+    [spawn] = d.take()
+    d.state.ready(spawn.process)
+    assert frames(d.take()) == [b"definition", f"task {first}".encode()]
+    d.state.done(spawn.process, first, 1)
+    second = d.submit()
+    assert d.take() == [Send(spawn.process, f"task {second}".encode())]
+    d.state.done(spawn.process, second, 1)
+    assert d.free == {"CPU": 2}
+
+
+def test_tasks_wait_for_resources_in_order():
+    d = Driven()
+    serials = [d.submit() for _ in range(4)]
+    spawns = d.take(Spawn)
+    assert len(spawns) == 2 and d.free == {"CPU": 0}
+    for spawn in spawns:
+        d.state.ready(spawn.process)
+    d.take()
+    d.state.done(spawns[1].process, serials[1], 1)
+    assert frames(d.take()) == [f"task {serials[2]}".encode()]
+
+
+def test_a_small_task_passes_one_that_does_not_fit():
+    d = Driven()
+    d.submit()
+    d.submit(request=(("CPU", 20_000),))
+    d.submit(request=(("CPU", 5_000),))
+    assert len(d.take(Spawn)) == 2 and d.free == {"CPU": 0.5}
+
+
+def test_a_crashed_task_is_tried_again_and_then_blamed():
+    d = Driven()
+    serial = d.submit(max_retries=1)
+    for _ in range(2):
+        [spawn] = d.take(Spawn)
+        d.state.ready(spawn.process)
+        d.take()
+        d.state.exited(spawn.process, "signal SIGSEGV", "    boom")
+    [frame] = frames(d.take())
+    assert wire.header(frame)[1] == wire.FAILED and wire.header(frame)[4] == serial
+    assert failure(frame).error == "WorkerCrashedError"
+    assert "2 attempts" in failure(frame).text and "SIGSEGV" in failure(frame).text and "boom" in failure(frame).text
+    assert d.free == {"CPU": 2} and not d.state.holds.items
+
+
+def test_done_twice_or_by_a_stranger_changes_nothing():
+    d = Driven()
+    serial = d.submit()
+    [spawn] = d.take()
+    d.state.ready(spawn.process)
+    for process, number in (
+        (99, serial),
+        (spawn.process, serial + 1),
+        (spawn.process, serial),
+        (spawn.process, serial),
+    ):
+        d.state.done(process, number, 1)
+    assert d.free == {"CPU": 2}
+
+
+def test_blocked_tasks_lend_their_cpus():
+    d = Driven(CPU=1)
+    outer = d.submit()
+    [spawn] = d.take()
+    d.state.ready(spawn.process)
+    inner = d.submit(source=spawn.process)
+    d.take()
+    d.state.blocked(spawn.process)
+    [second] = d.take(Spawn)
+    d.state.ready(second.process)
+    d.state.unblocked(spawn.process)
+    assert d.free == {"CPU": -1}
+    d.state.done(second.process, inner, spawn.process)
+    d.state.done(spawn.process, outer, 1)
+    assert d.free == {"CPU": 1}
+
+
+def test_a_blocked_worker_that_dies_gives_back_what_it_had_left():
+    d = Driven(CPU=1, a=1)
+    d.submit(request=(("CPU", 10_000), ("a", 10_000)), max_retries=0)
+    [spawn] = d.take()
+    d.state.ready(spawn.process)
+    d.state.blocked(spawn.process)
+    d.state.exited(spawn.process, "signal SIGKILL")
+    assert d.free == {"CPU": 1, "a": 1}
+
+
+def test_children_run_before_new_work():
+    d = Driven(CPU=1)
+    d.submit(name="outer")
+    [spawn] = d.take()
+    d.state.ready(spawn.process)
+    d.submit(name="later")
+    child = d.submit(source=spawn.process, name="child")
+    d.take()
+    d.state.blocked(spawn.process)
+    [second] = d.take(Spawn)
+    d.state.ready(second.process)
+    assert f"task {child}".encode() in frames(d.take())
+
+
+def test_a_chain_longer_than_the_workers_fails_instead_of_hanging():
+    d = Driven(CPU=1)
+    d.state.largest_worker_count = 3
+    source = 1
+    for _ in range(3):
+        d.submit(source=source)
+        source = d.take(Spawn)[0].process
+        d.state.ready(source)
+        d.state.blocked(source)
+    d.take()
+    d.submit(source=source, name="one too many")
+    [frame] = frames(d.take())
+    assert failure(frame).error == "ResourceDeadlockError" and "one too many" in failure(frame).text
+
+
+def test_actor_life():
+    d = Driven()
+    key = d.create(request=CPU, held=CPU)
+    [spawn] = d.take()
+    assert spawn.name == "A" and spawn.held == {"CPU": 1} and d.free == {"CPU": 1}
+    d.state.ready(spawn.process)
+    assert frames(d.take(), spawn.process) == [b"definition", b"create"]
+    d.state.alive(spawn.process)
+    [frame] = frames(d.take(), 1)
+    assert wire.header(frame)[2] == wire.ACTOR_ALIVE and wire.header(frame)[6] == spawn.process
+    d.state.references(1, control.References([], [], [], [key]))  # the last handle
+    assert kinds(d.take(), spawn.process) == [wire.STOP]
+    d.state.leaving(spawn.process, "ended")
+    assert kinds(d.take()) == [wire.GOODBYE]
+    d.state.exited(spawn.process, "exit code 0")
+    assert d.free == {"CPU": 2} and not d.state.actors and not d.state.holds.items
+
+
+def test_a_killed_actor_says_so():
+    d = Driven()
+    key, process = d.start_actor()
+    d.state.kill(key)
+    assert d.take() == [Kill(process)]
+    d.state.exited(process, "signal SIGKILL")
+    [frame] = [f for f in frames(d.take(), 1) if wire.header(f)[1] == wire.ACTOR_STATE]
+    assert wire.header(frame)[2] == wire.ACTOR_DEAD and text(frame) == "actor A was killed by runtime.kill()"
+
+
+def test_an_actor_that_dies_says_why_to_all_who_know_it():
+    d = Driven()
+    key, process = d.start_actor()
+    _, other = d.start_actor(name="B")
+    d.state.watch(other, key)
+    d.take()
+    d.state.exited(process, "signal SIGABRT", "    last words")
+    told = d.take()
+    for watcher in (1, other):
+        states = [f for f in frames(told, watcher) if wire.header(f)[1] == wire.ACTOR_STATE]
+        assert "SIGABRT" in text(states[0]) and "last words" in text(states[0])
+    d.state.watch(other, key)
+    assert "SIGABRT" in text(frames(d.take(), other)[0]), "who asks later is told as well"
+
+
+def test_a_waiting_actor_can_be_killed():
+    d = Driven()
+    d.create(request=(("CPU", 20_000),), held=(("CPU", 20_000),))
+    key = d.create(request=CPU, held=CPU)
+    d.take()
+    d.state.kill(key)
+    [frame] = frames(d.take())
+    assert wire.header(frame)[2] == wire.ACTOR_DEAD
+
+
+def test_more_actors_than_cpus_with_one_notice():
+    d = Driven(CPU=1)
+    for _ in range(3):
+        d.create(request=(), held=CPU)
+    taken = d.take()
+    assert len([i for i in taken if type(i) is Spawn]) == 3
+    assert kinds(taken) == [wire.NOTICE] and d.free == {"CPU": -2}
+
+
+def test_what_a_dead_process_wanted_is_void():
+    d = Driven(CPU=1)
+    key, owner = d.start_actor()
+    _, process = d.start_actor(source=owner)
+    d.submit(source=owner)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.submit(source=owner)
+    d.take()
+    d.state.exited(owner, "signal SIGKILL")
+    assert {i.process for i in d.take(Kill)} == {process, spawn.process}
+    d.state.exited(process, "signal SIGKILL")
+    d.state.exited(spawn.process, "signal SIGKILL")
+    assert d.take(Spawn) == [] and d.free == {"CPU": 1}
+    d.state.references(1, control.References([], [], [], [key]))
+    assert not d.state.holds.items
+
+
+def test_the_value_of_a_published_object():
+    d = Driven()
+    _, reader = d.start_actor()
+    key, inner = wire.key(5, 1), wire.key(6, 1)
+    d.state.references(1, control.References([(inner, 0)], [(key, None, [])], [(key, reader)], []))
+    d.state.subscribe(reader, key)
+    assert d.take() == []
+    value = wire.composed_value(b"pickle", [inner], [], [])
+    d.state.references(1, control.References([], [(key, value, [inner])], [], [key, inner]))
+    [frame] = frames(d.take(), reader)
+    assert wire.header(frame)[1] == wire.OBJECT and frame[wire.HEADER_BYTES :] == value
+    assert d.state.holds.held_by(reader) == {key: 1, inner: 1}
+    d.state.references(reader, control.References([], [], [], [inner, key]))
+    assert not d.state.holds.items or list(d.state.holds.items) == [wire.key(101, 1)]
+
+
+def test_the_owner_of_a_pending_object_dies():
+    d = Driven()
+    _, owner = d.start_actor()
+    key = wire.key(5, owner)
+    d.state.references(owner, control.References([], [(key, None, [])], [(key, 1)], []))
+    d.state.subscribe(1, key)
+    d.take()
+    d.state.exited(owner, "signal SIGKILL")
+    lost = [f for f in frames(d.take(), 1) if wire.header(f)[1] == wire.OBJECT]
+    assert wire.header(lost[0])[2] == wire.LOST
+
+
+def test_memory_is_granted_up_to_the_quota():
+    d = Driven(quota=100)
+    d.state.grant(1, 7, 60)
+    assert d.take() == [Grow(1, 7, 1, 60)]
+    d.state.grant(1, 8, 60)
+    assert kinds(d.take()) == [wire.CLOSED], "whoever has segments is asked to return idle ones"
+    d.state.returned(1, 1)
+    assert d.take() == [Close(1), Grow(1, 8, 2, 60)]
+    d.state.grant(1, 9, 101)
+    [frame] = frames(d.take())
+    assert wire.header(frame)[5] == 0 and "more than" in text(frame)
+
+
+def test_blocks_outlive_their_creator():
+    d = Driven()
+    _, creator = d.start_actor()
+    d.state.grant(creator, 1, 100)
+    [grow] = d.take()
+    key = wire.key(9, creator)
+    d.state.references(creator, control.References([(key, grow.segment)], [], [(key, 1)], [key]))
+    d.state.exited(creator, "signal SIGKILL")
+    assert d.take(Close) == []
+    d.state.references(1, control.References([], [], [], [key]))
+    taken = d.take()
+    assert Close(grow.segment) in taken and d.state.segment_bytes == 0
+    assert kinds(taken, 1) == [wire.CLOSED], "the reader forgets its mapping"
+
+
+def test_freed_blocks_go_back_to_their_creator():
+    d = Driven()
+    d.state.grant(1, 1, 100)
+    _, reader = d.start_actor()
+    key = wire.key(9, 1)
+    d.state.references(1, control.References([(key, 1)], [], [(key, reader)], [key]))
+    assert d.take() == []
+    d.state.references(reader, control.References([], [], [], [key]))
+    [frame] = frames(d.take(), 1)
+    assert wire.header(frame)[1] == wire.FREED and wire.keys(frame, wire.HEADER_BYTES) == [key]
+
+
+def test_a_queued_task_holds_its_arguments():
+    d = Driven(CPU=1)
+    key = wire.key(9, 1)
+    d.submit()
+    [spawn] = d.take()
+    d.state.grant(1, 1, 100)
+    d.state.references(1, control.References([(key, 1)], [], [], []))
+    serial = d.submit(items=[key])
+    d.state.references(1, control.References([], [], [], [key]))
+    d.take()
+    d.state.ready(spawn.process)
+    d.state.done(spawn.process, 101, 1)
+    assert d.state.holds.held_by(spawn.process) == {key: 1}
+    d.state.done(spawn.process, serial, 1)
+    d.take()
+    d.state.references(spawn.process, control.References([], [], [], [key]))
+    assert kinds(d.take(), 1) == [wire.FREED]
+
+
+def test_gpus_go_to_workers_of_their_own():
+    d = Driven(gpu_ids=("3", "5"), GPU=2)
+    serial = d.submit(request=(("CPU", 10_000), ("GPU", 10_000)))
+    [spawn] = d.take()
+    assert spawn.gpu_ids == ("3",)
+    d.state.ready(spawn.process)
+    d.take()
+    d.state.done(spawn.process, serial, 1)
+    assert kinds(d.take(), spawn.process) == [wire.STOP], "its CUDA context must not stay"
+
+
+def test_whoever_waits_long_is_told_once_why():
+    d = Driven(CPU=1)
+    d.submit()
+    d.submit(name="late")
+    d.take()
+    for _ in range(30):
+        assert d.state.needs_ticks
+        d.state.tick()
+    [frame] = frames(d.take(), 1)
+    assert wire.header(frame)[1] == wire.NOTICE and "late" in text(frame) and "CPU: 1" in text(frame)
+
+
+def test_idle_workers_beyond_the_cpus_end():
+    d = Driven(CPU=1)
+    serials = [d.submit(request=()) for _ in range(3)]
+    spawns = d.take(Spawn)
+    for spawn, serial in zip(spawns, serials):
+        d.state.ready(spawn.process)
+        d.state.done(spawn.process, serial, 1)
+    d.take()
+    for _ in range(100):
+        d.state.tick()
+    assert len({i.process for i in d.take(Kill)}) == 2
+
+
+@pytest.mark.parametrize("process", [0, 99])
+def test_strangers_are_ignored(process):
+    d = Driven()
+    d.submit(source=process)
+    d.create(source=process)
+    d.state.grant(process, 1, 10)
+    for event in (d.state.ready, d.state.alive, d.state.blocked, d.state.unblocked):
+        event(process)
+    d.state.exited(process, "exit code 0")
+    assert d.take() == [] and d.free == {"CPU": 2}

@@ -56,7 +56,7 @@ class Client:
     name = "zeromq"
 
     def __init__(self, process: int, session: str, node_pid: int, totals: dict[str, float]):
-        self.process, self.session, self.totals = process, session, totals
+        self.process, self.session, self.node_pid, self.totals = process, session, node_pid, totals
         self.session_id = os.path.basename(session)
         self._serial = itertools.count(SERIAL_STEP, SERIAL_STEP).__next__
         self._dropped: deque[bytes] = deque()  # items whose last Hold went away
@@ -659,6 +659,8 @@ class Client:
         try:
             if frame:
                 head = _unpack(frame)
+                if head[0] != b"R1":
+                    raise wire.Malformed("not one of ours")
                 self._handlers[head[1]](frame, head)
             else:
                 self._make_round()

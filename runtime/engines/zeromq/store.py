@@ -76,7 +76,10 @@ def block_of(buffer) -> Block | None:
 
 
 def freeze(buffer) -> None:
-    """Makes an array from `empty` read-only, and those it is a view of: others read its memory from now on."""
+    """Makes an array from `empty` read-only, and what it is a view of: others read its memory from now on.
+
+    Other views of the same memory that exist already are beyond reach and stay writable.
+    """
     while isinstance(buffer, np.ndarray) and type(buffer) is not Block:
         buffer.flags.writeable = False
         buffer = buffer.base

@@ -12,6 +12,7 @@ import os
 import pickle
 import random
 import signal
+import struct
 import sys
 import threading
 from collections import deque
@@ -128,8 +129,11 @@ class Worker(Client):
                 kind = frame[2]
                 if kind == wire.STOP:
                     self._stopping = True
-                else:
+                    continue
+                try:
                     run[kind](frame)
+                except (wire.Malformed, struct.error, UnicodeDecodeError):
+                    self.malformed += 1
                 frame = None
         except Leave as leave:
             return self._leave(leave)

@@ -1,0 +1,165 @@
+"""The whole engine where its inside matters: garbage in mailboxes, workers that cannot be forked, random traffic."""
+
+import os
+import random
+import sys
+import time
+
+import numpy as np
+import pytest
+import zmq
+
+import runtime
+from runtime.engines.zeromq import wire
+
+
+@runtime.remote
+def identity(value):
+    return value
+
+
+@runtime.remote
+class Keeper:
+    """Keeps the last values it was given."""
+
+    def __init__(self):
+        self.kept = []
+
+    def keep(self, value):
+        self.kept = [*self.kept[-2:], value]
+        return value
+
+    def columns(self, value):
+        columns = {str(n): runtime.empty(n, np.int64) for n in (3, 900, 20_000)}
+        for column in columns.values():
+            column[:] = value
+        return columns
+
+    def pid(self):
+        return os.getpid()
+
+
+@pytest.fixture
+def session(fresh):
+    fresh(num_cpus=4)
+    return fresh
+
+
+def used_segments():
+    """Segments that are open in the node."""
+    node = runtime.context.current_engine().node_pid
+    links = [os.readlink(f"/proc/{node}/fd/{fd}") for fd in os.listdir(f"/proc/{node}/fd")]
+    return sum("memfd:runtime" in link for link in links)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_traffic(session, seed):
+    """Values go round between processes in many ways; none changes while somebody holds it, and all are freed."""
+    rng, held, keepers = random.Random(seed), [], [Keeper.remote() for _ in range(2)]
+    ways = [
+        lambda a: runtime.get(runtime.put(a)),
+        lambda a: runtime.get(identity.remote(a)),
+        lambda a: runtime.get(identity.remote(runtime.put(a))),
+        lambda a: runtime.get(identity.remote(identity.remote(a))),
+        lambda a: runtime.get(keepers[0].keep.remote(keepers[1].keep.remote(a))),
+        lambda a: runtime.get(runtime.get(keepers[0].keep.remote([runtime.put(a)]))[0]),
+        lambda a: runtime.get(identity.remote({"a": a, "b": [a[:3], a]}))["b"][1],
+        lambda a: runtime.get(runtime.put([runtime.get(keepers[1].keep.remote(a)), "x"]))[0],
+    ]
+    for step in range(150):
+        size, value = rng.choice([3, 2000, 9000, 50_000]), rng.randrange(10**6)
+        if rng.random() < 0.2:
+            held += [(column, value) for column in runtime.get(keepers[0].columns.remote(value)).values()]
+        else:
+            held.append((rng.choice(ways)(np.full(size, value)), value))
+        rng.shuffle(held)
+        del held[12:]
+        if step % 10 == 0:
+            assert all((array == value).all() for array, value in held), f"seed {seed}, step {step}"
+    assert all((array == value).all() for array, value in held)
+    assert used_segments() < 60
+
+
+def test_constant_shapes_need_constant_memory(session):
+    keeper = Keeper.remote()
+    for _ in range(10):
+        runtime.get(keeper.columns.remote(1))
+        runtime.get(keeper.keep.remote(np.ones(100_000)))
+    before = used_segments()
+    for _ in range(100):
+        runtime.get(keeper.columns.remote(1))
+        runtime.get(keeper.keep.remote(np.ones(100_000)))
+    assert used_segments() <= before + 2
+
+
+def test_garbage_in_every_mailbox(session):
+    """Whoever can write to a mailbox is this user; still, nothing that is written there by mistake does any harm."""
+    rng, keeper = random.Random(1), Keeper.remote()
+    assert runtime.get(keeper.keep.remote(1)) == 1 and runtime.get(identity.remote(2)) == 2
+    directory, context = runtime.context.current_engine().session, zmq.Context()
+    mailboxes = [name for name in os.listdir(directory) if name != "node"]
+    assert len(mailboxes) >= 4
+    for name in mailboxes:
+        socket = context.socket(zmq.PUSH)
+        socket.connect(f"ipc://{directory}/{name}")
+        for _ in range(300):
+            kind = rng.randrange(wire.LAST_KIND + 2)
+            if kind in (wire.SHUTDOWN, wire.STOP, wire.LEAVING, wire.START_FAILED, wire.KILL):  # these are meant
+                continue
+            noise = bytes(rng.randrange(256) for _ in range(rng.choice((0, 1, 32, 80))))
+            frame = wire.HEADER.pack(b"R1", kind, rng.randrange(4), 77, rng.randrange(99), *(rng.randrange(99),) * 3)
+            socket.send(rng.choice((noise, frame + noise, frame[: rng.randrange(33)])))
+        socket.close(1000)
+    context.term()
+    assert runtime.get([keeper.keep.remote(i) for i in range(20)], timeout=20) == list(range(20))
+    assert runtime.get([identity.remote(i) for i in range(20)], timeout=20) == list(range(20))
+
+
+def test_a_preloaded_module_with_threads(session, fresh, tmp_path, monkeypatch):
+    """Threads do not survive a fork: such workers are started anew, and work the same."""
+    runtime.shutdown()
+    (tmp_path / "thready.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    fresh(preload=["thready"])
+    keeper = Keeper.remote()
+    assert runtime.get(keeper.keep.remote(np.ones(50_000))).sum() == 50_000
+    assert runtime.get(identity.remote(5)) == 5
+
+
+def test_quick_calls_do_not_hold_back_replies_for_long(session):
+    """Replies to quick calls travel together; one slow call among them must not keep those before it."""
+
+    @runtime.remote
+    class Actor:
+        def work(self, seconds):
+            if seconds:
+                time.sleep(seconds)
+
+    actor = Actor.remote()
+    runtime.get([actor.work.remote(0) for _ in range(100)])
+    *quick, slow = [actor.work.remote(0) for _ in range(20)] + [actor.work.remote(3)]
+    started = time.monotonic()
+    runtime.get(quick)
+    assert time.monotonic() - started < 2
+    assert runtime.wait([slow], timeout=0) == ([], [slow])
+
+
+def test_calls_in_flight_keep_their_order(session):
+    @runtime.remote
+    class Recorder:
+        def __init__(self):
+            self.seen = []
+
+        def add(self, number):
+            self.seen.append(number)
+            return number
+
+        def all(self):
+            return self.seen
+
+    recorder = Recorder.remote()
+    refs = [recorder.add.remote(i if i % 97 else identity.remote(i)) for i in range(3000)]
+    assert runtime.get(refs) == list(range(3000))
+    assert runtime.get(recorder.all.remote()) == list(range(3000))

@@ -780,8 +780,9 @@ class Client:
     def _bury(self, channel, error):
         """An actor has ended: all its calls get this error, also those to come. Lock held."""
         channel.error = error
-        self._by_process.pop(channel.process, None)
-        self.mailbox.forget(channel.process)
+        if channel.process:  # else it never lived; 0 is the node
+            self._by_process.pop(channel.process, None)
+            self.mailbox.forget(channel.process)
         channel.process = 0
         calls = [*channel.pending.values(), *(call.refs for call in channel.outbox)]
         channel.pending.clear()

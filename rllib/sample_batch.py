@@ -13,6 +13,8 @@
 | vf_preds           | [B]                    | float32      | value estimate at that time                          |
 | advantages         | [B]                    | float32      | advantage estimate                                   |
 | value_targets      | [B]                    | float32      | what the value estimate is fitted to                 |
+| loss_mask          | [B]                    | bool         | False where the observation alone counts: the value  |
+|                    |                        |              | that the row before is bootstrapped from             |
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,6 +33,7 @@ VF_PREDS = "vf_preds"
 ADVANTAGES = "advantages"
 VALUE_TARGETS = "value_targets"
 EPS_ID = "eps_id"
+LOSS_MASK = "loss_mask"
 
 
 class SampleBatch(dict):
@@ -62,6 +65,11 @@ class SampleBatch(dict):
     def count(self) -> int:
         """Number of rows."""
         return len(next(iter(self.values()))) if self else 0
+
+    @property
+    def env_steps(self) -> int:
+        """Number of rows that are steps of an environment; all but those that loss_mask leaves out."""
+        return int(np.count_nonzero(self[LOSS_MASK])) if LOSS_MASK in self else self.count
 
     @staticmethod
     def concat(batches: Sequence["SampleBatch"]) -> "SampleBatch":

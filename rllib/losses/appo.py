@@ -1,0 +1,112 @@
+"""The loss of APPO: PPO's clipped surrogate on V-trace advantages (after IMPACT, Luo et al., arXiv:1912.00167).
+
+Three policies take part: mu acted, pi learns, and the target network's pi_t stands still between its updates. V-trace
+corrects from mu to pi_t; the surrogate's ratio is pi / pi_t, written min(2, mu / pi_t) * pi / mu as in the paper, so
+that actions which pi_t would hardly take do not weigh without bound.
+"""
+
+import numpy as np
+
+from rllib.losses.impala import explained_variance, masked_gradient
+from rllib.losses.vtrace import vtrace_of_rows
+from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
+
+# The target network's distribution inputs, [R, K] float32.
+TARGET_DIST_INPUTS = "target_dist_inputs"
+# The largest mu / pi_t that counts.
+MAX_BEHAVIOUR_RATIO = 2.0
+STATS = (
+    "total_loss", "policy_loss", "vf_loss", "kl", "entropy", "vf_explained_var", "clip_fraction", "mean_ratio",
+    "mean_rho",
+)  # fmt: skip
+
+
+class APPOLoss:
+    """The loss in the form that learners ask for (losses/loss.py). Settings are those of `appo_gradient`."""
+
+    columns = (ACTIONS, ACTION_LOGP, REWARDS, TERMINATEDS, TRUNCATEDS, LOSS_MASK, TARGET_DIST_INPUTS)
+    stats = STATS
+
+    def numpy(self, distribution, outputs, minibatch, **settings):
+        statistics, d_dist_inputs, d_values = appo_gradient(distribution, *outputs, minibatch, **settings)
+        return statistics, (d_dist_inputs, d_values)
+
+    def torch(self, distribution, outputs, minibatch, **settings):
+        from rllib.losses.appo_torch import appo_loss
+
+        return appo_loss(distribution, *outputs, minibatch, **settings)
+
+    def identity_error(self, distribution, outputs, minibatch):
+        """None: the weights may have moved on since the actions were drawn."""
+
+
+APPO_LOSS = APPOLoss()
+
+
+def appo_gradient(
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    gamma,
+    clip_param,
+    kl_coeff,
+    vf_loss_coeff,
+    entropy_coeff,
+    vtrace=True,
+    clip_rho=1.0,
+    clip_pg_rho=1.0,
+    lambda_=1.0,
+):
+    """Statistics and output gradients of the APPO loss, in closed form. R rows, float32.
+
+    Args:
+        distribution, dist_inputs, values, gamma, vf_loss_coeff, entropy_coeff, vtrace, clip_rho, clip_pg_rho, lambda_:
+            as for `impala.impala_gradient`; the ratios of V-trace are pi_t / mu.
+        minibatch: the columns of IMPALA and target_dist_inputs [R, K].
+        clip_param: the ratio pi / pi_t counts within 1 - clip_param ... 1 + clip_param.
+        kl_coeff: weight of KL(pi_t || pi).
+
+    Returns:
+        statistics (a list in the order of STATS), d_dist_inputs [R, K], d_values [R].
+    """
+    steps = minibatch[LOSS_MASK].astype(np.float32)
+    weight = steps / max(steps.sum(), np.float32(1))
+    actions, behaviour = minibatch[ACTIONS], minibatch[ACTION_LOGP]
+    new = distribution.at(dist_inputs)
+    log_prob = new.log_prob(actions)
+    target_log_prob = distribution.at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
+    log_rho = target_log_prob - behaviour if vtrace else np.zeros_like(log_prob)
+    targets, advantages = vtrace_of_rows(
+        log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
+    )
+
+    behaviour_ratio = np.exp(np.minimum(behaviour - target_log_prob, np.float32(np.log(MAX_BEHAVIOUR_RATIO))))
+    ratio = behaviour_ratio * np.exp(np.minimum(log_prob - behaviour, np.float32(20)))
+    clipped = ratio.clip(np.float32(1 - clip_param), np.float32(1 + clip_param))
+    surrogate, clipped_surrogate = advantages * ratio, advantages * clipped
+    policy_loss = -float(np.dot(weight, np.minimum(surrogate, clipped_surrogate)))
+    # Where the clipped term is the smaller one it does not depend on the ratio, so nothing flows.
+    d_log_prob = -weight * surrogate * (surrogate <= clipped_surrogate)
+
+    entropy = float(np.dot(weight, new.entropy()))
+    kl = float(np.dot(weight, new.kl_from(minibatch[TARGET_DIST_INPUTS])))
+    d_dist_inputs = masked_gradient(new, d_log_prob, -entropy_coeff, kl_coeff, steps, weight)
+
+    error = values - targets
+    vf_loss = 0.5 * float(np.dot(weight, error * error))
+    d_values = error * weight * np.float32(vf_loss_coeff)
+
+    statistics = [
+        policy_loss + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
+        policy_loss,
+        vf_loss,
+        kl,
+        entropy,
+        explained_variance(error, targets, weight),
+        float(np.dot(weight, ratio != clipped)),
+        float(np.dot(weight, ratio)),
+        float(np.dot(weight, np.exp(np.minimum(log_rho, np.float32(20))))),
+    ]
+    return statistics, d_dist_inputs, d_values

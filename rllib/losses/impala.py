@@ -1,0 +1,117 @@
+"""The loss of IMPALA (Espeholt et al., arXiv:1802.01561, section 4.2): policy gradient, value and entropy on V-trace.
+
+Departures: means over the transitions instead of sums, so that the gradient's scale does not depend on the batch size;
+the value loss carries RLlib's factor 1/2.
+"""
+
+import numpy as np
+
+from rllib.losses.loss import ROUNDING
+from rllib.losses.vtrace import vtrace_of_rows
+from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
+
+STATS = ("total_loss", "policy_loss", "vf_loss", "entropy", "vf_explained_var", "mean_rho")
+
+
+class IMPALALoss:
+    """The loss in the form that learners ask for (losses/loss.py). Settings are those of `impala_gradient`."""
+
+    columns = (ACTIONS, ACTION_LOGP, REWARDS, TERMINATEDS, TRUNCATEDS, LOSS_MASK)
+    stats = STATS
+
+    def numpy(self, distribution, outputs, minibatch, **settings):
+        statistics, d_dist_inputs, d_values = impala_gradient(distribution, *outputs, minibatch, **settings)
+        return statistics, (d_dist_inputs, d_values)
+
+    def torch(self, distribution, outputs, minibatch, **settings):
+        from rllib.losses.impala_torch import impala_loss
+
+        return impala_loss(distribution, *outputs, minibatch, **settings)
+
+    def identity_error(self, distribution, outputs, minibatch):
+        """None: the weights may have moved on since the actions were drawn, which V-trace corrects."""
+
+
+IMPALA_LOSS = IMPALALoss()
+
+
+def impala_gradient(
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    gamma,
+    vf_loss_coeff,
+    entropy_coeff,
+    vtrace=True,
+    clip_rho=1.0,
+    clip_pg_rho=1.0,
+    lambda_=1.0,
+):
+    """Statistics and output gradients of the IMPALA loss, in closed form. R rows, float32.
+
+    Targets and advantages count as constants: nothing flows through them.
+
+    Args:
+        distribution: the action distribution (models/distributions.py).
+        dist_inputs: [R, K] what the network computed for it.
+        values: [R] what the network computed.
+        minibatch: columns actions [R, ...], action_logp [R] of the policy that acted, rewards, terminateds, truncateds,
+            loss_mask [R]; rows in sequences, see `vtrace.vtrace_of_rows`.
+        gamma: discount per step.
+        vf_loss_coeff: weight of the value loss, half the mean squared error.
+        entropy_coeff: weight of the entropy bonus.
+        vtrace: False takes every ratio for 1, as if the weights had not changed since the actions were drawn.
+        clip_rho, clip_pg_rho: the paper's rho_bar, of temporal differences and of advantages.
+        lambda_: shortens the trace.
+
+    Returns:
+        statistics (a list in the order of STATS), d_dist_inputs [R, K], d_values [R].
+    """
+    steps = minibatch[LOSS_MASK].astype(np.float32)
+    weight = steps / max(steps.sum(), np.float32(1))
+    new = distribution.at(dist_inputs)
+    log_prob = new.log_prob(minibatch[ACTIONS])
+    log_rho = log_prob - minibatch[ACTION_LOGP] if vtrace else np.zeros_like(log_prob)
+    targets, advantages = vtrace_of_rows(
+        log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
+    )
+
+    policy_loss = -float(np.dot(weight, log_prob * advantages))
+    d_log_prob = -weight * advantages
+
+    entropy = float(np.dot(weight, new.entropy()))
+    d_dist_inputs = masked_gradient(new, d_log_prob, -entropy_coeff, 0.0, steps, weight)
+
+    error = values - targets
+    vf_loss = 0.5 * float(np.dot(weight, error * error))
+    d_values = error * weight * np.float32(vf_loss_coeff)
+
+    statistics = [
+        policy_loss + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
+        policy_loss,
+        vf_loss,
+        entropy,
+        explained_variance(error, targets, weight),
+        float(np.dot(weight, np.exp(np.minimum(log_rho, np.float32(20))))),
+    ]
+    return statistics, d_dist_inputs, d_values
+
+
+def masked_gradient(new, d_log_prob, entropy_weight, kl_weight, steps, weight):
+    """Gradient of sum(d_log_prob * log_prob) + weighted means of entropy and KL, zero in rows that are no steps."""
+    scale = float(weight.max())
+    gradient = new.gradient(d_log_prob, entropy_weight * scale, kl_weight * scale)
+    gradient *= steps[:, None]
+    return gradient
+
+
+def explained_variance(error, targets, weight):
+    """1 - Var(error) / Var(targets) over the weighted rows, at least -1; 0 for equal targets."""
+    mean = float(np.dot(weight, targets))
+    variance = float(np.dot(weight, np.square(targets - np.float32(mean))))
+    if variance <= (ROUNDING * mean) ** 2:
+        return 0.0
+    unexplained = float(np.dot(weight, np.square(error - np.dot(weight, error))))
+    return max(1 - unexplained / variance, -1.0)

@@ -1,0 +1,120 @@
+"""The losses of IMPALA and APPO: closed form against autograd, and properties."""
+
+import numpy as np
+import pytest
+import torch
+from ppo_support import DISTRIBUTIONS
+from vtrace_support import make_rows
+
+from rllib import sample_batch as sb
+from rllib.losses.appo import APPO_LOSS, TARGET_DIST_INPUTS
+from rllib.losses.gae import gae
+from rllib.losses.impala import IMPALA_LOSS
+from rllib.losses.ppo import PPO_LOSS
+from rllib.models.distributions import Categorical
+from rllib.models.torch_distributions import TorchDistribution
+
+COMMON = {
+    "gamma": 0.95,
+    "vf_loss_coeff": 0.5,
+    "entropy_coeff": 0.02,
+    "clip_rho": 1.2,
+    "clip_pg_rho": 1.1,
+    "lambda_": 0.9,
+}
+LOSSES = [(IMPALA_LOSS, COMMON), (APPO_LOSS, {**COMMON, "clip_param": 0.2, "kl_coeff": 0.3})]
+BY_NAME = pytest.mark.parametrize(("loss", "settings"), LOSSES, ids=["IMPALA", "APPO"])
+
+
+@BY_NAME
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
+@pytest.mark.parametrize("vtrace", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_statistics_and_gradients_agree(loss, settings, distribution, vtrace, seed):
+    outputs, minibatch = make_rows(distribution, ((20, "end"), (13, "truncated"), (9, "terminated")), seed)
+    settings = {**settings, "vtrace": vtrace}
+    expected, gradients = loss.numpy(distribution, outputs, minibatch, **settings)
+    tensors = [torch.from_numpy(output).requires_grad_() for output in outputs]
+    columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
+    value, statistics = loss.torch(TorchDistribution(distribution), tensors, columns, **settings)
+    value.backward()
+    assert not statistics.requires_grad and len(expected) == len(loss.stats)
+    np.testing.assert_allclose(statistics, expected, atol=3e-6, rtol=1e-5)
+    for tensor, gradient in zip(tensors, gradients, strict=True):
+        np.testing.assert_allclose(gradient, tensor.grad, atol=1e-6)
+
+
+@BY_NAME
+def test_rows_that_are_no_steps_do_not_count(loss, settings):
+    """Garbage in them changes nothing but the values that are bootstrapped from; more of them change nothing."""
+    distribution = Categorical(3)
+    (dist_inputs, values), minibatch = make_rows(distribution)
+    statistics, (d_dist_inputs, d_values) = loss.numpy(distribution, (dist_inputs, values), minibatch, **settings)
+    empty = ~minibatch[sb.LOSS_MASK]
+    assert not d_dist_inputs[empty].any() and not d_values[empty].any()
+
+    def longer(column, filler):
+        return np.concatenate([column, np.full((5, *column.shape[1:]), filler, column.dtype)])
+
+    padded = {name: longer(column, 1) for name, column in minibatch.items()}
+    padded[sb.LOSS_MASK][-5:] = False
+    for name in (sb.ACTION_LOGP, sb.REWARDS, TARGET_DIST_INPUTS):
+        padded[name][~padded[sb.LOSS_MASK]] = 7
+    outputs = (longer(dist_inputs, 3), longer(values, -4))
+    got, gradients = loss.numpy(distribution, outputs, padded, **settings)
+    np.testing.assert_allclose(got, statistics, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(gradients[0][:-5], d_dist_inputs, atol=1e-7)
+    np.testing.assert_allclose(gradients[1][:-5], d_values, atol=1e-7)
+    assert not gradients[0][-5:].any() and not gradients[1][-5:].any()
+
+
+def test_impala_on_policy_is_the_actor_critic_gradient():
+    """With the weights that acted: -A log pi on GAE(1), and the squared error to GAE(1) plus the value."""
+    distribution = Categorical(3)
+    (dist_inputs, values), minibatch = make_rows(distribution, ((8, "truncated"), (8, "terminated")), moved=0.0)
+    settings = {"gamma": 0.95, "vf_loss_coeff": 0.5, "entropy_coeff": 0.02}
+    _, (d_dist_inputs, d_values) = IMPALA_LOSS.numpy(distribution, (dist_inputs, values), minibatch, **settings)
+
+    steps = minibatch[sb.LOSS_MASK]
+    columns = {name: column[steps] for name, column in minibatch.items()}
+    in_time = [values[steps], values[1:][steps[:-1]], columns[sb.TERMINATEDS], columns[sb.TRUNCATEDS]]
+    advantages, targets = gae(
+        columns[sb.REWARDS].reshape(2, 8).T, *(column.reshape(2, 8).T for column in in_time), 0.95, 1.0
+    )
+    # PPO's gradient at ratio 1 is that of -A log pi; its value loss has no factor 1/2.
+    columns |= {
+        sb.ADVANTAGES: advantages.T.reshape(-1),
+        sb.VALUE_TARGETS: targets.T.reshape(-1),
+        sb.VF_PREDS: values[steps],
+        sb.ACTION_DIST_INPUTS: dist_inputs[steps],
+    }
+    outputs = (dist_inputs[steps], values[steps])
+    _, (expected, expected_values) = PPO_LOSS.numpy(
+        distribution, outputs, columns, clip_param=0.2, kl_coeff=0.0, vf_loss_coeff=0.25, entropy_coeff=0.02
+    )
+    np.testing.assert_allclose(d_dist_inputs[steps], expected, atol=1e-6)
+    np.testing.assert_allclose(d_values[steps], expected_values, atol=1e-6)
+
+
+def test_appo_without_lag_has_ratio_one():
+    distribution = Categorical(3)
+    outputs, minibatch = make_rows(distribution, moved=0.0)
+    statistics, _ = APPO_LOSS.numpy(distribution, outputs, minibatch, **LOSSES[1][1])
+    named = dict(zip(APPO_LOSS.stats, statistics))
+    assert named["mean_ratio"] == pytest.approx(1, abs=1e-6) == named["mean_rho"]
+    assert named["kl"] == pytest.approx(0, abs=1e-6)
+    assert named["clip_fraction"] == 0
+
+
+def test_appo_gives_nothing_beyond_the_clip():
+    """Two actions, the ratio far above 1 + clip_param, a positive advantage: no gradient on the policy."""
+    distribution = Categorical(2)
+    outputs, minibatch = make_rows(distribution, ((1, "terminated"),), moved=0.0)
+    minibatch[sb.ACTIONS][:] = 0
+    minibatch[TARGET_DIST_INPUTS][:] = 0
+    minibatch[sb.ACTION_LOGP][:] = np.log(0.5)
+    minibatch[sb.REWARDS][0] = 100
+    dist_inputs = np.array([[3, 0], [0, 0]], np.float32)
+    settings = {**LOSSES[1][1], "kl_coeff": 0.0, "entropy_coeff": 0.0}
+    _, (gradient, _) = APPO_LOSS.numpy(distribution, (dist_inputs, outputs[1]), minibatch, **settings)
+    np.testing.assert_array_equal(gradient, 0)

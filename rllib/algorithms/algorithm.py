@@ -51,6 +51,8 @@ class Algorithm(ABC):
     """
 
     config_class: ClassVar[type[AlgorithmConfig]]
+    # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
+    samples_sequences: ClassVar[bool] = False
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
         self.config = _frozen(self.config_class, config, env)
@@ -152,7 +154,7 @@ class Algorithm(ABC):
         with self.metrics.timer("learn"):
             stats = self.learner.update(batch, rng=self._learner_rng, **settings)
         counters = self.metrics.counters
-        counters["num_env_steps_trained"] += batch.count
+        counters["num_env_steps_trained"] += batch.env_steps
         counters["num_updates"] += 1
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
         return {**stats, **told, "policy_lag_updates": float(lag)}
@@ -481,6 +483,7 @@ class Algorithm(ABC):
             clip_rewards=config.clip_rewards,
             callbacks=_callbacks_class(config),
             sample_timeout_s=config.sample_timeout_s,
+            sequences=self.samples_sequences,
             check_env=not config.disable_env_checking,
         )
 

@@ -4,6 +4,7 @@ The block comes from the allocator that the worker was handed. In a worker proce
 columns are born in shared memory and returning them costs one small message and no copy.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -40,19 +41,15 @@ class Fragment:
         num_envs: int,
         allocate: Callable[..., np.ndarray] = np.empty,
     ):
-        shapes = {}
-        offset = 0
-        for column in columns:
-            steps = num_steps + (column.name == sb.OBS)
-            dtype = np.dtype(column.dtype)
-            shape = (steps, num_envs, *column.shape)
-            shapes[column.name] = (offset, shape, dtype)
-            nbytes = int(np.prod(shape)) * dtype.itemsize
-            offset += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-        block = allocate((offset,), dtype=np.uint8)
         self.num_steps = num_steps
         self.num_envs = num_envs
-        self.columns = {name: np.ndarray(shape, dtype, block, start) for name, (start, shape, dtype) in shapes.items()}
+        self.columns = _in_one_block(
+            {
+                column.name: ((num_steps + (column.name == sb.OBS), num_envs, *column.shape), np.dtype(column.dtype))
+                for column in columns
+            },
+            allocate,
+        )
         self.observations = self.columns[sb.OBS]
         self.final_observations: list[tuple[int, int, np.ndarray]] = []
         self.valid: np.ndarray | None = None
@@ -92,3 +89,51 @@ class Fragment:
             rows[name] = column.reshape(self.num_steps * self.num_envs, *column.shape[2:])
         batch = SampleBatch(rows, policy_version=policy_version)
         return batch if self.valid is None else batch.rows(self.valid.reshape(-1))
+
+    def to_sequences(self, policy_version: int, allocate: Callable[..., np.ndarray] = np.empty) -> SampleBatch:
+        """The rows environment by environment, so that each row is followed by what it is bootstrapped from.
+
+        Where an episode was truncated, and at the end of each environment's steps, a row is added that has nothing but
+        an observation: the true final one, or the one to go on from. There loss_mask is False and all else is zero.
+        Rows that are no transitions are left out.
+        """
+        num_steps, num_envs = self.num_steps, self.num_envs
+        # Positions in the [(T + 1) * N] observations; those of the last step, T, are the rows to bootstrap from.
+        source = np.arange((num_steps + 1) * num_envs).reshape(num_steps + 1, num_envs).T.reshape(-1)
+        mask = source < num_steps * num_envs
+        final = np.full(len(source), -1)
+        if self.final_observations:
+            after = [i * (num_steps + 1) + t + 1 for t, i, _ in self.final_observations]
+            source = np.insert(source, after, 0)
+            mask = np.insert(mask, after, False)
+            # np.insert keeps the order in which equal positions are given, and no two of these are equal.
+            final = np.insert(final, after, np.arange(len(after)))
+        if self.valid is not None:
+            kept = ~mask
+            kept[mask] = self.valid.reshape(-1)[source[mask]]
+            source, mask, final = source[kept], mask[kept], final[kept]
+        rows = _in_one_block(
+            {name: ((len(source), *column.shape[2:]), column.dtype) for name, column in self.columns.items()}
+            | {sb.LOSS_MASK: (mask.shape, mask.dtype)},
+            allocate,
+        )
+        for name, column in self.columns.items():
+            # "clip": the rows to bootstrap from exceed all columns but the observations, and become zero.
+            np.take(column.reshape(-1, *column.shape[2:]), source, axis=0, out=rows[name], mode="clip")
+            if name != sb.OBS:
+                rows[name][~mask] = 0
+        for row in np.flatnonzero(final >= 0):
+            rows[sb.OBS][row] = self.final_observations[final[row]][2]
+        rows[sb.LOSS_MASK][:] = mask
+        return SampleBatch(rows, policy_version=policy_version)
+
+
+def _in_one_block(columns: dict[str, tuple], allocate: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of the given (shape, dtype) by name, all in one allocation."""
+    places, offset = {}, 0
+    for name, (shape, dtype) in columns.items():
+        places[name] = offset
+        nbytes = math.prod(shape) * dtype.itemsize
+        offset += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+    block = allocate((offset,), dtype=np.uint8)
+    return {name: np.ndarray(shape, dtype, block, places[name]) for name, (shape, dtype) in columns.items()}

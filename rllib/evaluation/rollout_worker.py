@@ -71,6 +71,8 @@ class RolloutWorker:
         self.policy_version = 0
         self.callbacks = settings.callbacks()
         self._allocate = allocate
+        # Sequences are copied out of the fragment, which then needs no memory that others can see.
+        self._allocate_fragment = np.empty if settings.sequences else allocate
         first = max(worker_index - 1, 0) * settings.num_envs
         self._indices = range(first, first + settings.num_envs)
         self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in self._indices]
@@ -141,8 +143,8 @@ class RolloutWorker:
         started = time.perf_counter()
         self._finish(fragment)
         report.inference_time_s += time.perf_counter() - started
-        batch = fragment.to_batch(self.policy_version)
-        report.env_steps = batch.count
+        batch = self._to_batch(fragment)
+        report.env_steps = batch.env_steps
         report.rows = self.settings.fragment_length * self.settings.num_envs
         report.episodes = self.episodes.pop_finished()
         report.longest_running = self.episodes.longest_running
@@ -152,8 +154,13 @@ class RolloutWorker:
         self.callbacks.on_sample_end(worker=self, samples=batch)
         return batch, report
 
+    def _to_batch(self, fragment: Fragment) -> SampleBatch:
+        if self.settings.sequences:
+            return fragment.to_sequences(self.policy_version, self._allocate)
+        return fragment.to_batch(self.policy_version)
+
     def _collect(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:
-        fragment = Fragment(self._columns, num_steps, self.settings.num_envs, self._allocate)
+        fragment = Fragment(self._columns, num_steps, self.settings.num_envs, self._allocate_fragment)
         observations = list(fragment.observations)
         if self._observations is None:
             self.stream.reset(self._raw)
@@ -241,7 +248,7 @@ class RolloutWorker:
             part = self._collect(1, report, active)
             ended = ended | part[sb.TERMINATEDS][0] | part[sb.TRUNCATEDS][0]
             parts.append(part)
-        return Fragment.join(parts, self._columns, self._allocate)
+        return Fragment.join(parts, self._columns, self._allocate_fragment)
 
     def _finish(self, fragment: Fragment) -> None:
         """What is cheaper for a whole fragment than step by step: statistics, log-probabilities, the postprocess."""

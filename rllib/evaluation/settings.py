@@ -42,6 +42,8 @@ class RolloutSettings:
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
         sample_timeout_s: what takes longer without an end is reported.
         callbacks: class of the user's hooks.
+        sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
+            values can be computed by the learner (Fragment.to_sequences).
         check_env: steps are checked against the spaces while they are still cheap to check.
     """
 
@@ -60,6 +62,7 @@ class RolloutSettings:
     clip_rewards: bool | float | None = None
     sample_timeout_s: float = 60.0
     callbacks: type[DefaultCallbacks] = DefaultCallbacks
+    sequences: bool = False
     check_env: bool = True
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:

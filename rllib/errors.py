@@ -11,3 +11,7 @@ class LearnerError(RLlibError):
 
 class CheckpointError(RLlibError, ValueError):
     """A checkpoint is missing, cut off, changed, foreign, or of a newer format than this library reads."""
+
+
+class SampleTimeoutError(RLlibError, TimeoutError):
+    """No rollout worker has sent anything for as long as the settings allow."""

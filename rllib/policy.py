@@ -191,6 +191,14 @@ class Policy:
         """Log-probability [B] of actions [B, *action_shape] under distributions [B, num_dist_inputs]."""
         return self.distribution.at(dist_inputs).log_prob(actions)
 
+    def dist_inputs(self, observations: np.ndarray) -> np.ndarray:
+        """What describes the distribution of actions, [B, num_dist_inputs], for observations [B, *shape] as stored."""
+        dist_inputs = np.empty((len(observations), self.num_dist_inputs), np.float32)
+        for start in range(0, len(observations), CHUNK):
+            rows = observations[start : start + CHUNK]
+            dist_inputs[start : start + CHUNK] = self.network.forward_policy(self.encode(rows))
+        return dist_inputs
+
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Values [B] of observations [B, *shape] as stored."""
         values = np.empty(len(observations), np.float32)
@@ -200,7 +208,7 @@ class Policy:
         return values
 
 
-# Rows that one forward pass of `values` takes: the activations then stay in the processor's cache.
+# Rows that one forward pass of `values` and `dist_inputs` takes: the activations then stay in the processor's cache.
 CHUNK = 512
 
 

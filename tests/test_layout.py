@@ -21,7 +21,13 @@ FLOORS = [
     ["rllib.tune"],
     ["rllib.cli", "rllib.__main__"],
 ]
-KNOW_THE_RUNTIME = ["runtime", "rllib.evaluation.worker_set", "rllib.learners.learner_group", "rllib.tune"]
+KNOW_THE_RUNTIME = [
+    "runtime",
+    "rllib.evaluation.worker_set",
+    "rllib.evaluation.requests_in_flight",
+    "rllib.learners.learner_group",
+    "rllib.tune",
+]
 # What may import inside functions, and why.
 IMPORTS_LATE = {
     "runtime.engines.zeromq.boot": "is run as a script, and sets the import path before it can import anything of ours",

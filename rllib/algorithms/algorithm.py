@@ -24,6 +24,7 @@ from rllib.env.spaces import mismatch
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.settings import Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
 from rllib.learners.learner import Learner, make_learner
@@ -137,12 +138,16 @@ class Algorithm(ABC):
             while steps < num_steps:
                 filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
                 for batch, report in self.workers.sample(self.policy.weights, self.num_updates, filter_state):
-                    self.metrics.add_sample(report)
-                    if report.filter_delta is not None:
-                        self.policy.filter.merge(report.filter_delta)
+                    self.take_in(report)
                     batches.append(batch)
                     steps += report.rows
             return SampleBatch.concat(batches)
+
+    def take_in(self, report: SampleReport) -> None:
+        """Counts what a worker reported beside its batch, and merges what its observation filter has seen."""
+        self.metrics.add_sample(report)
+        if report.filter_delta is not None:
+            self.policy.filter.merge(report.filter_delta)
 
     def learn(self, batch: SampleBatch, **settings) -> dict[str, float]:
         """One `Learner.update` on the batch, counted and timed; see there for the settings."""
@@ -176,6 +181,11 @@ class Algorithm(ABC):
     def num_updates(self) -> int:
         """Learner updates so far: the version of the weights."""
         return self.metrics.counters["num_updates"]
+
+    @property
+    def num_requests_in_flight(self) -> int:
+        """Requests to workers that are not answered yet; asynchronous algorithms have some between training steps."""
+        return 0
 
     @property
     def timesteps(self) -> int:
@@ -223,7 +233,7 @@ class Algorithm(ABC):
     def _add_surroundings(self, result: Result) -> None:
         result["num_healthy_workers"] = self.workers.num_healthy_workers
         result["num_remote_worker_restarts"] = self.workers.num_restarts
-        result["num_in_flight_async_reqs"] = 0
+        result["num_in_flight_async_reqs"] = self.num_requests_in_flight
         result["fault_tolerance"] = {
             "num_healthy_workers": self.workers.num_healthy_workers,
             "num_remote_worker_restarts": self.workers.num_restarts,

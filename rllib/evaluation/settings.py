@@ -22,6 +22,18 @@ class Postprocess(Protocol):
         """Fills its columns of the fragment."""
 
 
+class NoPostprocess:
+    """Adds nothing: the learner works out all else."""
+
+    columns = ()
+
+    def __call__(self, fragment: Fragment, policy: Policy) -> None:
+        """Does nothing."""
+
+
+NO_POSTPROCESS = NoPostprocess()
+
+
 @dataclass(frozen=True)
 class RolloutSettings:
     """Which environments, which policy, how much of them and how.

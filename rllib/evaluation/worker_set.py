@@ -23,11 +23,18 @@ PRELOAD = ("numpy", "gymnasium", "rllib.evaluation.worker_set")
 PATIENCE = 10
 # A worker that falls silent so often in a row hangs for a reason that a new process does not mend.
 SILENCES = 1
-_DEATHS = (ActorDiedError, ActorUnavailableError)
+DEATHS = (ActorDiedError, ActorUnavailableError)
 
 
-class _SilentWorkerError(ActorUnavailableError):
+class SilentWorkerError(ActorUnavailableError):
     """It lives, but has not answered for too long."""
+
+    def __init__(self, index: int, timeout_s: float):
+        super().__init__(
+            f"rollout worker {index} did not answer within {PATIENCE} x sample_timeout_s={timeout_s:g} s. Does an "
+            "environment hang, or an episode never end? Give it a time limit (max_episode_steps), or a longer "
+            "sample_timeout_s."
+        )
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,10 @@ class WorkerSet:
         actor_options: resources of a worker, as for `runtime.remote`.
         fault_tolerance: see FaultTolerance.
 
+    Attributes:
+        actors: index -> handle of the remote workers that are there, in order.
+        fault_tolerance: see FaultTolerance.
+
     Raises:
         the environment's own exception, if it cannot be made.
         UnschedulableError: if a worker asks for what this machine does not have.
@@ -105,18 +116,18 @@ class WorkerSet:
         self.num_workers = num_workers
         self.num_restarts = 0
         self._recreated: list[int] = []
-        self._fault_tolerance = fault_tolerance or FaultTolerance()
+        self.fault_tolerance = fault_tolerance or FaultTolerance()
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self._failures = dict.fromkeys(range(1, num_workers + 1), 0)
         self._incarnations = dict(self._failures)
         self._local = None if num_workers else RolloutWorker(settings)
-        self._actors: dict[int, Any] = {}
+        self.actors: dict[int, Any] = {}
         if num_workers:
             ensure_runtime()
             self._class = runtime.remote(RolloutActor).options(oversubscribe=True, **(actor_options or {}))
-            self._actors = {index: self._start(index) for index in self._failures}
+            self.actors = {index: self._start(index) for index in self._failures}
             try:
-                runtime.get([actor.ready.remote() for actor in self._actors.values()])
+                runtime.get([actor.ready.remote() for actor in self.actors.values()])
             except BaseException:
                 self.stop()
                 raise
@@ -140,12 +151,22 @@ class WorkerSet:
         if self._local is not None:
             self._local.set_weights(weights, version, filter_state)
             return [self._local.sample()]
+        return self._from_each(self.sample_request(weights, version, filter_state))
+
+    def sample_request(
+        self, weights: np.ndarray, version: int, filter_state: dict | None = None
+    ) -> Callable[[Any, int], runtime.ObjectRef]:
+        """Makes requests to sample with these weights, which are copied into the object store here and now.
+
+        Returns:
+            a function of an actor and its index: asks it for one fragment, and returns the reference of (batch, report).
+        """
         shared = runtime.put(weights)
 
         def request(actor, index):
             return actor.sample.remote(shared, version, filter_state)
 
-        return self._from_each(request)
+        return request
 
     def play_episodes(
         self, weights: np.ndarray, filter_state: dict | None, num_episodes: int, round_index: int, explore: bool
@@ -155,8 +176,8 @@ class WorkerSet:
             self._local.set_weights(weights, 0, filter_state)
             return self._local.play_episodes(num_episodes, round_index, explore)
         shared = runtime.put(weights)
-        share, left_over = divmod(num_episodes, len(self._actors))
-        shares = {index: share + (place < left_over) for place, index in enumerate(self._actors)}
+        share, left_over = divmod(num_episodes, len(self.actors))
+        shares = {index: share + (place < left_over) for place, index in enumerate(self.actors)}
 
         def request(actor, index):
             return actor.play_episodes.remote(shared, filter_state, shares[index], round_index, explore)
@@ -176,7 +197,7 @@ class WorkerSet:
 
     def remote_workers(self) -> list:
         """The actors' handles, in order."""
-        return list(self._actors.values())
+        return list(self.actors.values())
 
     def pop_recreated(self) -> list[int]:
         """Indices of the workers that were replaced since the last call."""
@@ -186,7 +207,7 @@ class WorkerSet:
     @property
     def num_healthy_workers(self) -> int:
         """Remote workers that are there."""
-        return len(self._actors)
+        return len(self.actors)
 
     def _from_each(self, request: Callable, indices: Sequence[int] | None = None) -> list:
         """Asks actors at once and collects the answers in order, replacing those that died.
@@ -195,7 +216,7 @@ class WorkerSet:
             request: (actor, index) -> reference of the answer.
             indices: whom to ask; all by default.
         """
-        pending = {index: request(self._actors[index], index) for index in indices or self._actors}
+        pending = {index: request(self.actors[index], index) for index in indices or self.actors}
         answers = []
         for index, ref in pending.items():
             answers += self._answer(index, ref, request)
@@ -207,16 +228,16 @@ class WorkerSet:
         while True:
             try:
                 answer = self._wait(index, ref)
-            except _DEATHS as death:
+            except DEATHS as death:
                 if not self._recover(index, death):
                     return []
-                ref = request(self._actors[index], index)
+                ref = request(self.actors[index], index)
             else:
-                self._failures[index] = 0
+                self.has_answered(index)
                 return [answer]
 
     def _wait(self, index: int, ref):
-        timeout_s = self._fault_tolerance.sample_timeout_s
+        timeout_s = self.fault_tolerance.sample_timeout_s
         for attempt in range(1, PATIENCE + 1):
             try:
                 return runtime.get(ref, timeout=timeout_s)
@@ -227,18 +248,33 @@ class WorkerSet:
                     index,
                     attempt * timeout_s,
                 )
-        raise _SilentWorkerError(
-            f"rollout worker {index} did not answer within {PATIENCE} x sample_timeout_s={timeout_s:g} s. Does an "
-            "environment hang, or an episode never end? Give it a time limit (max_episode_steps), or a longer "
-            "sample_timeout_s."
-        )
+        raise SilentWorkerError(index, timeout_s)
 
     # ------------------------------------------------------------------ deaths
 
     def _recover(self, index: int, death: Exception) -> bool:
         """Replaces a worker. False: it is left out from now on. Raises what the settings do not tolerate."""
-        policy = self._fault_tolerance
-        actor = self._actors.pop(index)
+        if not self.give_up(index, death):
+            return False
+        time.sleep(self.restart_delay_s(index))
+        self.replace(index)
+        return True
+
+    def has_answered(self, index: int) -> None:
+        """Forgets earlier failures of a worker."""
+        self._failures[index] = 0
+
+    def give_up(self, index: int, death: Exception) -> bool:
+        """Takes a worker that has died or fallen silent out of the set.
+
+        Returns:
+            whether it is to be replaced.
+
+        Raises:
+            death itself, if the settings do not tolerate it.
+        """
+        policy = self.fault_tolerance
+        actor = self.actors.pop(index)
         runtime.kill(actor)
         if not policy.restart:
             if not policy.ignore:
@@ -247,7 +283,7 @@ class WorkerSet:
             return False
         self._failures[index] += 1
         tolerated = policy.max_consecutive_failures
-        if isinstance(death, _SilentWorkerError):
+        if isinstance(death, SilentWorkerError):
             tolerated = min(tolerated, SILENCES)
         if self.num_restarts >= policy.max_restarts or self._failures[index] > tolerated:
             death.add_note(
@@ -258,19 +294,24 @@ class WorkerSet:
             raise death
         self.num_restarts += 1
         logger.warning("rollout worker %d is replaced: %s", index, death)
-        if self._failures[index] > 1:
-            time.sleep(policy.delay_s)
+        return True
+
+    def restart_delay_s(self, index: int) -> float:
+        """How long to wait before this worker is replaced: not at all, unless it has failed several times in a row."""
+        return self.fault_tolerance.delay_s if self._failures[index] > 1 else 0.0
+
+    def replace(self, index: int) -> None:
+        """Starts a worker in the place of one that was given up."""
         self._incarnations[index] += 1
         self._recreated.append(index)
         # Rebuilt in order, so that batches are always joined in the order of the workers.
-        self._actors = dict(sorted({**self._actors, index: self._start(index)}.items()))
-        return True
+        self.actors = dict(sorted({**self.actors, index: self._start(index)}.items()))
 
     def stop(self) -> None:
         """Ends the workers' processes and closes the local environments."""
-        for actor in self._actors.values():
+        for actor in self.actors.values():
             runtime.kill(actor)
-        self._actors.clear()
+        self.actors.clear()
         if self._local is not None:
             self._local.close()
 

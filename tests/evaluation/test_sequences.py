@@ -8,17 +8,10 @@ from rllib import sample_batch as sb
 from rllib.env.registry import resolve
 from rllib.evaluation.fragment import Column, Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
-from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.models.catalog import policy_spec
 from rllib.sample_batch import SampleBatch
 from tests.envs import CountingEnv
-
-
-class Nothing:
-    columns = ()
-
-    def __call__(self, fragment, policy):
-        pass
 
 
 def worker(env=CountingEnv, sequences=True, num_envs=2, fragment_length=13, **options) -> RolloutWorker:
@@ -27,7 +20,7 @@ def worker(env=CountingEnv, sequences=True, num_envs=2, fragment_length=13, **op
         env=resolve(env),
         env_config={},
         policy=policy_spec(space, CountingEnv.action_space, {"fcnet_hiddens": [8]}),
-        postprocess=Nothing(),
+        postprocess=NO_POSTPROCESS,
         num_envs=num_envs,
         fragment_length=fragment_length,
         seed=3,

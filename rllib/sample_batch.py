@@ -13,6 +13,7 @@
 | vf_preds           | [B]                    | float32      | value estimate at that time                          |
 | advantages         | [B]                    | float32      | advantage estimate                                   |
 | value_targets      | [B]                    | float32      | what the value estimate is fitted to                 |
+| target_dist_inputs | [B, K]                 | float32      | what the target network computes for the observation |
 | loss_mask          | [B]                    | bool         | False where the observation alone counts: the value  |
 |                    |                        |              | that the row before is bootstrapped from             |
 """
@@ -34,6 +35,7 @@ ADVANTAGES = "advantages"
 VALUE_TARGETS = "value_targets"
 EPS_ID = "eps_id"
 LOSS_MASK = "loss_mask"
+TARGET_DIST_INPUTS = "target_dist_inputs"
 
 
 class SampleBatch(dict):

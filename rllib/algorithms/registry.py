@@ -7,6 +7,8 @@ from rllib.algorithms.settings import nearest
 # name -> module, whose classes NAME and NAMEConfig are the algorithm and its settings
 _ALGORITHMS = {
     "PPO": "rllib.algorithms.ppo",
+    "IMPALA": "rllib.algorithms.impala",
+    "APPO": "rllib.algorithms.appo",
 }
 
 

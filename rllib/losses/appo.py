@@ -5,16 +5,22 @@ corrects from mu to pi_t; the surrogate's ratio is pi / pi_t, written min(2, mu 
 that actions which pi_t would hardly take do not weigh without bound.
 """
 
+import math
+
 import numpy as np
 
 from rllib.losses.impala import explained_variance, masked_gradient
 from rllib.losses.vtrace import vtrace_of_rows
-from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
+from rllib.sample_batch import (
+    ACTION_LOGP,
+    ACTIONS,
+    LOSS_MASK,
+    REWARDS,
+    TARGET_DIST_INPUTS,
+    TERMINATEDS,
+    TRUNCATEDS,
+)
 
-# The target network's distribution inputs, [R, K] float32.
-TARGET_DIST_INPUTS = "target_dist_inputs"
-# The largest mu / pi_t that counts.
-MAX_BEHAVIOUR_RATIO = 2.0
 STATS = (
     "total_loss", "policy_loss", "vf_loss", "kl", "entropy", "vf_explained_var", "clip_fraction", "mean_ratio",
     "mean_rho",
@@ -58,6 +64,7 @@ def appo_gradient(
     clip_rho=1.0,
     clip_pg_rho=1.0,
     lambda_=1.0,
+    max_behaviour_ratio=2.0,
 ):
     """Statistics and output gradients of the APPO loss, in closed form. R rows, float32.
 
@@ -67,6 +74,7 @@ def appo_gradient(
         minibatch: the columns of IMPALA and target_dist_inputs [R, K].
         clip_param: the ratio pi / pi_t counts within 1 - clip_param ... 1 + clip_param.
         kl_coeff: weight of KL(pi_t || pi).
+        max_behaviour_ratio: the largest mu / pi_t that counts.
 
     Returns:
         statistics (a list in the order of STATS), d_dist_inputs [R, K], d_values [R].
@@ -82,7 +90,7 @@ def appo_gradient(
         log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
     )
 
-    behaviour_ratio = np.exp(np.minimum(behaviour - target_log_prob, np.float32(np.log(MAX_BEHAVIOUR_RATIO))))
+    behaviour_ratio = np.exp(np.minimum(behaviour - target_log_prob, np.float32(math.log(max_behaviour_ratio))))
     ratio = behaviour_ratio * np.exp(np.minimum(log_prob - behaviour, np.float32(20)))
     clipped = ratio.clip(np.float32(1 - clip_param), np.float32(1 + clip_param))
     surrogate, clipped_surrogate = advantages * ratio, advantages * clipped

@@ -5,10 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from rllib.losses.appo import MAX_BEHAVIOUR_RATIO, TARGET_DIST_INPUTS
 from rllib.losses.impala_torch import explained_variance, mean_weight
 from rllib.losses.vtrace_torch import vtrace_of_rows
-from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK
+from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, TARGET_DIST_INPUTS
 
 
 def appo_loss(
@@ -26,6 +25,7 @@ def appo_loss(
     clip_rho: float | None = 1.0,
     clip_pg_rho: float | None = 1.0,
     lambda_: float = 1.0,
+    max_behaviour_ratio: float = 2.0,
 ) -> tuple[Tensor, Tensor]:
     """The loss and, without gradient, its statistics in the order of `appo.STATS`.
 
@@ -38,7 +38,7 @@ def appo_loss(
     with torch.no_grad():
         target_log_prob = distribution.at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
         log_rho = target_log_prob - behaviour if vtrace else torch.zeros_like(behaviour)
-        behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(MAX_BEHAVIOUR_RATIO)).exp()
+        behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(max_behaviour_ratio)).exp()
     targets, advantages = vtrace_of_rows(
         log_rho, values.detach(), minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
     )

@@ -7,7 +7,7 @@ from ppo_support import DISTRIBUTIONS
 from vtrace_support import make_rows
 
 from rllib import sample_batch as sb
-from rllib.losses.appo import APPO_LOSS, TARGET_DIST_INPUTS
+from rllib.losses.appo import APPO_LOSS
 from rllib.losses.gae import gae
 from rllib.losses.impala import IMPALA_LOSS
 from rllib.losses.ppo import PPO_LOSS
@@ -58,7 +58,7 @@ def test_rows_that_are_no_steps_do_not_count(loss, settings):
 
     padded = {name: longer(column, 1) for name, column in minibatch.items()}
     padded[sb.LOSS_MASK][-5:] = False
-    for name in (sb.ACTION_LOGP, sb.REWARDS, TARGET_DIST_INPUTS):
+    for name in (sb.ACTION_LOGP, sb.REWARDS, sb.TARGET_DIST_INPUTS):
         padded[name][~padded[sb.LOSS_MASK]] = 7
     outputs = (longer(dist_inputs, 3), longer(values, -4))
     got, gradients = loss.numpy(distribution, outputs, padded, **settings)
@@ -111,7 +111,7 @@ def test_appo_gives_nothing_beyond_the_clip():
     distribution = Categorical(2)
     outputs, minibatch = make_rows(distribution, ((1, "terminated"),), moved=0.0)
     minibatch[sb.ACTIONS][:] = 0
-    minibatch[TARGET_DIST_INPUTS][:] = 0
+    minibatch[sb.TARGET_DIST_INPUTS][:] = 0
     minibatch[sb.ACTION_LOGP][:] = np.log(0.5)
     minibatch[sb.REWARDS][0] = 100
     dist_inputs = np.array([[3, 0], [0, 0]], np.float32)

@@ -3,7 +3,6 @@
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.losses.appo import TARGET_DIST_INPUTS
 
 
 def slow_vtrace(discounts, log_rho, rewards, values, bootstrap, rho_bar=1.0, pg_bar=1.0, lambda_=1.0):
@@ -51,6 +50,6 @@ def make_rows(distribution, sequences=((6, "end"), (4, "terminated"), (7, "trunc
         sb.TERMINATEDS: terminated,
         sb.TRUNCATEDS: truncated,
         sb.LOSS_MASK: mask,
-        TARGET_DIST_INPUTS: target,
+        sb.TARGET_DIST_INPUTS: target,
     }
     return (new, values), minibatch

@@ -1,0 +1,90 @@
+"""APPO: IMPALA's asynchronous sampling with PPO's clipped surrogate (after IMPACT, Luo et al., arXiv:1912.00167).
+
+A target network, the policy of some updates ago, stands between the workers' policies and the one that learns: V-trace
+corrects from theirs to the target's, and the ratio that is clipped is that of the learning policy to the target's.
+
+Departures from the paper: values are the learning network's own, only the policy's part of the target network is used;
+no replay of old train batches (num_sgd_iter repeats the newest); the defaults are Ray's, `target_update_frequency=1` in
+updates and `tau=1`. With these and num_sgd_iter=1 the ratio is 1 and the loss is that of IMPALA.
+"""
+
+from typing import Annotated, Any, Self
+
+import numpy as np
+
+from rllib.algorithms.impala import IMPALA, IMPALAConfig
+from rllib.algorithms.settings import above, at_least, between, section
+from rllib.losses.appo import APPO_LOSS
+from rllib.policy import Policy
+from rllib.sample_batch import OBS, TARGET_DIST_INPUTS, SampleBatch
+
+TARGET_FILE = "policies/default_policy/target.safetensors"
+
+
+class APPOConfig(IMPALAConfig):
+    """Settings of APPO; the defaults are those of Ray 2.6, but for num_gpus, which is 0."""
+
+    algo_class = "APPO"
+
+    @section
+    def training(
+        self,
+        *,
+        clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.4,
+        use_kl_loss: Annotated[bool, "add the adaptive penalty on KL(target || new)"] = False,
+        kl_coeff: Annotated[float, "initial coefficient of the KL penalty", at_least(0)] = 1.0,
+        kl_target: Annotated[float, "KL that the coefficient adapts to (nats)", above(0)] = 0.01,
+        target_update_frequency: Annotated[int, "updates between those of the target network", at_least(1)] = 1,
+        tau: Annotated[float, "how far the target network moves to the learned one; 1: copied", between(0, 1)] = 1.0,
+    ) -> Self:
+        """How it learns."""
+
+
+class APPO(IMPALA):
+    """The algorithm; see the module's docstring."""
+
+    config_class = APPOConfig
+    loss = APPO_LOSS
+
+    def __init__(self, config: APPOConfig | dict | None = None, env: Any = None):
+        super().__init__(config, env)
+        config = self.config
+        self._clip_param = config.get_schedule("clip_param")
+        self._kl_coeff = config.kl_coeff if config.use_kl_loss else 0.0
+        self.target_policy = Policy(self.policy.spec, self.policy.weights.copy())
+
+    def prepared(self, batch: SampleBatch) -> SampleBatch:
+        return SampleBatch(
+            {**batch, TARGET_DIST_INPUTS: self.target_policy.dist_inputs(batch[OBS])},
+            policy_version=batch.policy_version,
+        )
+
+    def loss_settings(self) -> dict[str, float]:
+        return {"clip_param": self._clip_param(self.timesteps), "kl_coeff": self._kl_coeff}
+
+    def after_update(self, stats: dict[str, float]) -> None:
+        config = self.config
+        stats["cur_kl_coeff"] = self._kl_coeff
+        # Section 4 of the paper of PPO, with the factors that Ray uses.
+        if stats["kl"] > 2.0 * config.kl_target:
+            self._kl_coeff *= 1.5
+        elif stats["kl"] < 0.5 * config.kl_target:
+            self._kl_coeff *= 0.5
+        if self.num_updates % config.target_update_frequency == 0:
+            target, tau = self.target_policy.weights, np.float32(config.tau)
+            target[:] = (1 - tau) * target + tau * self.policy.weights
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def algorithm_state(self) -> dict[str, Any]:
+        return {"kl_coeff": self._kl_coeff}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        self._kl_coeff = state["kl_coeff"]
+
+    def get_state(self) -> dict[str, Any]:
+        return {**super().get_state(), TARGET_FILE: {"weights": self.target_policy.weights.copy()}}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self.target_policy.set_weights(state[TARGET_FILE]["weights"])

@@ -1,0 +1,243 @@
+"""IMPALA and APPO: settings, the loss they see, checkpoints, probe environments."""
+
+import logging
+
+import numpy as np
+import pytest
+
+import runtime
+from rllib import sample_batch as sb
+from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.appo import APPO, TARGET_FILE, APPOConfig
+from rllib.algorithms.impala import IMPALAConfig
+from rllib.algorithms.registry import get_algorithm_class
+from rllib.losses.appo import TARGET_DIST_INPUTS
+from tests.envs import (
+    ActionReward,
+    BoundedAction,
+    ConstantReward,
+    CountingEnv,
+    DelayedReward,
+    InfiniteHorizon,
+    MatchObservation,
+    ObservedReward,
+)
+
+CONFIGS = [IMPALAConfig, APPOConfig]
+BOTH = pytest.mark.parametrize("config_class", CONFIGS)
+
+
+@pytest.fixture(autouse=True)
+def session():
+    yield
+    runtime.shutdown()
+
+
+def build(config_class, env="CartPole-v1", env_config=None, num_workers=0, num_envs=8, **training) -> Algorithm:
+    settings = {"train_batch_size": 160, "lr": 3e-3, "gamma": 0.9, "model": {"fcnet_hiddens": [32, 32]}, **training}
+    return (
+        config_class()
+        .environment(env, env_config=env_config or {})
+        .rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs, rollout_fragment_length=20)
+        .training(**settings)
+        .reporting(min_time_s_per_iteration=None)
+        .debugging(seed=5)
+        .build()
+    )
+
+
+def train(algo, iterations: int):
+    for _ in range(iterations):
+        result = algo.train()
+    return result
+
+
+def stats(result) -> dict:
+    return result["info/learner/default_policy/learner_stats"]
+
+
+def values(algo, *observations: float) -> np.ndarray:
+    return algo.policy.values(np.array(observations, np.float32)[:, None])
+
+
+class TestSettings:
+    def test_defaults(self):
+        config = IMPALAConfig()
+        assert (config.lr, config.train_batch_size, config.rollout_fragment_length) == (5e-4, 500, 50)
+        assert (config.grad_clip, config.vf_loss_coeff, config.entropy_coeff) == (40, 0.5, 0.01)
+        assert (config.broadcast_interval, config.learner_queue_size, config.num_sgd_iter) == (1, 16, 1)
+        config = APPOConfig()
+        assert (config.clip_param, config.kl_coeff, config.kl_target, config.use_kl_loss) == (0.4, 1.0, 0.01, False)
+        assert (config.target_update_frequency, config.tau, config.lr) == (1, 1.0, 5e-4)
+
+    def test_names(self):
+        assert get_algorithm_class("impala").__name__ == "IMPALA"
+        assert get_algorithm_class("appo") is APPO
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"replay_proportion": 0.5}, "replay_proportion"),
+            ({"num_aggregation_workers": 1}, "num_aggregation_workers"),
+            ({"minibatch_buffer_size": 2}, "minibatch_buffer_size"),
+            ({"train_batch_size": 30}, "rollout_fragment_length=50 must not exceed train_batch_size=30"),
+            ({"opt_type": "adagrad"}, "opt_type"),
+            ({"vtrace_clip_rho": 1.0}, "vtrace_clip_rho_threshold"),
+        ],
+    )
+    def test_what_cannot_be_served_is_refused(self, settings, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            IMPALAConfig().environment("CartPole-v1").training(**settings).build()
+
+    def test_no_workers_are_told(self, caplog):
+        with caplog.at_level(logging.WARNING), build(IMPALAConfig):
+            assert "IMPALA with num_rollout_workers=0 runs synchronously" in caplog.text
+
+
+@BOTH
+def test_results(config_class):
+    with build(config_class) as algo:
+        result = train(algo, 2)
+        told = stats(result)
+        names = {"cur_lr", "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "entropy", "entropy_coeff"}
+        assert names | {"var_gnorm", "grad_gnorm", "policy_lag_mean", "policy_lag_max"} <= set(told)
+        assert all(np.isfinite(list(told.values())))
+        assert result["num_env_steps_trained"] == result["num_env_steps_sampled"] == 320
+        assert told["policy_lag_max"] == 0
+        # The weights that learn are those that acted.
+        assert told["mean_rho"] == pytest.approx(1, abs=1e-5)
+
+
+def test_appo_ratio_is_one_without_lag():
+    with build(APPOConfig) as algo:
+        for _ in range(3):
+            told = stats(algo.train())
+            assert told["mean_ratio"] == pytest.approx(1, abs=1e-5)
+            assert told["clip_fraction"] == 0 and told["kl"] == pytest.approx(0, abs=1e-6)
+
+
+def test_appo_clips_against_a_target_that_stands_still():
+    with build(APPOConfig, target_update_frequency=4, num_sgd_iter=4, lr=0.01, use_kl_loss=True) as algo:
+        start = algo.target_policy.weights.copy()
+        told = [stats(algo.train()) for _ in range(3)]
+        np.testing.assert_array_equal(algo.target_policy.weights, start)
+        assert told[-1]["kl"] > 0 and told[-1]["cur_kl_coeff"] > 0
+        algo.train()
+        np.testing.assert_array_equal(algo.target_policy.weights, algo.policy.weights)
+
+
+def test_appo_target_follows_by_tau():
+    with build(APPOConfig, tau=0.25) as algo:
+        start = algo.target_policy.weights.copy()
+        algo.train()
+        expected = start + 0.25 * (algo.policy.weights - start)
+        np.testing.assert_allclose(algo.target_policy.weights, expected, atol=1e-7)
+
+
+def test_torch_and_numpy_learners_stay_together():
+    weights = []
+    for learner in ("numpy", "torch"):
+        with build(IMPALAConfig, CountingEnv, learner=learner, lr=1e-3) as algo:
+            train(algo, 20)
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_allclose(*weights, atol=1e-4)
+
+
+@BOTH
+def test_equal_seeds_give_equal_bits_without_workers(config_class):
+    weights = []
+    for _ in range(2):
+        with build(config_class) as algo:
+            train(algo, 3)
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_array_equal(*weights)
+
+
+@BOTH
+def test_checkpoints_hold_everything(config_class, tmp_path):
+    with (
+        build(config_class, target_update_frequency=3, use_kl_loss=True)
+        if config_class is APPOConfig
+        else build(config_class) as algo
+    ):
+        train(algo, 2)
+        algo.save(tmp_path / "saved")
+        with Algorithm.from_checkpoint(tmp_path / "saved") as restored:
+            one, other = algo.get_state(), restored.get_state()
+            assert (TARGET_FILE in one) == (config_class is APPOConfig)
+            for name, arrays in one.items():
+                if name.endswith(".safetensors"):
+                    for key, array in arrays.items():
+                        np.testing.assert_array_equal(array, other[name][key])
+            assert one["algorithm.json"]["state"] == other["algorithm.json"]["state"]
+            assert restored.train()["training_iteration"] == 3
+
+
+@BOTH
+def test_train_batches_hold_every_reward(config_class, monkeypatch):
+    """P7: with workers too, all that was collected is learned from, each step followed by its successor."""
+    with build(config_class, CountingEnv, num_workers=2, num_envs=2) as algo:
+        seen = []
+        learn = algo.learner.update
+
+        def update(batch, **settings):
+            seen.append(batch)
+            return learn(batch, **settings)
+
+        monkeypatch.setattr(algo.learner, "update", update)
+        train(algo, 5)
+        for batch in seen:
+            steps, observations = batch[sb.LOSS_MASK], batch[sb.OBS][:, 0]
+            goes_on = np.flatnonzero(steps & ~batch[sb.TERMINATEDS])
+            np.testing.assert_array_equal(observations[goes_on + 1], observations[goes_on] + 1)
+            np.testing.assert_array_equal(batch[sb.REWARDS][steps], observations[steps] + 1)
+            assert (TARGET_DIST_INPUTS in batch) == (config_class is APPOConfig)
+        assert sum(batch.env_steps for batch in seen) == algo.metrics.counters["num_env_steps_trained"] == 5 * 160
+
+
+class TestProbes:
+    """What must come out is known in closed form (tests/envs.py)."""
+
+    @BOTH
+    def test_p1_value_of_a_constant(self, config_class):
+        with build(config_class, ConstantReward, lr=0.01) as algo:
+            train(algo, 150)
+            np.testing.assert_allclose(values(algo, 0.0), 1.0, atol=0.01)
+
+    @BOTH
+    def test_p2_value_depends_on_the_observation(self, config_class):
+        with build(config_class, ObservedReward, lr=0.01) as algo:
+            train(algo, 100)
+            np.testing.assert_allclose(values(algo, -1.0, 1.0), [-1.0, 1.0], atol=0.05)
+
+    @BOTH
+    def test_p3_discounting(self, config_class):
+        with build(config_class, DelayedReward, lr=0.01) as algo:
+            train(algo, 150)
+            np.testing.assert_allclose(values(algo, 0.0, 1.0), [0.9, 1.0], atol=0.05)
+
+    @BOTH
+    def test_p4_the_better_action_is_taken(self, config_class):
+        with build(config_class, ActionReward, entropy_coeff=0.0) as algo:
+            train(algo, 150)
+            logits = algo.policy.dist_inputs(np.zeros((1, 1), np.float32))[0]
+            assert 1 / (1 + np.exp(logits[0] - logits[1])) > 0.99
+
+    @BOTH
+    def test_p5_actions_belong_to_their_observations(self, config_class):
+        with build(config_class, MatchObservation, entropy_coeff=0.0) as algo:
+            assert train(algo, 200)["episode_reward_mean"] > 0.95
+
+    @BOTH
+    def test_p6_truncation_is_no_end(self, config_class):
+        """V = 1 / (1 - gamma) = 10, in fragments that hold two truncations each."""
+        with build(config_class, InfiniteHorizon, {"length": 10}, lr=0.02) as algo:
+            train(algo, 300)
+            np.testing.assert_allclose(values(algo, 0.0), 10.0, rtol=0.03)
+
+    @BOTH
+    def test_p12_actions_are_scaled_to_their_bounds(self, config_class):
+        with build(config_class, BoundedAction, entropy_coeff=0.0, lr=5e-3) as algo:
+            train(algo, 400)
+            action = algo.compute_single_action(np.zeros(1, np.float32), explore=False)
+            assert abs(float(action[0]) - 7.0) < 0.4

@@ -1,0 +1,224 @@
+"""Asynchronous sampling: versions, bounds, and workers that die, fall silent or are slow."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import runtime
+from rllib.algorithms.appo import APPOConfig
+from rllib.algorithms.impala import IMPALAConfig
+from rllib.errors import SampleTimeoutError
+from rllib.evaluation.requests_in_flight import RequestsInFlight
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
+from runtime.errors import ActorDiedError
+from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
+from tests.evaluation.test_rollout_worker import settings
+
+
+@pytest.fixture(autouse=True)
+def session():
+    yield
+    runtime.shutdown()
+
+
+def config(config_class=IMPALAConfig, env="CartPole-v1", num_workers=2, fragment=20, training=None, **env_config):
+    defaults = {"train_batch_size": 80, "model": {"fcnet_hiddens": [16]}}
+    return (
+        config_class()
+        .environment(env, env_config=env_config)
+        .rollouts(num_rollout_workers=num_workers, rollout_fragment_length=fragment)
+        .training(**{**defaults, **(training or {})})
+        .reporting(min_time_s_per_iteration=None)
+        .fault_tolerance(delay_between_worker_restarts_s=0.1)
+        .debugging(seed=11)
+    )
+
+
+def pids(algo) -> list[int]:
+    return algo.workers.foreach_worker(lambda worker: os.getpid())
+
+
+def learner_stats(result) -> dict:
+    return result["info/learner/default_policy/learner_stats"]
+
+
+@pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
+@pytest.mark.parametrize("victims", [1, 2])
+def test_killed_workers_are_replaced(config_class, victims):
+    """One of two, and both at once."""
+    with config(config_class).build() as algo:
+        algo.train()
+        before = pids(algo)
+        for pid in before[:victims]:
+            os.kill(pid, signal.SIGKILL)
+        started = time.monotonic()
+        for _ in range(20):
+            result = algo.train()
+        # So many updates drain what was in flight: those that died have been noticed and asked again.
+        assert time.monotonic() - started < 30
+        assert result["num_remote_worker_restarts"] == victims
+        assert result["num_healthy_workers"] == 2
+        assert result["timesteps_total"] >= 21 * 80
+        assert len(set(pids(algo)) - set(before)) == victims
+
+
+def test_without_restart_a_death_ends_the_run_with_its_reason():
+    with config().fault_tolerance(recreate_failed_workers=False).build() as algo:
+        algo.train()
+        os.kill(pids(algo)[0], signal.SIGKILL)
+        with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):
+            for _ in range(100):
+                algo.train()
+
+
+def test_when_all_are_gone_the_run_ends_with_a_reason():
+    tolerance = {"recreate_failed_workers": False, "ignore_worker_failures": True}
+    with config().fault_tolerance(**tolerance).build() as algo:
+        algo.train()
+        for pid in pids(algo):
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(ActorDiedError):
+            for _ in range(100):
+                algo.train()
+
+
+def test_a_failing_environment_ends_the_run_with_its_own_exception():
+    with config(env=RaisingEnv, step=70, worker_index=2).build() as algo, pytest.raises(ProbeFailure, match="step 70"):
+        for _ in range(50):
+            algo.train()
+
+
+def test_a_slow_worker_does_not_hold_up_the_others():
+    """The first worker takes 2 s for a fragment, the others milliseconds."""
+    slow_in_one = {"seconds": 0.1, "worker_index": 1}
+    with config(env=SlowInOne, num_workers=3, **slow_in_one).build() as algo:
+        algo.train()
+        started = time.monotonic()
+        for _ in range(10):
+            algo.train()
+        assert time.monotonic() - started < 1.9
+
+
+class SlowInOne(SleepEnv):
+    """Sleeps in the rollout worker with index `worker_index` alone."""
+
+    def follow(self, action):
+        if self.config.worker_index != self.config["worker_index"]:
+            return 0.0, 1.0, self.t >= 100, False
+        return super().follow(action)
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.config = config
+
+
+def test_a_silent_worker_is_replaced_while_the_others_go_on():
+    with config().rollouts(sample_timeout_s=0.05).build() as algo:
+        algo.train()
+        os.kill(pids(algo)[0], signal.SIGSTOP)
+        started = time.monotonic()
+        while algo.train()["num_remote_worker_restarts"] == 0:
+            assert time.monotonic() - started < 30
+        assert algo.train()["num_healthy_workers"] == 2
+
+
+def test_no_fragment_for_too_long_is_an_error():
+    slow = config(env=SleepEnv, seconds=0.1, training={"learner_queue_timeout": 0.3})
+    with slow.build() as algo, pytest.raises(SampleTimeoutError, match=r"learner_queue_timeout=0\.3"):
+        algo.train()
+
+
+class TestWhatIsInFlight:
+    def test_versions_never_go_back_and_lag_is_reported(self):
+        with config().build() as algo:
+            last: dict[int, int] = {}
+            take = algo._requests.take
+
+            def watched(timeout_s):
+                answers = take(timeout_s)
+                for index, (batch, _) in answers:
+                    assert last.get(index, 0) <= batch.policy_version <= algo.num_updates
+                    last[index] = batch.policy_version
+                return answers
+
+            algo._requests.take = watched
+            for _ in range(30):
+                told = learner_stats(algo.train())
+                assert 0 <= told["policy_lag_mean"] <= told["policy_lag_max"] <= algo.num_updates
+            assert max(last.values()) > 10
+
+    @pytest.mark.parametrize("interval", [1, 5])
+    def test_weights_are_broadcast_each_so_many_updates(self, interval):
+        with config(training={"broadcast_interval": interval}).build() as algo:
+            made = []
+            make = algo.workers.sample_request
+
+            def watched(weights, version, filter_state=None):
+                made.append(version)
+                return make(weights, version, filter_state)
+
+            algo.workers.sample_request = watched
+            for _ in range(21):
+                algo.train()
+            assert made == list(range(0, 21, interval))
+
+    @pytest.mark.parametrize(("queue", "expected"), [(16, 2), (1, 1)])
+    def test_workers_are_ahead_by_a_bounded_number_of_fragments(self, queue, expected):
+        """Whatever the learner does meanwhile: two fragments a worker, or what the queue holds."""
+        training = {"learner_queue_size": queue}
+        with config(num_workers=3, training=training).build() as algo:
+            for _ in range(5):
+                algo.train()
+                time.sleep(0.05)
+                counters = algo.metrics.counters
+                waiting = counters["num_env_steps_sampled"] - counters["num_env_steps_trained"]
+                assert waiting <= 3 * expected * 20
+                assert algo.train()["num_in_flight_async_reqs"] == 3 * expected
+
+    def test_the_weights_that_act_are_weights_that_were_broadcast(self):
+        """Log-probabilities of each fragment belong to the weights of the version that it claims."""
+        with config(training={"lr": 0.05}).build() as algo:
+            weights = {}
+            make, take = algo.workers.sample_request, algo._requests.take
+            policy = type(algo.policy)(algo.policy.spec)
+
+            def remember(flat, version, filter_state=None):
+                weights[version] = flat.copy()
+                return make(flat, version, filter_state)
+
+            def check(timeout_s):
+                answers = take(timeout_s)
+                for _, (batch, _) in answers:
+                    policy.set_weights(weights[batch.policy_version])
+                    steps = batch.rows(batch["loss_mask"])
+                    again = policy.log_prob(policy.dist_inputs(steps["obs"]), steps["actions"])
+                    np.testing.assert_allclose(again, steps["action_logp"], atol=1e-5)
+                return answers
+
+            algo.workers.sample_request, algo._requests.take = remember, check
+            for _ in range(10):
+                algo.train()
+            assert len(weights) == 10
+
+
+def test_workers_that_fail_again_and_again_end_the_run():
+    workers = WorkerSet(
+        settings(CountingEnv),
+        num_workers=2,
+        fault_tolerance=FaultTolerance(delay_s=0.05, max_consecutive_failures=3),
+    )
+    requests = RequestsInFlight(workers, max_per_worker=2)
+
+    def deadly(actor):
+        return actor.apply.remote(lambda worker: os.kill(os.getpid(), signal.SIGKILL))
+
+    started = time.monotonic()
+    with pytest.raises(ActorDiedError) as caught:
+        while time.monotonic() - started < 30:
+            requests.ask(deadly)
+            requests.take(1.0)
+    assert "num_consecutive_worker_failures_tolerance=3" in caught.value.__notes__[0]
+    workers.stop()

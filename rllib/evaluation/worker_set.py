@@ -159,7 +159,7 @@ class WorkerSet:
         """Makes requests to sample with these weights, which are copied into the object store here and now.
 
         Returns:
-            a function of an actor and its index: asks it for one fragment, and returns the reference of (batch, report).
+            a function of (actor, index) that asks for a fragment and returns the reference of (batch, report).
         """
         shared = runtime.put(weights)
 

@@ -212,7 +212,7 @@ def test_workers_that_fail_again_and_again_end_the_run():
     )
     requests = RequestsInFlight(workers, max_per_worker=2)
 
-    def deadly(actor):
+    def deadly(actor, index):
         return actor.apply.remote(lambda worker: os.kill(os.getpid(), signal.SIGKILL))
 
     started = time.monotonic()

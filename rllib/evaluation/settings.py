@@ -22,6 +22,15 @@ class Postprocess(Protocol):
         """Fills its columns of the fragment."""
 
 
+class NoPostprocess:
+    """Adds nothing."""
+
+    columns: tuple[Column, ...] = ()
+
+    def __call__(self, fragment: Fragment, policy: Policy) -> None:
+        """Nothing is to be filled in."""
+
+
 @dataclass(frozen=True)
 class RolloutSettings:
     """Which environments, which policy, how much of them and how.

@@ -371,6 +371,6 @@ def test_the_time_limit_of_a_restarted_episode_starts_anew():
 
 
 def test_environments_that_reset_together_refuse_to_restart_one():
-    with open_stream(lambda config: gymnasium.make_vec("CartPole-v1", num_envs=2)) as stream:
-        with pytest.raises(ValueError, match="VectorEnv"):
-            stream.restart(0, 1, np.empty((2, 4), np.float32))
+    vector = open_stream(lambda config: gymnasium.make_vec("CartPole-v1", num_envs=2))
+    with vector as stream, pytest.raises(ValueError, match="VectorEnv"):
+        stream.restart(0, 1, np.empty((2, 4), np.float32))

@@ -7,15 +7,15 @@ import os
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
-import argparse  # noqa: E402
-import json  # noqa: E402
-import logging  # noqa: E402
-import time  # noqa: E402
-import warnings  # noqa: E402
+import argparse
+import json
+import logging
+import time
+import warnings
 
-import ray  # noqa: E402
-import torch  # noqa: E402
-from ray.rllib.algorithms.es import ESConfig  # noqa: E402
+import ray
+import torch
+from ray.rllib.algorithms.es import ESConfig
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ Departures: the policy has a bias (the paper's normalised states make up for one
 taken off in training alone, by `offset`; reported rewards are raw, and without noise, as in ES.
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.evolution import Evolution, EvolutionConfig
@@ -55,8 +55,8 @@ class ARS(Evolution):
 
     config_class = ARSConfig
 
-    def __init__(self, config: ARSConfig | dict | None = None, env: Any = None):
-        super().__init__(config, env)
+    def setup(self) -> None:
+        super().setup()
         if not self.policy.spec.hiddens:
             self.policy.weights[:] = 0
 

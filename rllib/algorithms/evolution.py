@@ -90,6 +90,8 @@ class Evolution(Algorithm):
         self._stats: dict[str, float] = {}
         self._episodes_told = 0
         super().__init__(config, env)
+
+    def setup(self) -> None:
         self.metrics = Metrics(self.config.report_length)
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:

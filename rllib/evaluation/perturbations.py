@@ -196,6 +196,9 @@ class PerturbationWorker:
     def set_state(self, state: list[dict]) -> None:
         """There is none."""
 
+    def start_over(self, incarnation: int | None = None) -> None:
+        """Nothing goes on from one call of `play` to the next."""
+
     def close(self) -> None:
         """Closes the environments."""
         self.stream.close()

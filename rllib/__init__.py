@@ -6,9 +6,13 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that `import rllib` stays quick and never brings in torch.
 _LAZY = {
+    "ARS": "rllib.algorithms.ars",
+    "ARSConfig": "rllib.algorithms.ars",
     "Algorithm": "rllib.algorithms.algorithm",
     "AlgorithmConfig": "rllib.algorithms.algorithm_config",
     "DefaultCallbacks": "rllib.evaluation.callbacks",
+    "ES": "rllib.algorithms.es",
+    "ESConfig": "rllib.algorithms.es",
     "PPO": "rllib.algorithms.ppo",
     "PPOConfig": "rllib.algorithms.ppo",
     "Policy": "rllib.policy",
@@ -17,10 +21,14 @@ _LAZY = {
 }
 
 __all__ = [
+    "ARS",
+    "ES",
     "PPO",
+    "ARSConfig",
     "Algorithm",
     "AlgorithmConfig",
     "DefaultCallbacks",
+    "ESConfig",
     "PPOConfig",
     "Policy",
     "SampleBatch",

@@ -25,7 +25,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.evaluator import play_episodes
 from rllib.evaluation.rollout_worker import SampleReport
-from rllib.evaluation.settings import Postprocess, RolloutSettings
+from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
 from rllib.learners.learner import Learner, make_learner
 from rllib.metrics import DEFAULT_POLICY, Metrics, Result, episode_statistics
@@ -81,14 +81,7 @@ class Algorithm(ABC):
         self._default_directory = Path("results", f"{type(self).__name__}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
         self._told_no_episode = False
         self._stopped = False
-        self.workers = WorkerSet(
-            self._rollout_settings,
-            self.config.num_rollout_workers,
-            _actor_options(self.config),
-            _tolerance(self.config),
-            [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
-        )
-
+        self.workers = self.make_workers()
         try:
             self.callbacks.on_algorithm_init(algorithm=self)
         except BaseException:
@@ -105,12 +98,27 @@ class Algorithm(ABC):
         """Samples, updates, and returns the learner's statistics."""
 
     @abstractmethod
+    def make_learner(self) -> Learner:
+        """What changes the weights of `self.policy`; checkpoints ask it for get_state and set_state."""
+
     def make_postprocess(self) -> Postprocess:
         """What the workers add to each fragment."""
+        return NO_POSTPROCESS
 
-    @abstractmethod
-    def make_learner(self) -> Learner:
-        """The learner of `self.policy`."""
+    def make_workers(self, **more) -> WorkerSet:
+        """Who plays for it; `more` are further arguments of WorkerSet."""
+        return WorkerSet(
+            self._rollout_settings,
+            self.config.num_rollout_workers,
+            _actor_options(self.config),
+            _tolerance(self.config),
+            [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
+            **more,
+        )
+
+    def result_info(self) -> dict[str, Any]:
+        """What the results' `info` holds besides counters and the learner's statistics."""
+        return {}
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         """The network for these spaces."""
@@ -240,6 +248,7 @@ class Algorithm(ABC):
         }
         result["perf"] = self._usage.read() if self._usage else {}
         result["config"] = self.config.to_dict()
+        result["info"].update(self.result_info())
 
     def _tell_no_episode_yet(self, result: Result) -> None:
         if not self._told_no_episode and math.isnan(result["episode_reward_mean"]):

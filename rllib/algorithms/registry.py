@@ -6,6 +6,8 @@ from rllib.algorithms.settings import nearest
 
 # name -> module, whose classes NAME and NAMEConfig are the algorithm and its settings
 _ALGORITHMS = {
+    "ARS": "rllib.algorithms.ars",
+    "ES": "rllib.algorithms.es",
     "PPO": "rllib.algorithms.ppo",
     "IMPALA": "rllib.algorithms.impala",
     "APPO": "rllib.algorithms.appo",

@@ -16,9 +16,12 @@ class EnvironmentStream(ABC):
         observation_shape, observation_dtype: of one stored observation (see `observations.ObservationColumn`).
         reset_rows: [N] bool, rows of the last step that are no transitions and have to be dropped, or None where all
             are transitions. Their reward is 0 and their flags are False.
+        resets_ended: whether an ended episode is followed by a reset within the step. Where it is False, the
+            environment has to wait for `restart`, and what the step wrote as its observation is the final one.
     """
 
     num_envs: int
+    resets_ended: bool = True
     reset_rows: np.ndarray | None = None
 
     def __init__(self, num_envs: int, observation_space, action_space):
@@ -62,6 +65,19 @@ class EnvironmentStream(ABC):
         Raises:
             ValueError: if an environment gives an infinite reward or nan.
             Exception: whatever the environment raises, with a note that says where and when.
+        """
+
+    @abstractmethod
+    def restart(self, index: int, seed: int, observations: np.ndarray) -> None:
+        """Starts an episode on this seed in one environment; the others are left as they are.
+
+        Args:
+            index: which environment.
+            seed: for its reset; what it plays depends on nothing that it played before.
+            observations: [N, *observation_shape], row `index` receives the first observation.
+
+        Raises:
+            ValueError: if the environments can only be reset together.
         """
 
     @abstractmethod

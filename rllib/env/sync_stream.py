@@ -108,6 +108,12 @@ class SyncStream(EnvironmentStream):
         self.reset_rows = None
         return finals
 
+    def restart(self, index, seed, observations):
+        self._seeds[index] = int(seed)
+        row = self._reset_env(index)
+        self._next_deadline = min(self._deadlines)
+        self._write_rows([row], observations[index : index + 1], index)
+
     def close(self):
         envs, self._envs, self._steps, self._examiners = self._envs, [], [], []
         close_all(envs)
@@ -179,7 +185,10 @@ class SyncStream(EnvironmentStream):
             if final.shape != self.observation_shape:
                 raise self._misfit([rows[index]], index)
             finals.append((index, final))
-            rows[index] = self._reset_env(index)
+            if self.resets_ended:
+                rows[index] = self._reset_env(index)
+            else:
+                self._deadlines[index] = NEVER
         self._next_deadline = min(self._deadlines)
         return finals
 

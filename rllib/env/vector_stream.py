@@ -67,6 +67,12 @@ class VectorEnvStream(EnvironmentStream):
     def reseed(self, seeds):
         self._seed = _seed_argument(self._env, seeds)
 
+    def restart(self, index, seed, observations):
+        raise ValueError(
+            f"{env_name(self._env)} resets all its environments at once, but each of them has to start episodes on "
+            "seeds of its own here. Use the environment that it is made of, not the VectorEnv."
+        )
+
     def step(self, actions, observations, rewards, terminated, truncated, active=None):
         if active is not None:
             raise ValueError(

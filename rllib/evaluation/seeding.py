@@ -13,6 +13,10 @@ EVALUATION_ACTIONS = 3
 INITIAL_WEIGHTS = 4
 LEARNER = 5
 INFERENCE = 6
+# Of single episodes, by their number in the run.
+EPISODES = 20
+EPISODE_ACTIONS = 21
+NOISE_TABLE = 22
 
 
 def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.SeedSequence:

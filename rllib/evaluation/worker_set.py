@@ -59,10 +59,17 @@ class FaultTolerance:
 
 
 class RolloutActor:
-    """A RolloutWorker in a process of its own; its columns are born in shared memory."""
+    """A worker in a process of its own; its columns are born in shared memory, and `shared` is mapped there."""
 
-    def __init__(self, settings: RolloutSettings, worker_index: int, incarnation: int):
-        self._worker = RolloutWorker(settings, worker_index, incarnation, allocate=runtime.empty)
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        worker_index: int,
+        incarnation: int,
+        worker_class: type = RolloutWorker,
+        *shared: np.ndarray,
+    ):
+        self._worker = worker_class(settings, worker_index, incarnation, runtime.empty, *shared)
 
     def ready(self) -> int:
         """Answers once the environments exist."""
@@ -94,6 +101,8 @@ class WorkerSet:
         fragment_lengths: steps of each environment per fragment, one number a worker, where they differ.
         actor_options: resources of a worker, as for `runtime.remote`.
         fault_tolerance: see FaultTolerance.
+        worker_class: called with the arguments of RolloutWorker, then those of `shared`.
+        shared: arrays that all workers read; there is one copy of each, however many workers there are.
 
     Attributes:
         actors: index -> handle of the remote workers that are there, in order.
@@ -111,6 +120,8 @@ class WorkerSet:
         actor_options: dict | None = None,
         fault_tolerance: FaultTolerance | None = None,
         fragment_lengths: Sequence[int] | None = None,
+        worker_class: type = RolloutWorker,
+        shared: Sequence[np.ndarray] = (),
     ):
         self.settings = settings
         self.num_workers = num_workers
@@ -120,10 +131,11 @@ class WorkerSet:
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self._failures = dict.fromkeys(range(1, num_workers + 1), 0)
         self._incarnations = dict(self._failures)
-        self._local = None if num_workers else RolloutWorker(settings)
+        self._local = None if num_workers else worker_class(settings, 0, 0, np.empty, *shared)
         self.actors: dict[int, Any] = {}
         if num_workers:
             ensure_runtime()
+            self._worker_class, self._shared = worker_class, [runtime.put(array) for array in shared]
             self._class = runtime.remote(RolloutActor).options(oversubscribe=True, **(actor_options or {}))
             self.actors = {index: self._start(index) for index in self._failures}
             try:
@@ -134,7 +146,9 @@ class WorkerSet:
 
     def _start(self, index: int):
         settings = replace(self.settings, fragment_length=self._fragment_lengths[index - 1])
-        return self._class.options(name=f"rollout worker {index}").remote(settings, index, self._incarnations[index])
+        return self._class.options(name=f"rollout worker {index}").remote(
+            settings, index, self._incarnations[index], self._worker_class, *self._shared
+        )
 
     # ------------------------------------------------------------------ sampling
 
@@ -191,6 +205,35 @@ class WorkerSet:
             return [function(self._local, *args)]
         return self._from_each(lambda actor, index: actor.apply.remote(function, *args))
 
+    def share_out(self, function: Callable, items: Sequence, *args) -> list:
+        """One result per item, in order: the items are dealt out, and each worker calls function(worker, share, *args).
+
+        The share of a worker that died is worked on again, by the one that replaces it or by those that are left.
+
+        Args:
+            function: returns a list, one result for each item of the share.
+            items: of anything small; they are sent to the workers.
+            args: the same for all; arrays are put into shared memory once.
+        """
+        if self._local is not None:
+            return function(self._local, items, *args)
+        args = [runtime.put(value) if isinstance(value, np.ndarray) else value for value in args]
+        results: dict[int, Any] = {}
+        while len(results) < len(items):
+            left = [position for position in range(len(items)) if position not in results]
+            shares = {
+                index: left[offset :: len(self.actors)]
+                for offset, index in enumerate(self.actors)
+                if offset < len(left)
+            }
+
+            def request(actor, index, shares=shares):
+                return actor.apply.remote(function, [items[position] for position in shares[index]], *args)
+
+            for index, answer in self._ask(request, list(shares)).items():
+                results.update(zip(shares[index], answer, strict=True))
+        return [results[position] for position in range(len(items))]
+
     def local_worker(self) -> RolloutWorker | None:
         """The worker in this process; None when there are remote ones."""
         return self._local
@@ -210,16 +253,21 @@ class WorkerSet:
         return len(self.actors)
 
     def _from_each(self, request: Callable, indices: Sequence[int] | None = None) -> list:
-        """Asks actors at once and collects the answers in order, replacing those that died.
+        """The answers of `_ask`, in the order of the workers."""
+        return list(self._ask(request, indices).values())
+
+    def _ask(self, request: Callable, indices: Sequence[int] | None = None) -> dict[int, Any]:
+        """Asks actors at once and collects the answers by worker, in order, replacing those that died.
 
         Args:
             request: (actor, index) -> reference of the answer.
             indices: whom to ask; all by default.
         """
         pending = {index: request(self.actors[index], index) for index in indices or self.actors}
-        answers = []
+        answers = {}
         for index, ref in pending.items():
-            answers += self._answer(index, ref, request)
+            for answer in self._answer(index, ref, request):
+                answers[index] = answer
         if not answers:
             raise ActorDiedError("no rollout worker is left; with recreate_failed_workers=True dead ones are replaced")
         return answers
@@ -314,6 +362,14 @@ class WorkerSet:
         self.actors.clear()
         if self._local is not None:
             self._local.close()
+
+
+def allocator(num_workers: int) -> Callable[..., np.ndarray]:
+    """`allocate(shape, dtype)` for an array that becomes one of a WorkerSet's `shared` ones without being copied."""
+    if not num_workers:
+        return np.empty
+    ensure_runtime()
+    return runtime.empty
 
 
 def ensure_runtime() -> None:

@@ -329,3 +329,48 @@ def test_environments_with_other_spaces_are_refused(closed):
     with pytest.raises(ValueError, match="observation_space of environment 1 is Box"):
         open_stream(create)
     assert closed == [0, 1]
+
+
+# ---- episodes on seeds of their own
+
+
+def test_restarted_episodes_depend_on_their_seed_alone():
+    """Ended environments wait; a restart plays what a fresh environment plays on that seed."""
+
+    def episode(stream, index, seed):
+        observations = np.full((2, 1), -7.0, np.float32)
+        stream.restart(index, seed, observations)
+        rows, active = [observations[index].tolist()], [i == index for i in range(2)]
+        rewards, terminated, truncated = np.empty(2, np.float32), np.empty(2, bool), np.empty(2, bool)
+        ended = []
+        while not ended:
+            ended = stream.step(np.zeros(2, int), observations, rewards, terminated, truncated, active)
+            rows.append(observations[index].tolist())
+        assert observations[1 - index] == -7.0, "the other environment is left as it is"
+        assert ended[0][1].tolist() == rows[-1], "what is left there is the final observation"
+        return rows
+
+    config = {"offset": 0.5, "lengths": [4]}
+    with open_stream(CountingEnv, config=config) as stream, open_stream(CountingEnv, config=config) as fresh:
+        stream.resets_ended = fresh.resets_ended = False
+        first = episode(stream, 0, 11)
+        assert episode(stream, 1, 12) != first
+        assert episode(stream, 0, 12) != first
+        assert episode(stream, 1, 11) == first == episode(fresh, 1, 11)
+
+
+def test_the_time_limit_of_a_restarted_episode_starts_anew():
+    with open_stream("CartPole-v1", 1, {"max_episode_steps": 3}) as stream:
+        stream.resets_ended = False
+        observations, rewards = np.empty((1, 4), np.float32), np.empty(1, np.float32)
+        terminated, truncated = np.empty(1, bool), np.empty(1, bool)
+        for _ in range(2):
+            stream.restart(0, 5, observations)
+            ends = [bool(stream.step(np.zeros(1, int), observations, rewards, terminated, truncated)) for _ in range(3)]
+            assert ends == [False, False, True] and truncated[0]
+
+
+def test_environments_that_reset_together_refuse_to_restart_one():
+    vector = open_stream(lambda config: gymnasium.make_vec("CartPole-v1", num_envs=2))
+    with vector as stream, pytest.raises(ValueError, match="VectorEnv"):
+        stream.restart(0, 1, np.empty((2, 4), np.float32))

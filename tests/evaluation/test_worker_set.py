@@ -12,7 +12,7 @@ import pytest
 import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
-from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator
 from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings
@@ -233,3 +233,52 @@ def test_course_exercise_runs_as_it_stands(capsys):
     ppo_single.stop()
 
     assert capsys.readouterr().out.count("Elapsed time") == 2
+
+
+# ---- items shared out
+
+
+class Scaler:
+    """A worker that is no RolloutWorker: it multiplies by an array that all of them map."""
+
+    def __init__(self, settings, worker_index, incarnation, allocate, factors):
+        self.worker_index, self.factors = worker_index, factors
+
+    def close(self):
+        pass
+
+
+def multiply(worker, share, power):
+    return [float(np.sum(worker.factors[item] ** power)) for item in share]
+
+
+def killing(worker, share, power, marker):
+    if worker.worker_index == 1 and not os.path.exists(marker):
+        open(marker, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return multiply(worker, share, power)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_items_come_back_in_order_whoever_worked_on_them(num_workers):
+    factors = allocator(num_workers)((5,), np.float64)
+    factors[:] = [1, 2, 3, 4, 5]
+    workers = WorkerSet(settings(CountingEnv), num_workers, worker_class=Scaler, shared=[factors])
+    assert workers.share_out(multiply, [4, 0, 2, 2, 1], np.array([2.0])) == [25.0, 1.0, 9.0, 9.0, 4.0]
+    assert workers.share_out(multiply, [3], np.array([2.0])) == [16.0], "fewer items than workers"
+    workers.stop()
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_the_share_of_a_dead_worker_is_worked_on_again(restart, tmp_path):
+    workers = WorkerSet(
+        settings(CountingEnv),
+        2,
+        fault_tolerance=FaultTolerance(restart=restart, ignore=True),
+        worker_class=Scaler,
+        shared=[np.arange(5.0)],
+    )
+    found = workers.share_out(killing, [0, 1, 2, 3, 4], np.array([1.0]), str(tmp_path / "killed"))
+    assert found == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert workers.num_healthy_workers == 1 + restart
+    workers.stop()

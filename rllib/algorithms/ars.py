@@ -1,0 +1,70 @@
+"""Augmented random search (Mania et al., arXiv:1803.07055, algorithm 2).
+
+The policy is linear and starts at zero; plain gradient steps along the differences of returns, divided by the standard
+deviation of the returns that are used. V1 is `observation_filter="NoFilter"`, V2 `"MeanStdFilter"`; the -t variants use
+the best `rollouts_used` of `num_rollouts` directions.
+
+Departures: the policy has a bias (the paper's normalised states make up for one), and hidden layers
+(`model={"fcnet_hiddens": [32]}`) may be asked for, which then start at random. The survival bonus of some tasks is
+taken off in training alone, by `offset`; reported rewards are raw, and without noise, as in ES.
+"""
+
+from typing import Annotated, Self
+
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.evolution import Evolution, EvolutionConfig
+from rllib.algorithms.settings import above, at_least, section
+from rllib.learners.optimizers import SGD
+from rllib.losses.evolution import ars_coefficients
+
+_LINEAR = {"fcnet_hiddens": []}
+
+
+class ARSConfig(EvolutionConfig):
+    """Settings of ARS; the defaults are those of Ray 2.6, but for the linear policy, which is the paper's."""
+
+    algo_class = "ARS"
+
+    @section
+    def rollouts(self, *, num_rollout_workers=2) -> Self:
+        """Who plays the episodes."""
+
+    @section
+    def training(
+        self,
+        *,
+        sgd_stepsize: Annotated[float, "step size of plain gradient ascent", above(0)] = 0.01,
+        num_rollouts: Annotated[int, "directions per update, each with two episodes", at_least(1)] = 32,
+        rollouts_used: Annotated[int, "of these, the best ones that count", at_least(1)] = 32,
+        offset: Annotated[float, "subtracted from every reward in training, a survival bonus"] = 0.0,
+        model=_LINEAR,
+    ) -> Self:
+        """How it learns."""
+
+    @relation("num_rollouts", "rollouts_used")
+    def _check_rollouts(self):
+        if self.rollouts_used > self.num_rollouts:
+            return (
+                f"rollouts_used={self.rollouts_used} must be at most num_rollouts={self.num_rollouts}. "
+                f"Use .training(rollouts_used={self.num_rollouts}) or a larger num_rollouts."
+            )
+
+
+class ARS(Evolution):
+    """The algorithm; see the module's docstring."""
+
+    config_class = ARSConfig
+
+    def setup(self) -> None:
+        super().setup()
+        if not self.policy.spec.hiddens:
+            self.policy.weights[:] = 0
+
+    def make_optimizer(self, size: int) -> SGD:
+        return SGD(size)
+
+    def training_step(self) -> dict[str, float]:
+        config = self.config
+        indices, returns, lengths = self.play_pairs(config.num_rollouts)
+        coefficients = ars_coefficients(returns - config.offset * lengths, config.rollouts_used)
+        return self.ascend(indices, coefficients, config.sgd_stepsize)

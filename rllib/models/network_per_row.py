@@ -1,0 +1,60 @@
+"""A forward pass in which every row has weights of its own: N perturbed policies act with a few calls of numpy.
+
+A batched product of [N, 1, inputs] with [N, inputs, width] computes each row by itself, so what a row gives does not
+depend on how many others there are.
+"""
+
+import numpy as np
+
+from rllib.models.activations import ACTIVATIONS
+from rllib.models.layout import ParameterLayout
+
+
+class NetworkPerRow:
+    """The policy's tower of N flat parameter vectors, for acting.
+
+    Args:
+        layout: where the parameters lie in each vector.
+        activation: a name in ACTIVATIONS.
+        weights: float32 [N, layout.size]; the network reads this very memory, so rows may be replaced at any time.
+    """
+
+    def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
+        rows = len(weights)
+        if weights.shape != (rows, layout.size) or weights.dtype != np.float32:
+            raise ValueError(
+                f"the network needs float32 weights [N, {layout.size}], but got {weights.dtype} of shape "
+                f"{list(weights.shape)}"
+            )
+        self._apply = ACTIVATIONS[activation].apply
+        blocks, offset = {}, 0
+        for name, shape in layout.block_shapes().items():
+            size = int(np.prod(shape))
+            blocks[name] = weights[:, offset : offset + size].reshape(rows, *shape)
+            offset += size
+        self._steps = []
+        for index, width in enumerate(layout.hiddens):
+            block = blocks[f"hidden_{index}"]
+            augmented = np.ones((rows, 1, width + 1), np.float32)
+            layer = block[:, 0] if index else block[:, :, :width]
+            self._steps.append((layer, np.empty((rows, 1, width), np.float32), augmented[:, :, :-1], augmented))
+        self._head = blocks["policy_head"] if layout.num_towers == 2 else blocks["head"][:, :, :-1]
+        self._log_std = blocks.get("log_std")
+        num_log_std = layout.num_log_std
+        self._result = np.empty((rows, layout.num_outputs + num_log_std), np.float32)
+        self._outputs = self._result[:, : layout.num_outputs]
+
+    def forward(self, inputs: np.ndarray) -> np.ndarray:
+        """Distribution inputs [N, outputs] of encoded observations [N, num_inputs + 1], whose last column is 1.
+
+        Row i is computed by vector i. The result is a buffer that the next call overwrites.
+        """
+        h = inputs[:, None, :]
+        for layer, z, active, augmented in self._steps:
+            np.matmul(h, layer, out=z)
+            self._apply(z, active)
+            h = augmented
+        self._outputs[:] = np.matmul(h, self._head)[:, 0]
+        if self._log_std is not None:
+            self._result[:, self._outputs.shape[1] :] = self._log_std
+        return self._result

@@ -6,9 +6,15 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that `import rllib` stays quick and never brings in torch.
 _LAZY = {
+    "A2C": "rllib.algorithms.a2c",
+    "A2CConfig": "rllib.algorithms.a2c",
+    "A3C": "rllib.algorithms.a3c",
+    "A3CConfig": "rllib.algorithms.a3c",
     "Algorithm": "rllib.algorithms.algorithm",
     "AlgorithmConfig": "rllib.algorithms.algorithm_config",
     "DefaultCallbacks": "rllib.evaluation.callbacks",
+    "PG": "rllib.algorithms.pg",
+    "PGConfig": "rllib.algorithms.pg",
     "PPO": "rllib.algorithms.ppo",
     "PPOConfig": "rllib.algorithms.ppo",
     "Policy": "rllib.policy",
@@ -17,10 +23,16 @@ _LAZY = {
 }
 
 __all__ = [
+    "A2C",
+    "A3C",
+    "PG",
     "PPO",
+    "A2CConfig",
+    "A3CConfig",
     "Algorithm",
     "AlgorithmConfig",
     "DefaultCallbacks",
+    "PGConfig",
     "PPOConfig",
     "Policy",
     "SampleBatch",

@@ -8,6 +8,7 @@ import json
 import logging
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ from rllib.env.spaces import mismatch
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.evaluator import play_episodes
-from rllib.evaluation.rollout_worker import SampleReport
+from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
 from rllib.learners.learner import Learner, make_learner
@@ -120,6 +121,10 @@ class Algorithm(ABC):
         """What the results' `info` holds besides counters and the learner's statistics."""
         return {}
 
+    def make_worker_learner(self) -> Callable[[Policy], Learner] | None:
+        """What makes the learner of each worker's own policy, where workers compute gradients; it has to be pickled."""
+        return None
+
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         """The network for these spaces."""
         return policy_spec(
@@ -172,6 +177,17 @@ class Algorithm(ABC):
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
         return {**stats, **told, "policy_lag_updates": float(lag)}
 
+    def apply_gradient(self, gradient: Gradient, lr: float) -> dict[str, float]:
+        """One `Learner.apply_gradient`, counted and timed like `learn`, for a gradient that was computed elsewhere."""
+        lag = self.num_updates - gradient.policy_version
+        with self.metrics.timer("learn"):
+            norm = self.learner.apply_gradient(gradient.flat, lr=lr)
+        counters = self.metrics.counters
+        counters["num_env_steps_trained"] += gradient.env_steps
+        counters["num_updates"] += 1
+        counters["num_grad_updates"] += 1
+        return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
+
     def make_default_learner(self, loss) -> Learner:
         """A learner with the settings that all algorithms have in common."""
         config = self.config
@@ -180,7 +196,11 @@ class Algorithm(ABC):
             loss,
             kind=config.learner,
             device="cuda" if config.num_gpus else "cpu",
+            optimizer=config.opt_type,
             adam_epsilon=config.adam_epsilon,
+            decay=config.decay,
+            momentum=config.momentum,
+            rmsprop_epsilon=config.rmsprop_epsilon,
             grad_clip=config.grad_clip,
             grad_clip_by=config.grad_clip_by,
         )
@@ -503,6 +523,7 @@ class Algorithm(ABC):
             callbacks=_callbacks_class(config),
             sample_timeout_s=config.sample_timeout_s,
             sequences=self.samples_sequences,
+            learner=self.make_worker_learner(),
             check_env=not config.disable_env_checking,
         )
 

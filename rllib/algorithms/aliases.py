@@ -39,6 +39,8 @@ RAY_2_6 = {
     "num_gpus_per_learner_worker": "num_gpus",
     "num_cpus_per_learner_worker": "num_cpus_per_learner",
     "recreate_failed_env_runners": "recreate_failed_workers",
+    # IMPALA's; an algorithm with a setting of this name keeps it.
+    "epsilon": "rmsprop_epsilon",
 }
 
 # Keys of the config dicts of Ray 0.6 - 1.x.
@@ -138,7 +140,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable((False,), "every batch is sampled by the newest weights"),
     "compress_observations": Unavailable((False,), "observations travel through shared memory, uncompressed"),
-    "optimizer": Unavailable(({}, None), "the optimizer is Adam; see adam_epsilon, grad_clip and lr"),
+    "optimizer": Unavailable(({}, None), "use opt_type, adam_epsilon, grad_clip and lr"),
     "placement_strategy": Unavailable(("PACK",), "everything runs on one machine"),
     "evaluation_parallel_to_training": Unavailable((False,), "evaluation runs between iterations"),
     "custom_evaluation_function": Unavailable((None,), "use the result of algo.evaluate()"),

@@ -9,24 +9,16 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 
 from typing import Annotated, Any, Self
 
-import numpy as np
-from gymnasium.spaces import Box
-
 from rllib import sample_batch as sb
+from rllib.algorithms.actor_critic import ActorCriticConfig, standardized
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.settings import above, at_least, between, section
+from rllib.algorithms.settings import above, at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import policy_spec
-
-# Stands for the spaces where only the settings of the model are checked.
-_ANY_SPACE = Box(-1.0, 1.0, (1,))
 
 
-class PPOConfig(AlgorithmConfig):
+class PPOConfig(ActorCriticConfig):
     """Settings of PPO; the defaults are those of Ray 2.6."""
 
     algo_class = "PPO"
@@ -44,9 +36,6 @@ class PPOConfig(AlgorithmConfig):
         train_batch_size=4000,
         sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1)] = 128,
         num_sgd_iter: Annotated[int, "epochs over each train batch", at_least(1)] = 30,
-        use_gae: Annotated[bool, "advantages by GAE; False: discounted returns minus the value"] = True,
-        use_critic: Annotated[bool, "subtract a value baseline; GAE needs one"] = True,
-        lambda_: Annotated[float, "GAE's lambda", between(0, 1)] = 1.0,
         clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.3,
         use_kl_loss: Annotated[bool, "add the adaptive KL penalty"] = True,
         kl_coeff: Annotated[float, "initial coefficient of the KL penalty", at_least(0)] = 0.2,
@@ -54,26 +43,10 @@ class PPOConfig(AlgorithmConfig):
         vf_clip_param: Annotated[
             float | None, "how far a value may move per batch, in units of value; None: any", above(0)
         ] = 10.0,
-        vf_loss_coeff: Annotated[float, "coefficient of the value loss", at_least(0)] = 1.0,
-        entropy_coeff: Annotated[float | list, "coefficient of the entropy bonus, or a schedule", at_least(0)] = 0.0,
-        entropy_coeff_schedule: Annotated[
-            list | None, "schedule [[timestep, value], ...] that goes before entropy_coeff", at_least(0)
-        ] = None,
+        standardize_advantages: Annotated[bool, "advantages with mean 0, deviation 1 over each train batch"] = True,
         shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
     ) -> Self:
         """How it learns."""
-
-    @relation("use_gae", "use_critic")
-    def _check_critic(self):
-        if self.use_gae and not self.use_critic:
-            return "use_gae=True needs a critic. Use .training(use_gae=False, use_critic=False) or use_critic=True."
-
-    @relation("model")
-    def _check_model(self):
-        try:
-            policy_spec(_ANY_SPACE, _ANY_SPACE, self.model)
-        except ValueError as error:
-            return str(error)
 
 
 class PPO(Algorithm):
@@ -98,7 +71,8 @@ class PPO(Algorithm):
     def training_step(self) -> dict[str, float]:
         config = self.config
         batch = self.sample(config.train_batch_size)
-        batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+        if config.standardize_advantages:
+            batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
         coefficients = {
             "lr": self._lr(self.timesteps),
             "clip_param": self._clip_param(self.timesteps),
@@ -134,8 +108,3 @@ class PPO(Algorithm):
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self._kl_coeff = state["kl_coeff"]
-
-
-def standardized(advantages: np.ndarray) -> np.ndarray:
-    """Mean 0, standard deviation 1 over the batch; a batch of equal advantages becomes zeros, never NaN."""
-    return (advantages - advantages.mean()) / max(1e-4, float(advantages.std()))

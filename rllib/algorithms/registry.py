@@ -11,6 +11,9 @@ _ALGORITHMS = {
     "PPO": "rllib.algorithms.ppo",
     "IMPALA": "rllib.algorithms.impala",
     "APPO": "rllib.algorithms.appo",
+    "A2C": "rllib.algorithms.a2c",
+    "A3C": "rllib.algorithms.a3c",
+    "PG": "rllib.algorithms.pg",
 }
 
 

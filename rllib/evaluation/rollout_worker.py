@@ -45,6 +45,23 @@ class SampleReport:
     filter_delta: Any = None
 
 
+@dataclass
+class Gradient:
+    """What a worker computes from a fragment where gradients travel instead of samples.
+
+    Attributes:
+        flat: float32 [weights], unclipped.
+        stats: of the loss.
+        env_steps: transitions it was computed from.
+        policy_version: of the weights that acted, and at which it was computed.
+    """
+
+    flat: np.ndarray
+    stats: dict[str, float]
+    env_steps: int
+    policy_version: int
+
+
 class RolloutWorker:
     """N environments, a policy, and the loop between them.
 
@@ -80,6 +97,7 @@ class RolloutWorker:
         self.episodes = EpisodeTracker(settings.num_envs)
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
         self._columns = self._column_table()
+        self._learner = settings.learner and settings.learner(self.policy)
         # The newest observation of each environment: where the next fragment starts.
         self._observations: np.ndarray | None = None
         self._raw = np.empty((settings.num_envs, *self.stream.observation_shape), self.stream.observation_dtype)
@@ -158,6 +176,16 @@ class RolloutWorker:
         if self.settings.sequences:
             return fragment.to_sequences(self.policy_version, self._allocate)
         return fragment.to_batch(self.policy_version)
+
+    def compute_gradient(self, **settings) -> tuple[Gradient, SampleReport]:
+        """The loss's gradient over one fragment.
+
+        Args:
+            settings: as for Learner.compute_gradient.
+        """
+        batch, report = self.sample()
+        flat, stats = self._learner.compute_gradient(batch, **settings)
+        return Gradient(flat, stats, batch.count, self.policy_version), report
 
     def _collect(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:
         fragment = Fragment(self._columns, num_steps, self.settings.num_envs, self._allocate_fragment)

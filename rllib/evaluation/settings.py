@@ -1,5 +1,6 @@
 """The values that rollout workers and evaluation need, in one picklable object."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from rllib.env.vector import make_stream
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.fragment import Column, Fragment
+from rllib.learners.learner import Learner
 from rllib.models.catalog import PolicySpec
 from rllib.policy import Policy
 
@@ -56,6 +58,7 @@ class RolloutSettings:
         callbacks: class of the user's hooks.
         sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
             values can be computed by the learner (Fragment.to_sequences).
+        learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
         check_env: steps are checked against the spaces while they are still cheap to check.
     """
 
@@ -75,6 +78,7 @@ class RolloutSettings:
     sample_timeout_s: float = 60.0
     callbacks: type[DefaultCallbacks] = DefaultCallbacks
     sequences: bool = False
+    learner: Callable[[Policy], Learner] | None = None
     check_env: bool = True
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 
 import runtime
 from rllib.env.episodes import Episode
-from rllib.evaluation.rollout_worker import RolloutWorker, SampleReport
+from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.sample_batch import SampleBatch
 from runtime.errors import ActorDiedError, ActorUnavailableError, GetTimeoutError
@@ -79,6 +79,13 @@ class RolloutActor:
         """One fragment, sampled with these weights."""
         self._worker.set_weights(weights, version, filter_state)
         return self._worker.sample()
+
+    def compute_gradient(
+        self, weights: np.ndarray, version: int, filter_state: dict | None, settings: dict
+    ) -> tuple[Gradient, SampleReport]:
+        """The gradient over one fragment that was sampled with these weights."""
+        self._worker.set_weights(weights, version, filter_state)
+        return self._worker.compute_gradient(**settings)
 
     def play_episodes(
         self, weights: np.ndarray, filter_state: dict | None, num_episodes: int, round_index: int, explore: bool
@@ -179,6 +186,21 @@ class WorkerSet:
 
         def request(actor, index):
             return actor.sample.remote(shared, version, filter_state)
+
+        return request
+
+    def gradient_request(
+        self, weights: np.ndarray, version: int, filter_state: dict | None, settings: dict
+    ) -> Callable[[Any, int], runtime.ObjectRef]:
+        """As `sample_request`, for gradients over one fragment: references of (gradient, report).
+
+        Args:
+            settings: as for Learner.compute_gradient.
+        """
+        shared = runtime.put(weights)
+
+        def request(actor, index):
+            return actor.compute_gradient.remote(shared, version, filter_state, settings)
 
         return request
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from rllib.learners.numpy_learner import NumpyBackend
-from rllib.learners.optimizers import SGD, Adam
+from rllib.learners.optimizers import NAMES, OptimizerSettings
 from rllib.losses.loss import Loss
 from rllib.models.numpy_network import NumpyNetwork
 from rllib.policy import Policy
@@ -14,7 +14,6 @@ from rllib.sample_batch import OBS, SampleBatch
 
 KINDS = ("auto", "numpy", "torch")
 CLIP_MODES = ("global_norm", "norm", "value")
-OPTIMIZERS = ("adam", "sgd")
 
 
 class Backend(Protocol):
@@ -28,7 +27,11 @@ class Backend(Protocol):
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
-    def train(self, columns, inputs, orders, minibatch_size, lr, settings) -> np.ndarray: ...
+    def train(self, columns, inputs, orders, minibatch_size, microbatch_size, lr, settings) -> np.ndarray: ...
+
+    def compute_gradient(self, columns, inputs, microbatch_size, settings) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def apply_gradient(self, gradient, lr) -> float: ...
 
 
 class Learner:
@@ -55,6 +58,7 @@ class Learner:
         *,
         num_epochs: int = 1,
         minibatch_size: int | None = None,
+        microbatch_size: int | None = None,
         rng: np.random.Generator,
         lr: float,
         shuffle: bool = True,
@@ -66,6 +70,8 @@ class Learner:
             batch: columns obs and those that the loss reads.
             num_epochs: how often each row is used.
             minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows.
+            microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
+                memory (statistics that are no means, like the explained variance, are those of the parts). None: all.
             rng: shuffles the rows, once an epoch; numpy and torch learners draw the same numbers.
             lr: learning rate.
             shuffle: False keeps the order of the batch.
@@ -79,24 +85,71 @@ class Learner:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
             LearnerError: if the batch was not sampled by these weights, or gradients are not finite.
         """
-        rows = self._checked(batch, num_epochs, minibatch_size)
+        rows = self._checked(
+            batch, num_epochs=num_epochs, minibatch_size=minibatch_size, microbatch_size=microbatch_size
+        )
         columns = {name: batch[name] for name in self._loss.columns}
         inputs = self._encoded(batch[OBS])
         orders = _orders(rng if shuffle else None, rows, num_epochs)
-        statistics = self._backend.train(columns, inputs, orders, min(minibatch_size or rows, rows), lr, settings)
-        names = (*self._loss.stats, "grad_gnorm")
-        return dict(zip(names, statistics.mean(0).tolist(), strict=True)) | {"num_minibatches": len(statistics)}
+        statistics = self._backend.train(
+            columns, inputs, orders, min(minibatch_size or rows, rows), microbatch_size or rows, lr, settings
+        )
+        return self._named(statistics.mean(0)) | {"num_minibatches": len(statistics)}
 
-    def _checked(self, batch: SampleBatch, num_epochs: int, minibatch_size: int | None) -> int:
+    def compute_gradient(
+        self, batch: SampleBatch, *, microbatch_size: int | None = None, **settings
+    ) -> tuple[np.ndarray, dict[str, float]]:
+        """The loss's gradient at the policy's weights, which stay as they are. Arguments as for `update`.
+
+        Returns:
+            flat float32 gradient [size], unclipped; statistics.
+
+        Raises:
+            as `update`.
+        """
+        rows = self._checked(batch, microbatch_size=microbatch_size)
+        columns = {name: batch[name] for name in self._loss.columns}
+        inputs = self._encoded(batch[OBS])
+        gradient, statistics = self._backend.compute_gradient(columns, inputs, microbatch_size or rows, settings)
+        return gradient.copy(), self._named(statistics)
+
+    def apply_gradient(self, gradient: np.ndarray, *, lr: float) -> float:
+        """Clips a gradient and lets the optimizer step against it, wherever it was computed.
+
+        `apply_gradient(compute_gradient(batch)[0])` is `update(batch)` with one minibatch.
+
+        Returns:
+            the gradient's length before clipping.
+
+        Raises:
+            ValueError: if it has not the size of the weights.
+            LearnerError: if it is not finite.
+        """
+        if gradient.shape != self.weights.shape:
+            raise ValueError(
+                f"the policy has {self.weights.size} weights, but the gradient's shape is {gradient.shape}"
+            )
+        return self._backend.apply_gradient(gradient, lr)
+
+    def _named(self, statistics: np.ndarray) -> dict[str, float]:
+        return dict(zip((*self._loss.stats, "grad_gnorm"), statistics.tolist(), strict=True))
+
+    def _checked(
+        self,
+        batch: SampleBatch,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        microbatch_size: int | None = None,
+    ) -> int:
         missing = [name for name in (OBS, *self._loss.columns) if name not in batch]
         if missing:
             raise ValueError(f"the batch lacks the columns {missing}; it has {sorted(batch)}")
         if not batch.count:
             raise ValueError("a batch without rows cannot be learned from")
-        if num_epochs < 1 or (minibatch_size is not None and minibatch_size < 1):
+        if min(num_epochs, minibatch_size or 1, microbatch_size or 1) < 1 or 0 in (minibatch_size, microbatch_size):
             raise ValueError(
-                f"num_epochs={num_epochs} and minibatch_size={minibatch_size} must both be at least 1 "
-                "(minibatch_size=None takes the whole batch)"
+                f"num_epochs={num_epochs}, minibatch_size={minibatch_size} and microbatch_size={microbatch_size} must "
+                "all be at least 1 (None takes the whole batch)"
             )
         return batch.count
 
@@ -141,6 +194,9 @@ def make_learner(
     device: str = "cpu",
     optimizer: str = "adam",
     adam_epsilon: float = 1e-8,
+    decay: float = 0.99,
+    momentum: float = 0.0,
+    rmsprop_epsilon: float = 1e-5,
     grad_clip: float | None = None,
     grad_clip_by: str = "global_norm",
 ) -> Learner:
@@ -151,8 +207,9 @@ def make_learner(
         loss: what is minimised (losses/loss.py).
         kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy wherever it can).
         device: "cpu", "cuda" or "cuda:1".
-        optimizer: "adam" or "sgd".
+        optimizer: "adam", "rmsprop" or "sgd".
         adam_epsilon: Adam's epsilon.
+        decay, momentum, rmsprop_epsilon: RMSprop's; see OptimizerSettings.
         grad_clip: limit, None clips nothing.
         grad_clip_by: "global_norm", "norm" (each parameter on its own) or "value".
 
@@ -163,7 +220,7 @@ def make_learner(
     for name, value, known in (
         ("kind", kind, KINDS),
         ("grad_clip_by", grad_clip_by, CLIP_MODES),
-        ("optimizer", optimizer, OPTIMIZERS),
+        ("optimizer", optimizer, NAMES),
     ):
         if value not in known:
             raise ValueError(f"{name} must be one of {known}, but got {value!r}")
@@ -174,10 +231,9 @@ def make_learner(
         raise ValueError(
             f"learner='numpy' trains fully connected networks on the CPU; for device={device!r} use learner='torch'"
         )
+    steps = OptimizerSettings(optimizer, adam_epsilon, decay, momentum, rmsprop_epsilon)
     if kind == "torch" or not closed_form:
         from rllib.learners.torch_learner import TorchBackend
 
-        return Learner(TorchBackend(policy, loss, device, optimizer, adam_epsilon, grad_clip, grad_clip_by))
-    size = policy.layout.size
-    stepper = Adam(size, epsilon=adam_epsilon) if optimizer == "adam" else SGD(size)
-    return Learner(NumpyBackend(policy, loss, stepper, grad_clip, grad_clip_by))
+        return Learner(TorchBackend(policy, loss, device, steps, grad_clip, grad_clip_by))
+    return Learner(NumpyBackend(policy, loss, steps, grad_clip, grad_clip_by))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rllib.errors import LearnerError
-from rllib.learners.optimizers import Adam, clip_gradient, global_norm
+from rllib.learners.optimizers import OptimizerSettings, clip_gradient, global_norm
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
 
@@ -17,14 +17,16 @@ class NumpyBackend:
     Args:
         policy: whose weights are trained, in place.
         loss: what is minimised.
-        optimizer: steps the flat vector.
+        optimizer: which one steps the flat vector.
         grad_clip, grad_clip_by: see optimizers.clip_gradient.
     """
 
-    def __init__(self, policy: Policy, loss: Loss, optimizer: Adam, grad_clip: float | None, grad_clip_by: str):
+    def __init__(
+        self, policy: Policy, loss: Loss, optimizer: OptimizerSettings, grad_clip: float | None, grad_clip_by: str
+    ):
         self.policy = policy
         self.loss = loss
-        self.optimizer = optimizer
+        self.optimizer = optimizer.make(policy.layout.size)
         self._clip = grad_clip, grad_clip_by
         self._gradient_parts = list(policy.layout.named_parameters(policy.network.gradient).values())
 
@@ -38,7 +40,16 @@ class NumpyBackend:
         for name, array in self.optimizer.state.items():
             array[...] = state[name]
 
-    def train(self, columns: Mapping, inputs: np.ndarray, orders, minibatch_size: int, lr: float, settings: Mapping):
+    def train(
+        self,
+        columns: Mapping,
+        inputs: np.ndarray,
+        orders,
+        minibatch_size: int,
+        microbatch_size: int,
+        lr: float,
+        settings: Mapping,
+    ) -> np.ndarray:
         """Walks over the batch once for each order.
 
         Args:
@@ -46,6 +57,7 @@ class NumpyBackend:
             inputs: encoded observations [rows, size + 1].
             orders: iterable of permutations [rows], one an epoch; None leaves the rows as they stand.
             minibatch_size: rows of a step; the last step of an epoch takes what is left.
+            microbatch_size: rows that a step's gradient is computed from at a time.
             lr: learning rate.
             settings: of the loss.
 
@@ -58,12 +70,59 @@ class NumpyBackend:
         with np.errstate(over="ignore", invalid="ignore"):
             for order in orders:
                 epoch.reorder(order)
-                for start in range(0, len(inputs), minibatch_size):
-                    rows = slice(start, start + minibatch_size)
-                    statistics.append(self._step(epoch, rows, lr, settings, not statistics))
+                for rows in parts_of(0, len(inputs), minibatch_size):
+                    row = self._gradient(epoch, rows, microbatch_size, settings, not statistics)
+                    self._step(row[-1], lr)
+                    statistics.append(row)
         return np.array(statistics, np.float64)
 
-    def _step(self, epoch: "_Epoch", rows: slice, lr: float, settings: Mapping, first: bool) -> list[float]:
+    def compute_gradient(
+        self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The gradient of the whole batch, and nothing is changed; arguments as for `train`.
+
+        Returns:
+            flat float32 gradient, unclipped, in a buffer that the next call overwrites; statistics as a row of `train`.
+        """
+        epoch = _Epoch(columns, inputs)
+        epoch.reorder(None)
+        with np.errstate(over="ignore", invalid="ignore"):
+            row = self._gradient(epoch, slice(0, len(inputs)), microbatch_size, settings, True)
+        return self.policy.network.gradient, np.array(row, np.float64)
+
+    def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
+        """Clips a flat gradient, which is left as it is, and steps against it.
+
+        Returns:
+            the gradient's length before clipping.
+        """
+        np.copyto(self.policy.network.gradient, gradient)
+        norm = global_norm(gradient)
+        if not math.isfinite(norm):
+            raise_not_finite(self.policy, gradient, {})
+        self._step(norm, lr)
+        return norm
+
+    def _gradient(self, epoch: "_Epoch", rows: slice, microbatch_size: int, settings: Mapping, first: bool):
+        """Leaves the rows' gradient in the network's buffer; returns the loss's statistics and the gradient's norm."""
+        gradient = self.policy.network.gradient
+        parts = parts_of(rows.start, rows.stop, microbatch_size)
+        statistics = self._gradient_of(epoch, parts[0], settings, first)
+        if len(parts) > 1:
+            # Means over parts of different sizes become the mean over all of the rows.
+            share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
+            total, statistics = gradient * np.float32(share), share * np.array(statistics)
+            for part in parts[1:]:
+                share = (part.stop - part.start) / (rows.stop - rows.start)
+                statistics += share * np.array(self._gradient_of(epoch, part, settings, False))
+                total += gradient * np.float32(share)
+            np.copyto(gradient, total)
+        norm = global_norm(gradient)
+        if not math.isfinite(norm):
+            raise_not_finite(self.policy, gradient, {**epoch.minibatch(rows), "obs": epoch.inputs[rows]})
+        return [*statistics, norm]
+
+    def _gradient_of(self, epoch: "_Epoch", rows: slice, settings: Mapping, first: bool):
         policy, loss = self.policy, self.loss
         network, distribution = policy.network, policy.distribution
         minibatch = epoch.minibatch(rows)
@@ -71,13 +130,18 @@ class NumpyBackend:
         if first:
             check_identity(loss.identity_error(distribution, outputs, minibatch))
         statistics, gradients = loss.numpy(distribution, outputs, minibatch, **settings)
-        gradient = network.backward(gradients)
-        norm = global_norm(gradient)
-        if not math.isfinite(norm):
-            raise_not_finite(policy, gradient, {**minibatch, "obs": epoch.inputs[rows]})
+        network.backward(gradients)
+        return statistics
+
+    def _step(self, norm: float, lr: float) -> None:
+        gradient = self.policy.network.gradient
         clip_gradient(gradient, self._gradient_parts, norm, *self._clip)
-        self.optimizer.step(policy.weights, gradient, lr)
-        return [*statistics, norm]
+        self.optimizer.step(self.policy.weights, gradient, lr)
+
+
+def parts_of(start: int, stop: int, size: int) -> list[slice]:
+    """Slices of `size` rows that cover start ... stop; the last may be shorter."""
+    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
 class _Epoch:

@@ -1,8 +1,38 @@
 """Optimizers and gradient clipping on one flat float32 vector, in numpy."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
+
+NAMES = ("adam", "rmsprop", "sgd")
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Which optimizer, and its constants.
+
+    Args:
+        name: one of NAMES.
+        adam_epsilon: added to the denominator of Adam.
+        decay: of RMSprop's running mean of squared gradients (torch calls it alpha).
+        momentum: of RMSprop's steps; 0 is without.
+        rmsprop_epsilon: added to the root of that mean.
+    """
+
+    name: str = "adam"
+    adam_epsilon: float = 1e-8
+    decay: float = 0.99
+    momentum: float = 0.0
+    rmsprop_epsilon: float = 1e-5
+
+    def make(self, size: int) -> "Adam | RMSprop | SGD":
+        """The optimizer in numpy, for a flat vector of this size."""
+        if self.name == "adam":
+            return Adam(size, epsilon=self.adam_epsilon)
+        if self.name == "rmsprop":
+            return RMSprop(size, decay=self.decay, momentum=self.momentum, epsilon=self.rmsprop_epsilon)
+        return SGD(size)
 
 
 class Adam:
@@ -52,6 +82,45 @@ class Adam:
 
 # Numbers that one pass of the optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
+
+
+class RMSprop:
+    """RMSprop (Tieleman and Hinton 2012, lecture 6.5), arithmetically as torch.optim.RMSprop does it.
+
+    TensorFlow's adds epsilon before it takes the root, and starts with a mean of ones; this one adds it afterwards, and
+    starts with zeros.
+
+    Attributes:
+        state: arrays that make up the optimizer's memory; they are updated in place.
+    """
+
+    def __init__(self, size: int, *, decay: float = 0.99, momentum: float = 0.0, epsilon: float = 1e-5):
+        self.decay, self.momentum, self.epsilon = np.float32(decay), np.float32(momentum), np.float32(epsilon)
+        self._rest = np.float32(1 - decay)
+        self.state = {"rmsprop.v": np.zeros(size, np.float32)}
+        if momentum:
+            self.state["rmsprop.momentum"] = np.zeros(size, np.float32)
+        self._scratch = np.empty(size, np.float32)
+
+    def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
+        """Moves weights in place, against gradient."""
+        v, scratch = self.state["rmsprop.v"], self._scratch
+        # v = decay v + (1 - decay) g^2;  b = momentum b + g / (sqrt(v) + epsilon);  weights -= lr b
+        np.multiply(gradient, gradient, out=scratch)
+        scratch *= self._rest
+        v *= self.decay
+        v += scratch
+        np.sqrt(v, out=scratch)
+        scratch += self.epsilon
+        np.divide(gradient, scratch, out=scratch)
+        if self.momentum:
+            moving = self.state["rmsprop.momentum"]
+            moving *= self.momentum
+            moving += scratch
+            np.multiply(moving, np.float32(lr), out=scratch)
+        else:
+            scratch *= np.float32(lr)
+        weights -= scratch
 
 
 class SGD:

@@ -6,14 +6,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rllib.learners.numpy_learner import check_identity, raise_not_finite
+from rllib.learners.numpy_learner import check_identity, parts_of, raise_not_finite
+from rllib.learners.optimizers import OptimizerSettings
 from rllib.losses.loss import Loss
 from rllib.models.torch_distributions import TorchDistribution
 from rllib.models.torch_network import TorchNetwork
 from rllib.policy import Policy
 
-# Names of torch.optim.Adam's memory -> names in a learner's state, which the numpy optimizer shares.
-ADAM_STATE = {"exp_avg": "adam.m", "exp_avg_sq": "adam.v", "step": "adam.step"}
+# Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
+MEMORY = {
+    "adam": {"exp_avg": "adam.m", "exp_avg_sq": "adam.v", "step": "adam.step"},
+    "rmsprop": {"square_avg": "rmsprop.v", "momentum_buffer": "rmsprop.momentum"},
+    "sgd": {},
+}
 
 
 class TorchBackend:
@@ -23,8 +28,7 @@ class TorchBackend:
         policy: whose weights are trained.
         loss: what is minimised.
         device: "cpu", "cuda" or "cuda:1".
-        optimizer: "adam" or "sgd".
-        adam_epsilon: Adam's epsilon.
+        optimizer: which one steps the flat vector.
         grad_clip, grad_clip_by: as for optimizers.clip_gradient.
 
     Raises:
@@ -36,8 +40,7 @@ class TorchBackend:
         policy: Policy,
         loss: Loss,
         device: str,
-        optimizer: str,
-        adam_epsilon: float,
+        optimizer: OptimizerSettings,
         grad_clip: float | None,
         grad_clip_by: str,
     ):
@@ -51,46 +54,115 @@ class TorchBackend:
         self._distribution = TorchDistribution(policy.distribution)
         self._clip = grad_clip, grad_clip_by
         self._gradient_parts = [parameter.grad for parameter in self.network.parameters()]
-        self._optimizer = _make_optimizer(optimizer, self.network.flat, adam_epsilon)
+        self._optimizer = _make_optimizer(optimizer, self.network.flat)
+        memory = self._optimizer.state[self.network.flat]
+        self._memory = {ours: memory[theirs] for theirs, ours in MEMORY[optimizer.name].items() if theirs in memory}
 
     # ------------------------------------------------------------------ state
 
     @property
     def state(self) -> dict[str, np.ndarray]:
         """Copies of the optimizer's tensors, under the names of the numpy optimizer."""
-        memory = self._optimizer.state[self.network.flat]
-        arrays = {ours: memory[theirs].cpu().numpy() for theirs, ours in ADAM_STATE.items() if theirs in memory}
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self._memory.items()}
         if "adam.step" in arrays:
             arrays["adam.step"] = arrays["adam.step"].astype(np.int64)
         return arrays
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Copies arrays of the same names and shapes over the optimizer's tensors."""
-        memory = self._optimizer.state[self.network.flat]
-        for theirs, ours in ADAM_STATE.items():
-            if theirs in memory:
-                memory[theirs].copy_(torch.as_tensor(np.asarray(state[ours])))
+        for name, tensor in self._memory.items():
+            tensor.copy_(torch.as_tensor(np.asarray(state[name])))
 
     # ------------------------------------------------------------------ the update
 
-    def train(self, columns: Mapping, inputs: np.ndarray, orders, minibatch_size: int, lr: float, settings: Mapping):
+    def train(
+        self,
+        columns: Mapping,
+        inputs: np.ndarray,
+        orders,
+        minibatch_size: int,
+        microbatch_size: int,
+        lr: float,
+        settings: Mapping,
+    ) -> np.ndarray:
         """Walks over the batch once for each order; arguments and result as for NumpyBackend.train."""
-        if self._on_gpu:
-            with torch.no_grad():
-                self.network.flat.copy_(torch.from_numpy(self.policy.weights))
+        self._fetch_weights()
         _set_lr(self._optimizer, lr)
-        sources = {name: self._to_device(column) for name, column in columns.items()}
-        sources["inputs"] = self._to_device(inputs)
+        sources = self._sources(columns, inputs)
         steps, first_error = [], None
         for order in self._orders_on_device(orders):
             epoch = sources if order is None else _shuffled(sources, order)
-            for start in range(0, len(inputs), minibatch_size):
-                minibatch = {name: column[start : start + minibatch_size] for name, column in epoch.items()}
-                outputs = self.network(minibatch["inputs"])
-                if not steps:
-                    first_error = self._first_error(outputs, minibatch)
-                steps.append(self._step(outputs, minibatch, settings))
-        return self._finish(steps, first_error, {**columns, "obs": inputs})
+            for rows in parts_of(0, len(inputs), minibatch_size):
+                row, error = self._gradient(epoch, rows, microbatch_size, settings, not steps)
+                first_error = error if not steps else first_error
+                self._step(row[-1])
+                steps.append(row)
+        return self._finish(self.network.flat.detach(), steps, first_error, {**columns, "obs": inputs})
+
+    def compute_gradient(
+        self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The gradient of the whole batch, and nothing is changed; as NumpyBackend.compute_gradient."""
+        self._fetch_weights()
+        rows = slice(0, len(inputs))
+        row, error = self._gradient(self._sources(columns, inputs), rows, microbatch_size, settings, True)
+        gradient = self.network.flat.grad
+        if not self._on_gpu:
+            return gradient.numpy(), row.double().numpy()
+        flat, rows_ = self._from_device(gradient, row[None], error)
+        self._check_finite(rows_, {**columns, "obs": inputs})
+        return flat, rows_[0]
+
+    def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
+        """Clips a flat gradient, which is left as it is, and steps against it; as NumpyBackend.apply_gradient."""
+        self._fetch_weights()
+        _set_lr(self._optimizer, lr)
+        flat = self.network.flat
+        flat.grad.copy_(self._to_device(gradient))
+        norm = torch.linalg.vector_norm(flat.grad)
+        if not torch.isfinite(norm):
+            raise_not_finite(self.policy, gradient, {})
+        self._step(norm)
+        if self._on_gpu:
+            np.copyto(self.policy.weights, flat.detach().cpu().numpy())
+        return float(norm)
+
+    def _fetch_weights(self) -> None:
+        if self._on_gpu:
+            with torch.no_grad():
+                self.network.flat.copy_(torch.from_numpy(self.policy.weights))
+
+    def _sources(self, columns: Mapping, inputs: np.ndarray) -> dict[str, Tensor]:
+        sources = {name: self._to_device(column) for name, column in columns.items()}
+        return sources | {"inputs": self._to_device(inputs)}
+
+    def _gradient(self, epoch: Mapping[str, Tensor], rows: slice, microbatch_size: int, settings: Mapping, first: bool):
+        """Leaves the rows' gradient in flat.grad; returns a row of statistics with its norm, and the identity error."""
+        gradient = self.network.flat.grad
+        parts = parts_of(rows.start, rows.stop, microbatch_size)
+        statistics, error = self._gradient_of(epoch, parts[0], settings, first)
+        if len(parts) > 1:
+            # Means over parts of different sizes become the mean over all of the rows.
+            share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
+            total, statistics = gradient * share, statistics * share
+            for part in parts[1:]:
+                share = (part.stop - part.start) / (rows.stop - rows.start)
+                statistics += share * self._gradient_of(epoch, part, settings, False)[0]
+                total += gradient * share
+            gradient.copy_(total)
+        norm = torch.linalg.vector_norm(gradient)
+        if not self._on_gpu and not torch.isfinite(norm):
+            columns = {name: column[rows].numpy() for name, column in epoch.items()}
+            raise_not_finite(self.policy, gradient.numpy(), columns)
+        return torch.cat((statistics, norm[None])), error
+
+    def _gradient_of(self, epoch: Mapping[str, Tensor], rows: slice, settings: Mapping, first: bool):
+        minibatch = {name: column[rows] for name, column in epoch.items()}
+        outputs = self.network(minibatch["inputs"])
+        error = self._first_error(outputs, minibatch) if first else None
+        loss, statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
+        self.network.backward(loss)
+        return statistics, error
 
     def _first_error(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> Tensor | None:
         """The identity error; on the CPU it is checked at once, on a GPU with the statistics at the end."""
@@ -100,16 +172,9 @@ class TorchBackend:
             check_identity(float(error))
         return error
 
-    def _step(self, outputs: tuple, minibatch: Mapping[str, Tensor], settings: Mapping) -> Tensor:
-        flat = self.network.flat
-        loss, statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
-        norm = torch.linalg.vector_norm(self.network.backward(loss))
-        if not self._on_gpu and not torch.isfinite(norm):
-            columns = {name: column.numpy() for name, column in minibatch.items()}
-            raise_not_finite(self.policy, flat.grad.numpy(), columns)
-        self._clip_gradient(flat.grad, norm)
+    def _step(self, norm: Tensor) -> None:
+        self._clip_gradient(self.network.flat.grad, norm)
         self._optimizer.step()
-        return torch.cat((statistics, norm[None]))
 
     @torch.no_grad()
     def _clip_gradient(self, gradient: Tensor, norm: Tensor) -> None:
@@ -124,20 +189,26 @@ class TorchBackend:
         else:
             _scale_to(gradient, norm, limit)
 
-    def _finish(self, steps: list[Tensor], first_error: Tensor | None, columns: Mapping) -> np.ndarray:
+    def _finish(self, flat: Tensor, steps: list[Tensor], first_error: Tensor | None, columns: Mapping) -> np.ndarray:
         statistics = torch.stack(steps)
         if not self._on_gpu:
             return statistics.double().numpy()
-        # The only place that waits for the device: weights, statistics and the identity error in one transfer.
-        error = torch.zeros((), device=self.device) if first_error is None else first_error
-        packed = torch.cat((self.network.flat.detach(), statistics.reshape(-1), error[None])).cpu().numpy()
+        weights, rows = self._from_device(flat, statistics, first_error)
+        self._check_finite(rows, columns)
+        np.copyto(self.policy.weights, weights)
+        return rows
+
+    def _from_device(self, flat: Tensor, statistics: Tensor, error: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+        """A flat vector, the rows of statistics and the identity error in one transfer, which waits for the device."""
+        error = torch.zeros((), device=self.device) if error is None else error
+        packed = torch.cat((flat, statistics.reshape(-1), error[None])).cpu().numpy()
         size = self.network.layout.size
         check_identity(float(packed[-1]))
-        rows = packed[size:-1].reshape(statistics.shape).astype(np.float64)
+        return packed[:size], packed[size:-1].reshape(statistics.shape).astype(np.float64)
+
+    def _check_finite(self, rows: np.ndarray, columns: Mapping) -> None:
         if not np.isfinite(rows[:, -1]).all():
             raise_not_finite(self.policy, self.network.flat.grad.cpu().numpy(), columns)
-        np.copyto(self.policy.weights, packed[:size])
-        return rows
 
     def _orders_on_device(self, orders) -> Iterable[Tensor | None]:
         """The permutations of all epochs in one transfer, so that no epoch waits for its own."""
@@ -170,10 +241,20 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _make_optimizer(name: str, flat: Tensor, adam_epsilon: float) -> torch.optim.Optimizer:
-    if name == "sgd":
+def _make_optimizer(settings: OptimizerSettings, flat: Tensor) -> torch.optim.Optimizer:
+    if settings.name == "sgd":
         return torch.optim.SGD([flat], lr=0.0, foreach=False)
-    optimizer = torch.optim.Adam([flat], lr=0.0, eps=adam_epsilon, fused=True)
+    if settings.name == "rmsprop":
+        optimizer = torch.optim.RMSprop(
+            [flat],
+            lr=0.0,
+            alpha=settings.decay,
+            eps=settings.rmsprop_epsilon,
+            momentum=settings.momentum,
+            foreach=False,
+        )
+    else:
+        optimizer = torch.optim.Adam([flat], lr=0.0, eps=settings.adam_epsilon, fused=True)
     # A step of learning rate zero makes the memory exist, so that states have the same names from the start.
     optimizer.step()
     for array in optimizer.state[flat].values():

@@ -108,7 +108,7 @@ def ppo_gradient(
     d_values = error * np.float32(2 * vf_loss_coeff / rows)
     _value_loss(values, targets, minibatch[VF_PREDS], vf_clip_param, averaged, d_values)
 
-    mean = averaged @ _mean_of(rows)
+    mean = averaged @ mean_of(rows)
     surrogate, clip_fraction, entropy, kl, vf_loss, _, _ = mean.tolist()
     statistics = [
         -surrogate + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
@@ -116,7 +116,7 @@ def ppo_gradient(
         vf_loss,
         kl,
         entropy,
-        _explained_variance(averaged[_ERROR:], mean[_ERROR:]),
+        explained_variance(averaged[_ERROR:], mean[_ERROR:]),
         clip_fraction,
     ]
     return statistics, d_dist_inputs, d_values
@@ -126,7 +126,7 @@ _AVERAGED = _SURROGATE, _CLIPPED, _ENTROPY, _KL, _SQUARES, _ERROR, _TARGET = ran
 
 
 @functools.lru_cache(maxsize=64)
-def _mean_of(rows: int) -> np.ndarray:
+def mean_of(rows: int) -> np.ndarray:
     """The vector whose product with a column is its mean."""
     return np.full(rows, 1 / rows, np.float32)
 
@@ -154,11 +154,11 @@ def _value_loss(values, targets, old_values, vf_clip_param, averaged, d_values):
     np.maximum(squares, clipped_squares, out=squares)
 
 
-def _explained_variance(error_and_target, means):
+def explained_variance(error_and_target, means):
     """1 - Var(targets - values) / Var(targets), at least -1, from two rows and their means; 0 for equal targets."""
     centred = error_and_target - means[:, None]
     centred *= centred
-    unexplained, variance = (centred @ _mean_of(centred.shape[1])).tolist()
+    unexplained, variance = (centred @ mean_of(centred.shape[1])).tolist()
     if variance <= (ROUNDING * float(means[1])) ** 2:
         return 0.0
     return max(1 - unexplained / variance, -1.0)

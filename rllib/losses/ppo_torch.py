@@ -53,7 +53,7 @@ def ppo_loss(
     loss = policy_loss + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy
 
     with torch.no_grad():
-        explained = _explained_variance(values, targets)
+        explained = explained_variance(values, targets)
         clip_fraction = (ratio != clipped_ratio).float().mean()
         statistics = torch.stack((loss, policy_loss, vf_loss, kl, entropy, explained, clip_fraction))
     return loss, statistics
@@ -67,7 +67,7 @@ def _value_loss(values: Tensor, targets: Tensor, old_values: Tensor, vf_clip_par
     return squares.mean()
 
 
-def _explained_variance(values: Tensor, targets: Tensor) -> Tensor:
+def explained_variance(values: Tensor, targets: Tensor) -> Tensor:
     variance = targets.var(correction=0)
     explained = (1 - (targets - values).var(correction=0) / variance).clamp(min=-1)
     return torch.where(variance > (ROUNDING * targets.mean()) ** 2, explained, torch.zeros_like(variance))

@@ -28,7 +28,7 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_told(name):
 
 
 def test_a_misspelt_name_is_told_the_nearest():
-    with pytest.raises(ValueError, match=r"Did you mean 'PPO'\?"):
+    with pytest.raises(ValueError, match=r"Did you mean 'PPO'( or 'APPO')?\?"):
         get_algorithm_class("PPOO")
 
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from rllib.learners.optimizers import CHUNK, SGD, Adam, clip_gradient, global_norm
+from rllib.learners.optimizers import CHUNK, SGD, Adam, RMSprop, clip_gradient, global_norm
 
 
 def slow_adam(weights, gradients, lr, beta1=0.9, beta2=0.999, epsilon=1e-8):
@@ -31,6 +32,28 @@ def test_adam_s_first_step_is_lr_against_the_sign():
     weights = np.zeros(3, np.float32)
     Adam(3).step(weights, np.array([5, -0.01, 0], np.float32), 0.1)
     np.testing.assert_allclose(weights, [-0.1, 0.1, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1])
+def test_rmsprop_is_torch_s(momentum, epsilon):
+    rng = np.random.default_rng(0)
+    ours = rng.standard_normal(1000, dtype=np.float32)
+    theirs = torch.from_numpy(ours.copy()).requires_grad_()
+    reference = torch.optim.RMSprop([theirs], lr=7e-4, alpha=0.99, eps=epsilon, momentum=momentum)
+    rmsprop = RMSprop(1000, decay=0.99, momentum=momentum, epsilon=epsilon)
+    for _ in range(100):
+        gradient = rng.standard_normal(1000, dtype=np.float32)
+        theirs.grad = torch.from_numpy(gradient)
+        reference.step()
+        rmsprop.step(ours, gradient, 7e-4)
+    np.testing.assert_allclose(ours, theirs.detach(), atol=1e-6)
+
+
+def test_rmsprop_s_first_step_by_hand():
+    weights = np.zeros(2, np.float32)
+    RMSprop(2, decay=0.75, epsilon=1.0).step(weights, np.array([2, -4], np.float32), 0.1)
+    np.testing.assert_allclose(weights, [-0.1 * 2 / (1 + 1), 0.1 * 4 / (2 + 1)], atol=1e-7)
 
 
 def test_sgd():

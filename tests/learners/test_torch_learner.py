@@ -24,7 +24,16 @@ def update(learner, batch, seed=0, **changed):
     return learner.update(batch, rng=np.random.default_rng(seed), **arguments)
 
 
-def make_pair(device="cpu", grad_clip=0.5, adam_epsilon=1e-5, optimizer="adam", grad_clip_by="global_norm", **policy):
+def make_pair(
+    device="cpu",
+    grad_clip=0.5,
+    adam_epsilon=1e-5,
+    optimizer="adam",
+    grad_clip_by="global_norm",
+    momentum=0.0,
+    rmsprop_epsilon=1e-5,
+    **policy,
+):
     """The same policy twice, trained by numpy and by torch."""
     policies = [make_policy(**policy) for _ in range(2)]
     shared = {
@@ -32,6 +41,8 @@ def make_pair(device="cpu", grad_clip=0.5, adam_epsilon=1e-5, optimizer="adam", 
         "grad_clip_by": grad_clip_by,
         "adam_epsilon": adam_epsilon,
         "optimizer": optimizer,
+        "momentum": momentum,
+        "rmsprop_epsilon": rmsprop_epsilon,
     }
     learners = [
         make_learner(policies[0], PPO_LOSS, kind="numpy", **shared),
@@ -77,6 +88,8 @@ def test_weights_after_100_updates(action_space, device):
     "how",
     [
         {"optimizer": "sgd"},
+        {"optimizer": "rmsprop"},
+        {"optimizer": "rmsprop", "momentum": 0.9, "rmsprop_epsilon": 0.1},
         {"grad_clip": None},
         {"grad_clip": 0.05},
         {"grad_clip": 0.05, "grad_clip_by": "norm"},
@@ -92,8 +105,9 @@ def test_optimizers_and_clipping_agree(how, device):
     np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=2e-5)
 
 
-def test_states_go_from_one_kind_to_the_other():
-    policies, learners = make_pair()
+@pytest.mark.parametrize("how", [{}, {"optimizer": "rmsprop"}, {"optimizer": "rmsprop", "momentum": 0.9}], ids=str)
+def test_states_go_from_one_kind_to_the_other(how):
+    policies, learners = make_pair(**how)
     update(learners[0], make_batch(policies[0], 100))
     policies[1].set_state(policies[0].get_state())
     learners[1].set_state(learners[0].get_state())

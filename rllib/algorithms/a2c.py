@@ -1,0 +1,89 @@
+"""Advantage actor-critic, synchronous: A3C of Mnih et al., arXiv:1602.01783 (algorithm S3), without the asynchrony.
+
+Departures from the paper, see also losses/policy_gradient.py:
+- all workers sample with the same weights, and one gradient is taken over the fragments of all of them;
+- losses are means over the batch, not sums, and the squared error of the value has no factor 1/2;
+- advantages are GAE's (arXiv:1506.02438); lambda_=1, the default, gives the paper's discounted returns minus the value;
+- Adam is the default, as in RLlib; opt_type="rmsprop" is the paper's.
+"""
+
+from typing import Annotated, Any, Self
+
+from rllib.algorithms.actor_critic import ActorCriticConfig
+from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.settings import at_least, section
+from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.learners.learner import Learner
+from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
+
+
+class A2CConfig(ActorCriticConfig):
+    """Settings of A2C; the defaults are those of Ray 2.6."""
+
+    algo_class = "A2C"
+    on_policy = True
+
+    @section
+    def rollouts(self, *, num_rollout_workers=2, rollout_fragment_length="auto") -> Self:
+        """Who samples, how much at a time, and how."""
+
+    @section
+    def training(
+        self,
+        *,
+        lr=1e-4,
+        grad_clip=40.0,
+        vf_loss_coeff=0.5,
+        entropy_coeff=0.01,
+        microbatch_size: Annotated[
+            int | None, "rows that the gradient is computed from at a time, which saves memory; None: all", at_least(1)
+        ] = None,
+    ) -> Self:
+        """How it learns."""
+
+    @section
+    def reporting(self, *, min_time_s_per_iteration=10) -> Self:
+        """What counts as an iteration, and what is reported about it."""
+
+    @relation("microbatch_size", "train_batch_size")
+    def _check_microbatch(self):
+        size, microbatch = self.train_batch_size, self.microbatch_size
+        if self.on_policy and microbatch is not None and microbatch > size:
+            return (
+                f"microbatch_size={microbatch} must be at most train_batch_size={size}. "
+                f"Use .training(microbatch_size={size}) or a larger train_batch_size."
+            )
+
+
+class A2C(Algorithm):
+    """The algorithm; see the module's docstring."""
+
+    config_class = A2CConfig
+
+    def __init__(self, config: A2CConfig | dict | None = None, env: Any = None):
+        super().__init__(config, env)
+        self._lr = self.config.get_schedule("lr")
+        self._entropy_coeff = self.config.get_schedule("entropy_coeff")
+
+    def make_postprocess(self) -> AdvantageEstimator:
+        config = self.config
+        return AdvantageEstimator(config.gamma, config.lambda_, config.use_gae, config.use_critic)
+
+    def make_learner(self) -> Learner:
+        return self.make_default_learner(POLICY_GRADIENT_LOSS)
+
+    def training_step(self) -> dict[str, float]:
+        batch = self.sample(self.config.train_batch_size)
+        lr, settings = self._lr(self.timesteps), self.loss_settings()
+        stats = self.learn(batch, shuffle=False, lr=lr, **settings)
+        return {**stats, "cur_lr": lr, "entropy_coeff": settings["entropy_coeff"]}
+
+    def loss_settings(self) -> dict[str, Any]:
+        """What a gradient depends on beside weights and batch, at this time."""
+        config = self.config
+        return {
+            "microbatch_size": config.microbatch_size,
+            "vf_loss_coeff": config.vf_loss_coeff if config.use_critic else 0.0,
+            "entropy_coeff": self._entropy_coeff(self.timesteps),
+        }

@@ -1,0 +1,121 @@
+"""Asynchronous advantage actor-critic (Mnih et al., arXiv:1602.01783, algorithm S3).
+
+Every worker samples a short fragment, computes the gradient of the loss at its own weights and sends that; the driver
+applies the gradients in the order in which they arrive and answers each worker with the newest weights. Nobody waits
+for anybody. While a worker computes, the others' gradients change the weights: how many updates a gradient is behind
+stands in the results as policy_lag_updates (mean) and policy_lag_updates_max. Among equally fast workers that is less
+than the number of requests in flight; a slow worker's gradient is older.
+
+Departures from the paper: those of A2C (a2c.py), and
+- one process applies the gradients, so that the optimizer's memory is never written by two at once (Hogwild);
+- each gradient is clipped on its own, when it is applied.
+
+With num_rollout_workers=0 this process samples and learns in turn, which is A2C. With workers a restored run goes on
+with the saved weights and optimizer, but fragments that were under way are lost, so it is not the same to the bit.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Self
+
+import numpy as np
+
+from rllib.algorithms.a2c import A2C, A2CConfig
+from rllib.algorithms.settings import at_least, section
+from rllib.evaluation.requests_in_flight import RequestsInFlight
+from rllib.evaluation.rollout_worker import Gradient
+from rllib.learners.learner import Learner, make_learner
+from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
+from rllib.policy import Policy
+
+logger = logging.getLogger(__name__)
+
+
+class A3CConfig(A2CConfig):
+    """Settings of A3C; the defaults are those of Ray 2.6. train_batch_size matters for "auto" fragments alone."""
+
+    algo_class = "A3C"
+    on_policy = False
+
+    @section
+    def rollouts(self, *, rollout_fragment_length=10) -> Self:
+        """Who samples, how much at a time, and how."""
+
+    @section
+    def training(
+        self,
+        *,
+        max_requests_in_flight_per_sampler_worker: Annotated[
+            int, "gradients that a worker is asked for ahead; each one more makes them older by an update", at_least(1)
+        ] = 1,
+    ) -> Self:
+        """How it learns."""
+
+    @section
+    def reporting(self, *, min_time_s_per_iteration=5) -> Self:
+        """What counts as an iteration, and what is reported about it."""
+
+
+class A3C(A2C):
+    """The algorithm; see the module's docstring."""
+
+    config_class = A3CConfig
+
+    def __init__(self, config: A3CConfig | dict | None = None, env: Any = None):
+        super().__init__(config, env)
+        self._requests = self._no_requests()
+        if not self.config.num_rollout_workers:
+            logger.warning("A3C with num_rollout_workers=0 runs synchronously: this process samples and learns in turn")
+
+    def make_worker_learner(self) -> Callable[[Policy], Learner]:
+        # Workers only compute gradients; the optimizer that has no memory is the smallest.
+        return functools.partial(make_learner, loss=POLICY_GRADIENT_LOSS, kind=self.config.learner, optimizer="sgd")
+
+    def training_step(self) -> dict[str, float]:
+        """Applies as many gradients as there are workers, whoever sends them."""
+        applied = []
+        while len(applied) < max(self.config.num_rollout_workers, 1):
+            lr = self._lr(self.timesteps)
+            applied += [self.apply_gradient(gradient, lr) for gradient in self.arriving_gradients()]
+        lags = [stats["policy_lag_updates"] for stats in applied]
+        means = {name: float(np.mean([stats[name] for stats in applied])) for name in applied[0]}
+        entropy_coeff = self._entropy_coeff(self.timesteps)
+        return {**means, "policy_lag_updates_max": max(lags), "cur_lr": lr, "entropy_coeff": entropy_coeff}
+
+    def arriving_gradients(self) -> Iterator[Gradient]:
+        """The gradients that are there, after waiting for the first; then their workers are asked for the next."""
+        if not self.config.num_rollout_workers:
+            yield self._own_gradient()
+            return
+        if not self.num_requests_in_flight:
+            self._ask()
+        with self.metrics.timer("sample"):
+            answers = self._requests.take(self.config.sample_timeout_s)
+        for _, (gradient, report) in answers:
+            self.take_in(report)
+            yield gradient
+        self._ask()
+
+    def _ask(self) -> None:
+        """Requests with the newest weights, for all workers that have too few."""
+        filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
+        weights, settings = self.policy.weights, self.loss_settings()
+        self._requests.ask(self.workers.gradient_request(weights, self.num_updates, filter_state, settings))
+
+    def _own_gradient(self) -> Gradient:
+        batch = self.sample(1)
+        with self.metrics.timer("learn"):
+            flat, stats = self.learner.compute_gradient(batch, **self.loss_settings())
+        return Gradient(flat, stats, batch.count, batch.policy_version)
+
+    @property
+    def num_requests_in_flight(self) -> int:
+        return self._requests.num_in_flight
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._requests = self._no_requests()
+
+    def _no_requests(self) -> RequestsInFlight:
+        return RequestsInFlight(self.workers, self.config.max_requests_in_flight_per_sampler_worker)

@@ -1,0 +1,61 @@
+"""What the policy-gradient algorithms (PG, A2C, A3C, PPO) have in common: settings, and where advantages come from."""
+
+from typing import Annotated, Self
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.settings import at_least, between, section
+from rllib.models.catalog import policy_spec
+
+# Stands for the spaces where only the settings of the model are checked.
+_ANY_SPACE = Box(-1.0, 1.0, (1,))
+
+
+class PolicyGradientConfig(AlgorithmConfig):
+    """Settings of algorithms that follow the gradient of a policy's log-probabilities."""
+
+    @section
+    def training(
+        self,
+        *,
+        entropy_coeff: Annotated[float | list, "coefficient of the entropy bonus, or a schedule", at_least(0)] = 0.0,
+        entropy_coeff_schedule: Annotated[
+            list | None, "schedule [[timestep, value], ...] that goes before entropy_coeff", at_least(0)
+        ] = None,
+    ) -> Self:
+        """How it learns."""
+
+    @relation("model")
+    def _check_model(self):
+        try:
+            policy_spec(_ANY_SPACE, _ANY_SPACE, self.model)
+        except ValueError as error:
+            return str(error)
+
+
+class ActorCriticConfig(PolicyGradientConfig):
+    """Settings of those that learn a value function beside the policy."""
+
+    @section
+    def training(
+        self,
+        *,
+        use_gae: Annotated[bool, "advantages by GAE; False: discounted returns minus the value"] = True,
+        use_critic: Annotated[bool, "subtract a value baseline; GAE needs one"] = True,
+        lambda_: Annotated[float, "GAE's lambda", between(0, 1)] = 1.0,
+        vf_loss_coeff: Annotated[float, "coefficient of the value loss", at_least(0)] = 1.0,
+    ) -> Self:
+        """How it learns."""
+
+    @relation("use_gae", "use_critic")
+    def _check_critic(self):
+        if self.use_gae and not self.use_critic:
+            return "use_gae=True needs a critic. Use .training(use_gae=False, use_critic=False) or use_critic=True."
+
+
+def standardized(advantages: np.ndarray) -> np.ndarray:
+    """Mean 0, standard deviation 1 over the batch; a batch of equal advantages becomes zeros, never NaN."""
+    return (advantages - advantages.mean()) / max(1e-4, float(advantages.std()))

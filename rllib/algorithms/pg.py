@@ -1,0 +1,77 @@
+"""Policy gradient: REINFORCE with the rewards to go (Williams 1992; Sutton et al. 1999), and no value function.
+
+Departures from the paper:
+- the gradient is a mean over steps, not a sum over episodes;
+- episodes are discounted from each step on, and the factor gamma^t of the step itself is left out, as everybody does;
+- Adam is the default optimizer;
+- standardize_advantages=True takes the batch's mean return as the baseline and its spread as the unit.
+
+Batches are whole episodes: without a value function nothing is known about what would have followed a cut. An episode
+that a time limit ends counts as over there.
+"""
+
+from typing import Annotated, Any, Self
+
+from rllib import sample_batch as sb
+from rllib.algorithms.actor_critic import PolicyGradientConfig, standardized
+from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.settings import section
+from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.learners.learner import Learner
+from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
+
+
+class PGConfig(PolicyGradientConfig):
+    """Settings of PG; the defaults are those of Ray 2.6, but that episodes are whole."""
+
+    algo_class = "PG"
+    on_policy = True
+
+    @section
+    def rollouts(self, *, rollout_fragment_length="auto", batch_mode="complete_episodes") -> Self:
+        """Who samples, how much at a time, and how."""
+
+    @section
+    def training(
+        self,
+        *,
+        lr=4e-4,
+        train_batch_size=200,
+        standardize_advantages: Annotated[bool, "returns with mean 0, standard deviation 1 over each batch"] = False,
+    ) -> Self:
+        """How it learns."""
+
+    @relation("batch_mode")
+    def _check_batch_mode(self):
+        if self.batch_mode != "complete_episodes":
+            return (
+                f"batch_mode={self.batch_mode!r} does not go with PG, which has no value function to bootstrap cut "
+                'episodes from. Use .rollouts(batch_mode="complete_episodes"), or A2C.'
+            )
+
+
+class PG(Algorithm):
+    """The algorithm; see the module's docstring."""
+
+    config_class = PGConfig
+
+    def __init__(self, config: PGConfig | dict | None = None, env: Any = None):
+        super().__init__(config, env)
+        self._lr = self.config.get_schedule("lr")
+        self._entropy_coeff = self.config.get_schedule("entropy_coeff")
+
+    def make_postprocess(self) -> AdvantageEstimator:
+        return AdvantageEstimator(self.config.gamma, use_gae=False, use_critic=False)
+
+    def make_learner(self) -> Learner:
+        return self.make_default_learner(POLICY_GRADIENT_LOSS)
+
+    def training_step(self) -> dict[str, float]:
+        batch = self.sample(self.config.train_batch_size)
+        if self.config.standardize_advantages:
+            batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+        lr, entropy_coeff = self._lr(self.timesteps), self._entropy_coeff(self.timesteps)
+        stats = self.learn(batch, shuffle=False, lr=lr, vf_loss_coeff=0.0, entropy_coeff=entropy_coeff)
+        del stats["vf_loss"], stats["vf_explained_var"]
+        return {**stats, "cur_lr": lr, "entropy_coeff": entropy_coeff}

@@ -1,0 +1,92 @@
+"""The policy gradient with a value baseline: REINFORCE (Williams 1992), and the loss of A2C and A3C (arXiv:1602.01783).
+
+    loss = mean(-advantage log pi(a | o)) + vf_loss_coeff mean((V - target)^2) - entropy_coeff mean(entropy)
+
+Departures: everything is a mean over the rows, so that the learning rate does not depend on the batch size. (The paper
+sums over a fragment, and RLlib's A2C and A3C after it over the batch; for the same step of plain gradient descent a
+learning rate from there has to be multiplied by the batch size; Adam and RMSprop are indifferent to the scale, but for
+grad_clip.) The squared error has no factor 1/2, as in our PPO and in Stable-Baselines3 (RLlib has one). Advantages are
+constants: they come with the batch.
+"""
+
+import numpy as np
+
+from rllib.losses.ppo import explained_variance, mean_of
+from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS
+
+STATS = ("total_loss", "policy_loss", "vf_loss", "policy_entropy", "vf_explained_var")
+
+
+class PolicyGradientLoss:
+    """The loss in the form that learners ask for (losses/loss.py). Settings are those of `policy_gradient`."""
+
+    columns = (ACTIONS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS)
+    stats = STATS
+
+    def numpy(self, distribution, outputs, minibatch, **settings):
+        dist_inputs, values = outputs
+        statistics, d_dist_inputs, d_values = policy_gradient(distribution, dist_inputs, values, minibatch, **settings)
+        return statistics, (d_dist_inputs, d_values)
+
+    def torch(self, distribution, outputs, minibatch, **settings):
+        from rllib.losses.policy_gradient_torch import policy_gradient_loss
+
+        return policy_gradient_loss(distribution, *outputs, minibatch, **settings)
+
+    def identity_error(self, distribution, outputs, minibatch):
+        """Mean of |log ratio|: 0 but for rounding while the weights are those that acted."""
+        log_prob = distribution.at(outputs[0]).log_prob(minibatch[ACTIONS])
+        return abs(log_prob - minibatch[ACTION_LOGP]).mean()
+
+
+POLICY_GRADIENT_LOSS = PolicyGradientLoss()
+
+
+def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff):
+    """Statistics and output gradients of the loss, in closed form. B rows, float32.
+
+    Args:
+        distribution: the action distribution (models/distributions.py).
+        dist_inputs: [B, K] what the network computed for it.
+        values: [B] what the network computed.
+        minibatch: columns actions [B, ...], advantages [B], value_targets [B].
+        vf_loss_coeff: weight of the value loss.
+        entropy_coeff: weight of the entropy bonus.
+
+    Returns:
+        statistics (a list in the order of STATS), d_dist_inputs [B, K], d_values [B].
+
+    Raises:
+        ValueError: if values, value_targets and advantages are not all [B].
+    """
+    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
+    if values.shape != targets.shape or values.shape != advantages.shape:
+        raise ValueError(
+            f"values {values.shape}, targets {targets.shape} and advantages {advantages.shape} must all be [B]"
+        )
+    rows = len(values)
+    # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
+    averaged = np.empty((len(_AVERAGED), rows), np.float32)
+    now = distribution.at(dist_inputs)
+    np.multiply(advantages, now.log_prob(minibatch[ACTIONS]), out=averaged[_SURROGATE])
+    averaged[_ENTROPY] = now.entropy()
+    d_dist_inputs = now.gradient(advantages * np.float32(-1 / rows), -entropy_coeff / rows)
+
+    error = np.subtract(values, targets, out=averaged[_ERROR])
+    np.multiply(error, error, out=averaged[_SQUARES])
+    averaged[_TARGET] = targets
+    d_values = error * np.float32(2 * vf_loss_coeff / rows)
+
+    mean = averaged @ mean_of(rows)
+    surrogate, entropy, vf_loss, _, _ = mean.tolist()
+    statistics = [
+        -surrogate + vf_loss_coeff * vf_loss - entropy_coeff * entropy,
+        -surrogate,
+        vf_loss,
+        entropy,
+        explained_variance(averaged[_ERROR:], mean[_ERROR:]),
+    ]
+    return statistics, d_dist_inputs, d_values
+
+
+_AVERAGED = _SURROGATE, _ENTROPY, _SQUARES, _ERROR, _TARGET = range(5)

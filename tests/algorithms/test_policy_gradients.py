@@ -1,0 +1,171 @@
+"""PG, A2C and A3C as a user meets them: what they are equal to, what they report, and what they refuse."""
+
+import numpy as np
+import pytest
+
+import runtime
+from rllib import A2CConfig, A3CConfig, Algorithm, DefaultCallbacks, PGConfig, PPOConfig
+from rllib import sample_batch as sb
+from tests.envs import HundredReward
+
+MODEL = {"model": {"fcnet_hiddens": [16]}}
+SHARED = {"lr": 1e-3, "gamma": 0.95, "lambda_": 0.9, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "grad_clip": 0.5}
+CONFIGS = [PGConfig, A2CConfig, A3CConfig]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session():
+    yield
+    runtime.shutdown()
+
+
+def config(config_class, env="CartPole-v1", num_workers=0, num_envs=4, fragment=10, env_config=None, **training):
+    config = config_class().environment(env, env_config=env_config or {}).debugging(seed=3)
+    rollouts = {} if config_class is PGConfig else {"rollout_fragment_length": fragment}
+    if config_class in (A2CConfig, PPOConfig):
+        training = {"train_batch_size": fragment * num_envs * max(num_workers, 1), **training}
+    return (
+        config.rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs, **rollouts)
+        .training(**{**MODEL, **training})
+        .reporting(min_time_s_per_iteration=None)
+    )
+
+
+def trained(iterations: int, config) -> np.ndarray:
+    with config.build() as algo:
+        for _ in range(iterations):
+            algo.train()
+        return algo.policy.weights.copy()
+
+
+def learner_stats(result) -> dict:
+    return result["info"]["learner"]["default_policy"]["learner_stats"]
+
+
+class LogProbabilitiesOfTheLearner(DefaultCallbacks):
+    """Acting on a few rows rounds otherwise than learning on many; here the ratio of the two is one to the bit."""
+
+    def on_learn_on_batch(self, *, policy, train_batch, **kwargs):
+        dist_inputs, _ = policy.network.forward(policy.encode(train_batch[sb.OBS], policy.new_inputs(40)))
+        train_batch[sb.ACTION_LOGP] = policy.log_prob(dist_inputs, train_batch[sb.ACTIONS])
+
+
+@pytest.mark.parametrize("opt_type", ["adam", "rmsprop"])
+def test_ppo_of_one_epoch_is_a2c(opt_type):
+    """arXiv:2205.09123. 20 updates, equal to the bit."""
+    ppo = config(
+        PPOConfig,
+        sgd_minibatch_size=40,
+        num_sgd_iter=1,
+        kl_coeff=0.0,
+        vf_clip_param=None,
+        standardize_advantages=False,
+        shuffle_sequences=False,
+        opt_type=opt_type,
+        **SHARED,
+    ).callbacks(LogProbabilitiesOfTheLearner)
+    a2c = config(A2CConfig, opt_type=opt_type, **SHARED).callbacks(LogProbabilitiesOfTheLearner)
+    np.testing.assert_array_equal(trained(20, ppo), trained(20, a2c))
+
+
+def test_a3c_with_one_worker_is_a2c():
+    weights = [trained(20, config(kind, num_workers=1, **SHARED)) for kind in (A2CConfig, A3CConfig)]
+    np.testing.assert_allclose(weights[1], weights[0], atol=1e-6)
+
+
+def test_a3c_without_workers_is_a2c_and_says_so(caplog):
+    weights = [trained(20, config(kind, **SHARED)) for kind in (A2CConfig, A3CConfig)]
+    np.testing.assert_allclose(weights[1], weights[0], atol=1e-6)
+    assert "num_rollout_workers=0 runs synchronously" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [A2CConfig, A3CConfig])
+def test_microbatches_are_the_whole_batch(kind):
+    # Plain descent: Adam's first steps follow the signs of gradients, which rounding may turn where they are zero.
+    settings = {**SHARED, "opt_type": "sgd"}
+    weights = [trained(20, config(kind, microbatch_size=size, **settings)) for size in (None, 12)]
+    np.testing.assert_allclose(weights[1], weights[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_result(kind):
+    with config(kind, num_workers=0 if kind is PGConfig else 2).build() as algo:
+        for _ in range(3):
+            result = algo.train()
+    names = {"cur_lr", "entropy_coeff", "policy_entropy", "policy_loss", "total_loss", "grad_gnorm"}
+    critic = {"vf_loss", "vf_explained_var"} if kind is not PGConfig else set()
+    assert names | critic <= learner_stats(result).keys()
+    assert learner_stats(result)["policy_lag_updates"] <= learner_stats(result).get("policy_lag_updates_max", 0.0)
+    assert result["num_env_steps_trained"] == result["num_env_steps_sampled"] > 0
+    assert result["training_iteration"] == 3
+    assert (result["num_in_flight_async_reqs"] > 0) == (kind is A3CConfig)
+
+
+def test_lag_of_a3c_is_bounded_by_what_is_in_flight():
+    requests = {"max_requests_in_flight_per_sampler_worker": 3}
+    with config(A3CConfig, num_workers=1, **requests).build() as algo:
+        lags = [learner_stats(algo.train())["policy_lag_updates_max"] for _ in range(20)]
+        assert algo.train()["num_in_flight_async_reqs"] <= 3
+    assert max(lags) == 2
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_restored_run_goes_on(kind, tmp_path):
+    with config(kind).build() as algo:
+        for _ in range(3):
+            algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+        with Algorithm.from_checkpoint(path) as restored:
+            np.testing.assert_array_equal(restored.policy.weights, algo.policy.weights)
+            assert restored.train()["training_iteration"] == 4
+
+
+def test_a3c_with_workers_takes_over_a_checkpoint_while_requests_are_in_flight(tmp_path):
+    with config(A3CConfig, num_workers=2).build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+        saved = algo.policy.weights.copy()
+        for _ in range(5):
+            algo.train()
+        algo.restore(path)
+        np.testing.assert_array_equal(algo.policy.weights, saved)
+        assert learner_stats(algo.train())["policy_lag_updates"] >= 0
+
+
+def test_returns_without_a_critic_are_rewards_to_go():
+    with config(PGConfig, HundredReward, env_config={"length": 3}, gamma=0.5).build() as algo:
+        batch = algo.sample(24)
+        assert not batch[sb.VF_PREDS].any()
+        assert sorted(set(batch[sb.ADVANTAGES].tolist())) == [100.0, 150.0, 175.0]
+
+
+def test_without_a_critic_the_value_head_stays():
+    settings = {"use_critic": False, "use_gae": False}
+    with config(A2CConfig, **settings).build() as algo:
+        before = algo.policy.values(np.ones((1, 4), np.float32))
+        algo.train()
+        np.testing.assert_array_equal(algo.policy.values(np.ones((1, 4), np.float32)), before)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_observation_filters_are_merged(kind):
+    with config(kind, num_workers=1).rollouts(observation_filter="MeanStdFilter").build() as algo:
+        algo.train()
+        assert algo.train()["num_env_steps_sampled"] > 0
+        assert abs(algo.policy.filter(np.ones((1, 4), np.float32))).max() > 1
+
+
+@pytest.mark.parametrize(
+    ("config_", "message"),
+    [
+        (A2CConfig().training(microbatch_size=64), "microbatch_size=64 must be at most train_batch_size=32"),
+        (A2CConfig().training(use_critic=False), "use_gae=True needs a critic"),
+        (A2CConfig().training(opt_type="adagrad"), "opt_type='adagrad'"),
+        (A2CConfig().training(model={"fcnet_hidens": [8]}), "fcnet_hidens"),
+        (A3CConfig().training(max_requests_in_flight_per_sampler_worker=0), "must be an integer >= 1"),
+        (PGConfig().rollouts(batch_mode="truncate_episodes"), "no value function"),
+    ],
+)
+def test_what_does_not_fit_is_refused(config_, message):
+    with pytest.raises(ValueError, match=message):
+        config_.environment("CartPole-v1").build()

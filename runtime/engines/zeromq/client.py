@@ -25,7 +25,7 @@ from ...unpicklable import explain, explain_call
 from . import control, wire
 from .ledger import quantities, units
 from .mailbox import Mailbox, Waiter
-from .refs import Call, Channel, Reference, Sharing
+from .refs import Call, Channel, Reference, Sharing, Watch
 from .serializer import Encoded, Serializer
 from .store import IDLE_SEGMENT_S, Hold, Store
 
@@ -71,6 +71,7 @@ class Client:
         self._method_names: dict[str, tuple[bytes, int]] = {}
         self._templates: dict[tuple[int, int], tuple] = {}
         self._postponed: list = []
+        self.watches: list[Watch] = []  # of threads in wait()
         self._refusal: type[errors.RuntimeFailure] | None = None
         self._growing = 0  # threads that wait for shared memory: what is freed meanwhile goes back to the node at once
         self.malformed = 0
@@ -262,7 +263,7 @@ class Client:
         self._enter()
         for ref in refs:
             if type(ref) is not Reference or ref.client is not self:
-                raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+                self._check_own(ref)
             if ref.frame is None and ref.shared is not None:
                 self._subscribe(ref)
         deadline = None if timeout_s is None or len(refs) == 1 else monotonic() + timeout_s
@@ -276,30 +277,41 @@ class Client:
 
     def wait(self, refs, num_returns, timeout_s):
         self._enter()
-        for ref in refs:
-            if type(ref) is not Reference or ref.client is not self:
-                raise errors.SessionClosedError(f"{ref!r} belongs to another session")
         done = _first_done(refs, num_returns)
-        if len(done) < num_returns and timeout_s != 0:
-            pending = self._pending(refs)
-            waiter = Waiter(num_returns - (len(refs) - len(pending)))
-            with self.mailbox.lock:
-                for ref in pending:
-                    if not ref.when_done(waiter.tick):
-                        waiter.tick(False)
-            try:
-                self._await(waiter, timeout_s, refs, raising=False)
-            finally:
-                self._forget_waiter(pending, waiter)
-            done = _first_done(refs, num_returns)
-        elif len(done) < num_returns:
-            self._pending(refs)
-            self.mailbox.drain()
+        if len(done) < num_returns:
+            pending = [ref for ref in refs if ref.frame is None]
+            for ref in pending:
+                self._check_own(ref)
+                if ref.shared is not None:
+                    self._subscribe(ref)
+            self._await_some(pending, num_returns - (len(refs) - len(pending)), timeout_s)
             done = _first_done(refs, num_returns)
         if len(done) == 1:  # the common case, at the speed of slices
             return [refs[done[0]]], refs[: done[0]] + refs[done[0] + 1 :]
         chosen = set(done)
         return [refs[i] for i in done], [ref for i, ref in enumerate(refs) if i not in chosen]
+
+    def _await_some(self, refs, count, timeout_s):
+        """Returns when `count` of these are done, or the time is over."""
+        if timeout_s == 0:
+            self.mailbox.drain()
+            return
+        watch = Watch(count)
+        with self.mailbox.lock:
+            watch.refs = {ref for ref in refs if ref.frame is None}
+            watch.count -= len(refs) - len(watch.refs)
+            if watch.count <= 0:
+                return
+            self.watches.append(watch)
+        try:
+            self._await(watch, timeout_s, refs, raising=False)
+        finally:
+            with self.mailbox.lock:
+                self.watches.remove(watch)
+
+    def _check_own(self, ref):
+        if type(ref) is not Reference or ref.client is not self:
+            raise errors.SessionClosedError(f"{ref!r} belongs to another session")
 
     def empty(self, shape, dtype):
         self._enter()
@@ -322,26 +334,12 @@ class Client:
             missing = sum(ref.frame is None for ref in refs)
             raise errors.GetTimeoutError(f"{missing} of {len(refs)} values were not there in time")
 
-    def _pending(self, refs):
-        """Those that are not done, with their values on the way."""
-        pending = [ref for ref in refs if ref.frame is None]
-        for ref in pending:
-            if ref.shared is not None:
-                self._subscribe(ref)
-        return pending
-
     def _subscribe(self, ref):
         """Asks the node for the value of a reference that another process owns."""
         if not ref.shared.subscribed:
             with self.mailbox.lock:
                 ref.shared.subscribed = True
                 self.mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self.process, ref.serial, ref.owner))
-
-    def _forget_waiter(self, refs, waiter):
-        with self.mailbox.lock:
-            for ref in refs:
-                if ref.waiters is not None:
-                    ref.waiters[:] = [w for w in ref.waiters if getattr(w, "__self__", None) is not waiter]
 
     def _load(self, ref):
         """The value of a reference that is done; raises if it is an error."""
@@ -392,8 +390,7 @@ class Client:
             if isinstance(value, ObjectRef):
                 given, depends = _without_references(args, kwargs)
                 for ref in depends:
-                    if type(ref) is not Reference or ref.client is not self:
-                        raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+                    self._check_own(ref)
                 break
         else:
             given = (args, kwargs)
@@ -412,7 +409,7 @@ class Client:
         self._needs_keeper()
         left = len(pending)
 
-        def arrived(failed):
+        def arrived():
             nonlocal left
             left -= 1
             if left == 0:
@@ -490,7 +487,7 @@ class Client:
             with self.mailbox.lock:
                 refs = next(iter(self._tasks.values()))
                 ref = refs if type(refs) is Reference else refs[0]
-                if not ref.when_done(waiter.note):
+                if not ref.when_done(waiter.tick):
                     continue
             self._await(waiter, None, [ref])
 
@@ -657,16 +654,19 @@ class Client:
     def _dispatch(self, frame):
         """One message. Called by the thread that reads the mailbox; an empty frame is the keeper's round."""
         try:
-            if frame:
-                head = _unpack(frame)
-                if head[0] != b"R1":
-                    raise wire.Malformed("not one of ours")
-                self._handlers[head[1]](frame, head)
-            else:
+            if not frame:
                 self._make_round()
-        except (wire.Malformed, struct.error, KeyError) as error:
+                return
+            head = _unpack(frame)
+            handle = self._handlers.get(head[1])
+            if handle is None or head[0] != b"R1":
+                raise wire.Malformed(f"frame that begins with {frame[:4]!r}")
+            handle(frame, head)
+        except (wire.Malformed, struct.error, UnicodeDecodeError) as error:
             self.malformed += 1
             logger.debug("dropped a frame of %d bytes: %r", len(frame), error)
+        except Exception:  # a mistake of ours: whoever reads must go on reading, and somebody should hear of it
+            logger.exception("a message of %d bytes could not be handled", len(frame))
 
     def _make_round(self):
         """What is to be done though nobody asks for it."""
@@ -678,10 +678,8 @@ class Client:
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
 
     def _on_batch(self, frame, head):
-        handlers, unpack = self._handlers, wire.HEADER.unpack_from
         for inner in wire.unbatched(frame):
-            head = unpack(inner)
-            handlers[head[1]](inner, head)
+            self._dispatch(inner)
 
     def _on_reply(self, frame, head):
         _, _, _, source, serial, count, _, _ = head
@@ -799,9 +797,10 @@ class Client:
             self._return_segment(head[5])  # it came too late
 
     def _on_answer(self, frame, head):
-        entry = self._requests[head[4]]
-        entry[1] = frame
-        entry[0].note()
+        entry = self._requests.get(head[4])
+        if entry is not None:
+            entry[1] = frame
+            entry[0].tick()
 
     def _on_freed(self, frame, head):
         for key in wire.keys(frame, wire.HEADER_BYTES):

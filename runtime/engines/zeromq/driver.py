@@ -34,7 +34,7 @@ class Driver(Client):
         self._handlers |= {
             wire.LOG: self._on_log,
             wire.NOTICE: self._on_notice,
-            wire.GOODBYE: lambda frame, head: self._goodbye.note(),
+            wire.GOODBYE: lambda frame, head: self._goodbye.tick(),
         }
         node.wait_ready()
         self.mailbox.watch_node(node.pidfd)

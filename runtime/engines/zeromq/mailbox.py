@@ -84,14 +84,10 @@ class Waiter:
         """Sets the event as well, for a thread that cannot read itself."""
         self.event = event
 
-    def tick(self, failed: bool) -> None:
-        """One more has happened, well or not."""
-        self.note()
-
-    def note(self, enough: bool = False) -> None:
-        """One more has happened; `enough` ends the wait whatever the count."""
+    def tick(self) -> None:
+        """One more has happened."""
         self.count -= 1
-        if self.count <= 0 or enough:
+        if self.count <= 0:
             self.frame = True
             if self.event is not None:
                 self.event.set()

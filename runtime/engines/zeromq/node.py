@@ -434,7 +434,11 @@ def main(config: dict, zygote: int, channel: socket.socket) -> None:
     allow_many_files()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the driver's end is what ends it
-    node = Node(config, zygote, channel)
+    try:
+        node = Node(config, zygote, channel)
+    except ProcessLookupError:  # the driver has died already
+        shutil.rmtree(config["session"], ignore_errors=True)
+        os._exit(1)
     os.write(config["ready"], b"1")
     os.close(config["ready"])
     node.run()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...refs import ObjectRef
 from . import wire
+from .mailbox import Waiter
 from .serializer import Encoded
 from .store import Hold
 
@@ -34,7 +35,7 @@ class Reference(ObjectRef):
         owner, serial: its id.
         frame, start: where the value is; frame is None while it is pending.
         pins: what keeps the value's items alive.
-        waiters: called or noted when the value comes; None if there are none.
+        waiters: called when the value comes; None if there are none.
         shared: None until another process knows of it.
     """
 
@@ -58,12 +59,14 @@ class Reference(ObjectRef):
         self.frame = frame
         if self.waiters is not None:
             waiters, self.waiters = self.waiters, None
-            failed = self.failed
             for waiter in waiters:
-                waiter(failed)
+                waiter()
+        if self.client.watches:
+            for watch in self.client.watches:
+                watch.see(self)
 
     def when_done(self, waiter) -> bool:
-        """Has `waiter(failed)` called when the value comes; False if it is there. The client's lock is held."""
+        """Has `waiter()` called when the value comes; False if it is there. The client's lock is held."""
         if self.frame is not None:
             return False
         if self.waiters is None:
@@ -75,7 +78,7 @@ class Reference(ObjectRef):
     def watch(self, event: threading.Event) -> None:
         """Sets an event when the value comes (see Mailbox.wait)."""
         with self.client.mailbox.lock:
-            if not self.when_done(lambda failed: event.set()):
+            if not self.when_done(event.set):
                 event.set()
 
     @property
@@ -87,6 +90,18 @@ class Reference(ObjectRef):
         """The value as it is passed on."""
         size = wire.VALUE.unpack_from(self.frame, self.start)[5]
         return self.frame[self.start : self.start + size]
+
+
+class Watch(Waiter):
+    """What `wait` waits for: so many of a set of references."""
+
+    __slots__ = ("refs",)
+
+    def see(self, ref: Reference) -> None:
+        """A reference, of the set or not, is done."""
+        if ref in self.refs:
+            self.refs.discard(ref)
+            self.tick()
 
 
 class Call(NamedTuple):

@@ -18,6 +18,7 @@ from ...refs import ObjectRef
 from . import wire
 from .store import Store, block_of, freeze, position
 
+_pack_value = wire.VALUE.pack
 _new_tuple = tuple.__new__  # a third of the price of a NamedTuple's own constructor
 
 INLINE_BYTES = 2**16  # a value with more bytes than this goes to shared memory
@@ -67,7 +68,9 @@ class Serializer:
         except Exception:  # user code runs in here; if it is to blame, it fails in the next line again
             return self.encode_by_value(value, flags)
         if not buffers and len(data) <= INLINE_BYTES:
-            return _new_tuple(Encoded, (wire.value(data, flags), (), ()))
+            size = len(data)
+            value = _pack_value(flags, 0, 0, 0, size, size + wire.VALUE_BYTES) + data
+            return _new_tuple(Encoded, (value, (), ()))
         return self._compose(data, buffers, _Items(), flags)
 
     def encode_by_value(self, value, flags: int = 0, inline: bool = False) -> Encoded:

@@ -105,7 +105,7 @@ class Worker(Client):
             wire.CREATE: lambda frame, head: add(frame),
             wire.STOP: lambda frame, head: add(frame),
             wire.DEFINE: self._on_define,
-            wire.GOODBYE: lambda frame, head: self._goodbye.note(),
+            wire.GOODBYE: lambda frame, head: self._goodbye.tick(),
         }
 
     def serve(self) -> int:

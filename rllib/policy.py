@@ -50,6 +50,8 @@ class Policy:
         self._weights = weights
         self.network = _make_network(self, backend)
         self._inputs = BuffersByRows(self.new_inputs)
+        # Numbers that say how much is explored, as the distribution's `noise` takes them; they may change at any time.
+        self.exploration: dict[str, float] = {}
 
     # ------------------------------------------------------------------ shapes
 
@@ -123,7 +125,7 @@ class Policy:
 
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
         """What makes actions random, float32 [*shape, ...]; zeros in its place give the most probable actions."""
-        return self.distribution.noise(rng, *shape)
+        return self.distribution.noise(rng, *shape, **self.exploration)
 
     def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
         """Chooses one action per row: the hot path of sampling. Results are written in place.

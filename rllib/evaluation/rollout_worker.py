@@ -79,6 +79,7 @@ class RolloutWorker:
         self.episodes = EpisodeTracker(settings.num_envs)
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
         self._columns = self._column_table()
+        self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
         # The newest observation of each environment: where the next fragment starts.
         self._observations: np.ndarray | None = None
         self._scratch = np.empty((settings.num_envs, self.policy.num_dist_inputs), np.float32)
@@ -255,7 +256,7 @@ class RolloutWorker:
         truncated = fragment[sb.TRUNCATEDS][t]
         terminated = fragment[sb.TERMINATEDS][t]
         for i, final in ended:
-            if truncated[i] and not terminated[i]:
+            if self._every_final_observation or (truncated[i] and not terminated[i]):
                 if self.policy.filters_observations:
                     final = self.policy.filter(np.asarray(final)[None], update=False)[0]
                 fragment.final_observations.append((t, i, final))

@@ -193,6 +193,13 @@ class Policy:
         """Log-probability [B] of actions [B, *action_shape] under distributions [B, num_dist_inputs]."""
         return self.distribution.at(dist_inputs).log_prob(actions)
 
+    def action_values(self, observations: np.ndarray):
+        """What each action is worth: the distribution (models/q_values.py) at observations [B, *shape] as stored.
+
+        It looks at the network's buffers, which the next forward pass of as many rows overwrites.
+        """
+        return self.distribution.at(self.network.forward(self.encode(observations))[0])
+
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Values [B] of observations [B, *shape] as stored."""
         values = np.empty(len(observations), np.float32)

@@ -7,6 +7,8 @@ from rllib.algorithms.settings import nearest
 # name -> module, whose classes NAME and NAMEConfig are the algorithm and its settings
 _ALGORITHMS = {
     "PPO": "rllib.algorithms.ppo",
+    "DQN": "rllib.algorithms.dqn",
+    "SimpleQ": "rllib.algorithms.dqn",
 }
 
 

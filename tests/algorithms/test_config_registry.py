@@ -19,7 +19,7 @@ def test_every_name_leads_to_an_algorithm_and_its_config():
         assert get_algorithm_config(name).build.__self__ is not None
 
 
-@pytest.mark.parametrize("name", ["DQN", "IMPALA", "nothing", None, 3])
+@pytest.mark.parametrize("name", ["DDQNN", "IMPALA", "nothing", None, 3])
 def test_an_unknown_name_is_refused_and_the_known_ones_are_told(name):
     for function in (get_algorithm_class, get_algorithm_config):
         with pytest.raises(ValueError, match=rf"there is no algorithm {name!r}\.(.*) There are: PPO"):

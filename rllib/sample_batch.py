@@ -13,6 +13,11 @@
 | vf_preds           | [B]                    | float32      | value estimate at that time                          |
 | advantages         | [B]                    | float32      | advantage estimate                                   |
 | value_targets      | [B]                    | float32      | what the value estimate is fitted to                 |
+| discounts          | [B]                    | float32      | gamma^k to new_obs, k steps later; 0 past the end    |
+| weights            | [B]                    | float32      | importance of the row in the loss                    |
+| batch_indices      | [B]                    | int64        | where the row lies in the replay                     |
+| td_targets         | [B]                    | float32      | what the value of the action is fitted to            |
+| target_probabilities | [B, atoms]           | float32      | what the distribution of its return is fitted to     |
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,6 +36,11 @@ VF_PREDS = "vf_preds"
 ADVANTAGES = "advantages"
 VALUE_TARGETS = "value_targets"
 EPS_ID = "eps_id"
+DISCOUNTS = "discounts"
+WEIGHTS = "weights"
+INDICES = "batch_indices"
+TD_TARGETS = "td_targets"
+TARGET_PROBABILITIES = "target_probabilities"
 
 
 class SampleBatch(dict):

@@ -29,12 +29,12 @@ from rllib.algorithms.settings import Merged, NotYet, above, at_least, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.transitions import Transitions
 from rllib.learners.learner import Learner
-from rllib.losses.distributional import TARGET_PROBABILITIES, DistributionalLoss, project
-from rllib.losses.td import TD_TARGETS, TDLoss, next_values, td_targets
+from rllib.losses.distributional import DistributionalLoss, project
+from rllib.losses.td import TDLoss, next_values, td_targets
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.models.q_values import EpsilonGreedy, log_softmax
 from rllib.policy import Policy
-from rllib.replay.transition_replay import DISCOUNTS, INDICES, TransitionReplay
+from rllib.replay.transition_replay import TransitionReplay
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import Schedule, schedule_problem
 
@@ -309,21 +309,21 @@ class DQN(Algorithm):
         batch = self.replay.sample(self.config.train_batch_size, self._learner_rng, self._beta(self.timesteps))
         self._add_targets(batch)
         stats = self.learn(batch, lr=lr, shuffle=False)
-        self.replay.update_priorities(batch[INDICES], stats.pop("td_error"))
+        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
         return {**stats, "cur_lr": lr}
 
     def _add_targets(self, batch: SampleBatch) -> None:
         """What the rows' values are fitted to, by the target network."""
-        following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[DISCOUNTS]
+        following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
         judged = self.target.action_values(following)
         judged_q = judged.q_values()
         choosing_q = self.policy.action_values(following).q_values() if self.config.double_q else judged_q
         if self.config.num_atoms == 1:
-            batch[TD_TARGETS] = td_targets(rewards, discounts, next_values(judged_q, choosing_q))
+            batch[sb.TD_TARGETS] = td_targets(rewards, discounts, next_values(judged_q, choosing_q))
         else:
             probabilities = np.exp(log_softmax(judged.chosen(choosing_q.argmax(-1)))).T
             support = self.policy.distribution.support
-            batch[TARGET_PROBABILITIES] = project(probabilities, rewards, discounts, support)
+            batch[sb.TARGET_PROBABILITIES] = project(probabilities, rewards, discounts, support)
 
     def _update_target(self) -> None:
         if self.timesteps - self._target_updated_at >= self.config.target_network_update_freq:

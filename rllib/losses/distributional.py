@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from rllib.losses.td import STATS, WEIGHTS
+from rllib.losses.td import STATS
 from rllib.models.q_values import log_softmax
-from rllib.sample_batch import ACTIONS
-
-TARGET_PROBABILITIES = "target_probabilities"
+from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, WEIGHTS
 
 
 def project(probabilities, rewards, discounts, support):

@@ -5,10 +5,8 @@ Double Q-learning (van Hasselt et al., arXiv:1509.06461) lets one network choose
 
 import numpy as np
 
-from rllib.sample_batch import ACTIONS
+from rllib.sample_batch import ACTIONS, TD_TARGETS, WEIGHTS
 
-TD_TARGETS = "td_targets"
-WEIGHTS = "weights"
 STATS = ("total_loss", "mean_q", "min_q", "max_q", "mean_td_error")
 KINDS = ("huber", "mse")
 

@@ -3,9 +3,7 @@
 import torch
 from torch import Tensor
 
-from rllib.losses.distributional import TARGET_PROBABILITIES, TINY
-from rllib.losses.td import TD_TARGETS, WEIGHTS
-from rllib.sample_batch import ACTIONS
+from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
 
 
 def td_loss(distribution, dist_inputs: Tensor, minibatch, kind: str) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
@@ -33,7 +31,7 @@ def distributional_loss(distribution, dist_inputs: Tensor, minibatch) -> tuple[T
     loss = (weights * cross_entropy).mean()
     with torch.no_grad():
         q = log_p.exp() @ distribution.support.to(log_p.device)
-        divergence = (cross_entropy + (targets * targets.clamp(min=float(TINY)).log()).sum(-1)).clamp(min=0)
+        divergence = (cross_entropy + torch.xlogy(targets, targets).sum(-1)).clamp(min=0)
     return loss, _statistics(loss, q, divergence), (divergence,)
 
 

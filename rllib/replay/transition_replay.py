@@ -15,9 +15,6 @@ from rllib import sample_batch as sb
 from rllib.sample_batch import SampleBatch
 
 STORED = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS)
-DISCOUNTS = "discounts"
-WEIGHTS = "weights"
-INDICES = "batch_indices"
 
 
 class TransitionReplay:
@@ -141,9 +138,9 @@ class TransitionReplay:
                 sb.ACTIONS: flat[sb.ACTIONS][rows],
                 sb.REWARDS: rewards,
                 sb.NEXT_OBS: flat[sb.NEXT_OBS][last],
-                DISCOUNTS: discounts,
-                WEIGHTS: weights,
-                INDICES: rows,
+                sb.DISCOUNTS: discounts,
+                sb.WEIGHTS: weights,
+                sb.INDICES: rows,
             }
         )
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.losses.distributional import TARGET_PROBABILITIES, DistributionalLoss, project
-from rllib.losses.td import TD_TARGETS, WEIGHTS, TDLoss, next_values, td_targets
+from rllib.losses.distributional import DistributionalLoss, project
+from rllib.losses.td import TDLoss, next_values, td_targets
 from rllib.models.q_values import EpsilonGreedy
 from rllib.models.torch_distributions import TorchDistribution
-from rllib.sample_batch import ACTIONS
+from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
 
 Z = np.array([-2, -1, 0, 1, 2], np.float32)
 P = np.array([0.1, 0.2, 0.4, 0.2, 0.1], np.float32)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.replay.transition_replay import DISCOUNTS, INDICES, WEIGHTS, Priorities, TransitionReplay
-from rllib.sample_batch import SampleBatch
+from rllib.replay.transition_replay import Priorities, TransitionReplay
+from rllib.sample_batch import DISCOUNTS, INDICES, WEIGHTS, SampleBatch
 
 
 def steps(rewards, terminated=(), truncated=(), envs=1):

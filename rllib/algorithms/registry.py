@@ -11,6 +11,8 @@ _ALGORITHMS = {
     "PPO": "rllib.algorithms.ppo",
     "IMPALA": "rllib.algorithms.impala",
     "APPO": "rllib.algorithms.appo",
+    "DQN": "rllib.algorithms.dqn",
+    "SimpleQ": "rllib.algorithms.dqn",
 }
 
 

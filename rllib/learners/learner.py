@@ -1,6 +1,6 @@
 """Learners: whole batches in, better weights and statistics out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -28,7 +28,7 @@ class Backend(Protocol):
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
-    def train(self, columns, inputs, orders, minibatch_size, lr, settings) -> np.ndarray: ...
+    def train(self, columns, inputs, orders, minibatch_size, lr, settings) -> tuple[np.ndarray, list[tuple]]: ...
 
 
 class Learner:
@@ -42,6 +42,7 @@ class Learner:
         self.policy = backend.policy
         self._backend = backend
         self._loss = backend.loss
+        self._row_stats = getattr(backend.loss, "row_stats", ())
         self._inputs = np.empty((0, 0), np.float32)
 
     @property
@@ -59,7 +60,7 @@ class Learner:
         lr: float,
         shuffle: bool = True,
         **settings,
-    ) -> dict[str, float]:
+    ) -> dict:
         """Trains on a batch.
 
         Args:
@@ -72,8 +73,8 @@ class Learner:
             settings: of the loss.
 
         Returns:
-            statistics of the loss, means over the minibatches; grad_gnorm, the same mean of the gradient's length
-            before clipping; num_minibatches.
+            statistics of the loss, means over the minibatches; its row statistics, arrays in the order of the batch,
+            of the last epoch; grad_gnorm, the mean of the gradient's length before clipping; num_minibatches.
 
         Raises:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
@@ -83,9 +84,11 @@ class Learner:
         columns = {name: batch[name] for name in self._loss.columns}
         inputs = self._encoded(batch[OBS])
         orders = _orders(rng if shuffle else None, rows, num_epochs)
-        statistics = self._backend.train(columns, inputs, orders, min(minibatch_size or rows, rows), lr, settings)
-        names = (*self._loss.stats, "grad_gnorm")
-        return dict(zip(names, statistics.mean(0).tolist(), strict=True)) | {"num_minibatches": len(statistics)}
+        size = min(minibatch_size or rows, rows)
+        statistics, row_statistics = self._backend.train(columns, inputs, orders, size, lr, settings)
+        result = dict(zip((*self._loss.stats, "grad_gnorm"), statistics.mean(0).tolist(), strict=True))
+        result["num_minibatches"] = len(statistics)
+        return result | _in_order(self._row_stats, row_statistics[-len(range(0, rows, size)) :], orders[-1])
 
     def _checked(self, batch: SampleBatch, num_epochs: int, minibatch_size: int | None) -> int:
         missing = [name for name in (OBS, *self._loss.columns) if name not in batch]
@@ -125,8 +128,20 @@ class Learner:
         self._backend.load_state(state)
 
 
-def _orders(rng: np.random.Generator | None, rows: int, num_epochs: int) -> Iterator[np.ndarray | None]:
-    return (None if rng is None else rng.permutation(rows) for _ in range(num_epochs))
+def _orders(rng: np.random.Generator | None, rows: int, num_epochs: int) -> list[np.ndarray | None]:
+    return [None if rng is None else rng.permutation(rows) for _ in range(num_epochs)]
+
+
+def _in_order(names: tuple[str, ...], minibatches: list[tuple], order: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Name -> numbers of an epoch's rows, put back into the order of the batch."""
+    found = {}
+    for name, parts in zip(names, zip(*minibatches)):
+        column = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if order is not None:
+            shuffled, column = column, np.empty_like(column)
+            column[order] = shuffled
+        found[name] = column
+    return found
 
 
 def _shapes(state: Mapping[str, np.ndarray]) -> str:

@@ -50,34 +50,37 @@ class NumpyBackend:
             settings: of the loss.
 
         Returns:
-            float64 [steps, number of the loss's statistics + 1]: one row a step, the gradient's norm last.
+            float64 [steps, number of the loss's statistics + 1], one row a step, the gradient's norm last; and a tuple
+            of the loss's row statistics a step, in the order in which the rows were walked.
         """
         epoch = _Epoch(columns, inputs)
-        statistics = []
+        statistics, row_statistics = [], []
         # What overflows is reported by name, not by numpy's warnings.
         with np.errstate(over="ignore", invalid="ignore"):
             for order in orders:
                 epoch.reorder(order)
                 for start in range(0, len(inputs), minibatch_size):
                     rows = slice(start, start + minibatch_size)
-                    statistics.append(self._step(epoch, rows, lr, settings, not statistics))
-        return np.array(statistics, np.float64)
+                    numbers, of_rows = self._step(epoch, rows, lr, settings, not statistics)
+                    statistics.append(numbers)
+                    row_statistics.append(of_rows)
+        return np.array(statistics, np.float64), row_statistics
 
-    def _step(self, epoch: "_Epoch", rows: slice, lr: float, settings: Mapping, first: bool) -> list[float]:
+    def _step(self, epoch: "_Epoch", rows: slice, lr: float, settings: Mapping, first: bool) -> tuple[list, tuple]:
         policy, loss = self.policy, self.loss
         network, distribution = policy.network, policy.distribution
         minibatch = epoch.minibatch(rows)
         outputs = network.forward(epoch.inputs[rows])
         if first:
             check_identity(loss.identity_error(distribution, outputs, minibatch))
-        statistics, gradients = loss.numpy(distribution, outputs, minibatch, **settings)
+        statistics, gradients, *row_statistics = loss.numpy(distribution, outputs, minibatch, **settings)
         gradient = network.backward(gradients)
         norm = global_norm(gradient)
         if not math.isfinite(norm):
             raise_not_finite(policy, gradient, {**minibatch, "obs": epoch.inputs[rows]})
         clip_gradient(gradient, self._gradient_parts, norm, *self._clip)
         self.optimizer.step(policy.weights, gradient, lr)
-        return [*statistics, norm]
+        return [*statistics, norm], row_statistics[0] if row_statistics else ()
 
 
 class _Epoch:

@@ -81,7 +81,7 @@ class TorchBackend:
         _set_lr(self._optimizer, lr)
         sources = {name: self._to_device(column) for name, column in columns.items()}
         sources["inputs"] = self._to_device(inputs)
-        steps, first_error = [], None
+        steps, row_statistics, first_error = [], [], None
         for order in self._orders_on_device(orders):
             epoch = sources if order is None else _shuffled(sources, order)
             for start in range(0, len(inputs), minibatch_size):
@@ -89,8 +89,11 @@ class TorchBackend:
                 outputs = self.network(minibatch["inputs"])
                 if not steps:
                     first_error = self._first_error(outputs, minibatch)
-                steps.append(self._step(outputs, minibatch, settings))
-        return self._finish(steps, first_error, {**columns, "obs": inputs})
+                numbers, of_rows = self._step(outputs, minibatch, settings)
+                steps.append(numbers)
+                row_statistics.append(of_rows)
+        statistics = self._finish(steps, first_error, {**columns, "obs": inputs})
+        return statistics, [tuple(column.cpu().numpy() for column in of_rows) for of_rows in row_statistics]
 
     def _first_error(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> Tensor | None:
         """The identity error; on the CPU it is checked at once, on a GPU with the statistics at the end."""
@@ -100,16 +103,16 @@ class TorchBackend:
             check_identity(float(error))
         return error
 
-    def _step(self, outputs: tuple, minibatch: Mapping[str, Tensor], settings: Mapping) -> Tensor:
+    def _step(self, outputs: tuple, minibatch: Mapping[str, Tensor], settings: Mapping) -> tuple[Tensor, tuple]:
         flat = self.network.flat
-        loss, statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
+        loss, statistics, *row_statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
         norm = torch.linalg.vector_norm(self.network.backward(loss))
         if not self._on_gpu and not torch.isfinite(norm):
             columns = {name: column.numpy() for name, column in minibatch.items()}
             raise_not_finite(self.policy, flat.grad.numpy(), columns)
         self._clip_gradient(flat.grad, norm)
         self._optimizer.step()
-        return torch.cat((statistics, norm[None]))
+        return torch.cat((statistics, norm[None])), row_statistics[0] if row_statistics else ()
 
     @torch.no_grad()
     def _clip_gradient(self, gradient: Tensor, norm: Tensor) -> None:

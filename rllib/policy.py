@@ -50,6 +50,8 @@ class Policy:
         self._weights = weights
         self.network = _make_network(self, backend)
         self._inputs = BuffersByRows(self.new_inputs)
+        # Numbers that say how much is explored, as the distribution's `noise` takes them; they may change at any time.
+        self.exploration: dict[str, float] = {}
 
     # ------------------------------------------------------------------ shapes
 
@@ -123,7 +125,7 @@ class Policy:
 
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
         """What makes actions random, float32 [*shape, ...]; zeros in its place give the most probable actions."""
-        return self.distribution.noise(rng, *shape)
+        return self.distribution.noise(rng, *shape, **self.exploration)
 
     def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
         """Chooses one action per row: the hot path of sampling. Results are written in place.
@@ -198,6 +200,13 @@ class Policy:
             rows = observations[start : start + CHUNK]
             dist_inputs[start : start + CHUNK] = self.network.forward_policy(self.encode(rows))
         return dist_inputs
+
+    def action_values(self, observations: np.ndarray):
+        """What each action is worth: the distribution (models/q_values.py) at observations [B, *shape] as stored.
+
+        It looks at the network's buffers, which the next forward pass of as many rows overwrites.
+        """
+        return self.distribution.at(self.network.forward(self.encode(observations))[0])
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Values [B] of observations [B, *shape] as stored."""

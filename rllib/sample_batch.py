@@ -16,6 +16,11 @@
 | target_dist_inputs | [B, K]                 | float32      | what the target network computes for the observation |
 | loss_mask          | [B]                    | bool         | False where the observation alone counts: the value  |
 |                    |                        |              | that the row before is bootstrapped from             |
+| discounts          | [B]                    | float32      | gamma^k to new_obs, k steps later; 0 past the end    |
+| weights            | [B]                    | float32      | importance of the row in the loss                    |
+| batch_indices      | [B]                    | int64        | where the row lies in the replay                     |
+| td_targets         | [B]                    | float32      | what the value of the action is fitted to            |
+| target_probabilities | [B, atoms]           | float32      | what the distribution of its return is fitted to     |
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +41,11 @@ VALUE_TARGETS = "value_targets"
 EPS_ID = "eps_id"
 LOSS_MASK = "loss_mask"
 TARGET_DIST_INPUTS = "target_dist_inputs"
+DISCOUNTS = "discounts"
+WEIGHTS = "weights"
+INDICES = "batch_indices"
+TD_TARGETS = "td_targets"
+TARGET_PROBABILITIES = "target_probabilities"
 
 
 class SampleBatch(dict):

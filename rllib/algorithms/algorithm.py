@@ -131,6 +131,10 @@ class Algorithm(ABC):
             observation_space, action_space, self.config.model, observation_filter=self.config.observation_filter
         )
 
+    def exploration(self) -> dict[str, float]:
+        """How much the workers explore at this moment, as the action distribution's `noise` takes it."""
+        return {}
+
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
         return {}
@@ -150,7 +154,10 @@ class Algorithm(ABC):
         with self.metrics.timer("sample"):
             while steps < num_steps:
                 filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
-                for batch, report in self.workers.sample(self.policy.weights, self.num_updates, filter_state):
+                self.policy.exploration = self.exploration()
+                for batch, report in self.workers.sample(
+                    self.policy.weights, self.num_updates, filter_state, self.policy.exploration
+                ):
                     self.take_in(report)
                     batches.append(batch)
                     steps += report.rows
@@ -327,7 +334,7 @@ class Algorithm(ABC):
             )
         filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
         episodes = self._evaluation_workers.play_episodes(
-            self.policy.weights, filter_state, num_episodes, self._evaluations, explore
+            self.policy.weights, filter_state, num_episodes, self._evaluations, explore, self.policy.exploration
         )
         self._tell_recreated_workers(self._evaluation_workers, is_evaluation=True)
         return episodes

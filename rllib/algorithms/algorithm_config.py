@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rllib.algorithms import aliases
 from rllib.algorithms.config_object import ConfigObject, relation
+from rllib.algorithms.exploration import exploration_problem
 from rllib.algorithms.registry import get_algorithm_class
-from rllib.algorithms.setting_types import shortened
 from rllib.algorithms.settings import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.schedules import Schedule
@@ -39,6 +39,9 @@ class AlgorithmConfig(ConfigObject):
     algo_class: type | str | None = None
     # Whether each train batch is made of whole fragments, sampled for it alone: then their sizes have to agree.
     on_policy: ClassVar[bool] = False
+    # The types of exploration_config that the algorithm can explore by, and the one it explores by if none is given.
+    exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling",)
+    default_exploration: ClassVar[dict] = _SAMPLING
     # What evaluation_config may change.
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset({"explore"})
 
@@ -311,13 +314,7 @@ class AlgorithmConfig(ConfigObject):
 
     @relation("exploration_config")
     def _check_exploration(self):
-        kind = self.exploration_config.get("type", "StochasticSampling")
-        others = self.exploration_config.keys() - {"type"}
-        if kind != "StochasticSampling" or others:
-            return (
-                f"exploration_config={shortened(self.exploration_config)} is not available: actions are explored by "
-                "sampling them. Use .exploration(exploration_config={'type': 'StochasticSampling'})."
-            )
+        return exploration_problem(self.exploration_config, self.default_exploration, self.exploration_kinds)
 
     @relation("evaluation_config")
     def _check_evaluation_config(self):

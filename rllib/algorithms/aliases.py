@@ -61,6 +61,12 @@ RAY_0_8 = {
     "evaluation_num_episodes": "evaluation_duration",
     "use_pytorch": "framework",
     "vf_share_layers": "model",
+    "learning_starts": "num_steps_sampled_before_learning_starts",
+    "buffer_size": "replay_buffer_config",
+    "prioritized_replay": "replay_buffer_config",
+    "prioritized_replay_alpha": "replay_buffer_config",
+    "prioritized_replay_beta": "replay_buffer_config",
+    "prioritized_replay_eps": "replay_buffer_config",
 }
 
 ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10}
@@ -69,6 +75,11 @@ ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10}
 VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "use_pytorch": lambda value: "torch" if value else "tf",
     "vf_share_layers": lambda value: {"vf_share_layers": value},
+    "buffer_size": lambda value: {"capacity": value},
+    "prioritized_replay": lambda value: {"type": "PrioritizedReplayBuffer" if value else "ReplayBuffer"},
+    "prioritized_replay_alpha": lambda value: {"prioritized_replay_alpha": value},
+    "prioritized_replay_beta": lambda value: {"prioritized_replay_beta": value},
+    "prioritized_replay_eps": lambda value: {"prioritized_replay_eps": value},
 }
 
 # Accepted without effect, because what they switch is always so here; a line of logging says why.

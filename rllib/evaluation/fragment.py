@@ -30,7 +30,8 @@ class Fragment:
 
     Attributes:
         observations: [T + 1, N, *observation], row t + 1 is what followed action t (after an automatic reset).
-        final_observations: (t, i, observation) for each episode of environment i that ended with action t.
+        final_observations: (t, i, observation) for each episode of environment i that was truncated after action t (and
+            for those that terminated there, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
     """
 

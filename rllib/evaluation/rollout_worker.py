@@ -4,9 +4,10 @@ A worker is a plain object: it is handed its allocator and knows no runtime, so 
 (`num_rollout_workers=0`) and in an actor.
 """
 
+import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,8 +99,10 @@ class RolloutWorker:
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
         self._columns = self._column_table()
         self._learner = settings.learner and settings.learner(self.policy)
+        self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
         # The newest observation of each environment: where the next fragment starts.
         self._observations: np.ndarray | None = None
+        self._scratch = np.empty((settings.num_envs, self.policy.num_dist_inputs), np.float32)
         self._raw = np.empty((settings.num_envs, *self.stream.observation_shape), self.stream.observation_dtype)
 
     def _column_table(self) -> tuple[Column, ...]:
@@ -111,16 +114,38 @@ class RolloutWorker:
             Column(sb.REWARDS, (), "float32"),
             Column(sb.TERMINATEDS, (), "bool"),
             Column(sb.TRUNCATEDS, (), "bool"),
-            Column(sb.ACTION_DIST_INPUTS, (policy.num_dist_inputs,), "float32"),
-            Column(sb.ACTION_LOGP, (), "float32"),
+            *self._distribution_columns(),
             *self.settings.postprocess.columns,
+        )
+
+    def _distribution_columns(self) -> tuple[Column, ...]:
+        """What the actions were drawn from, where they have probabilities."""
+        if not self.policy.distribution.has_log_prob:
+            return ()
+        return (
+            Column(sb.ACTION_DIST_INPUTS, (self.policy.num_dist_inputs,), "float32"),
+            Column(sb.ACTION_LOGP, (), "float32"),
         )
 
     # ------------------------------------------------------------------ weights and state
 
-    def set_weights(self, weights: np.ndarray, version: int, filter_state: dict | None = None) -> None:
-        """Takes over the flat parameter vector, and the observation filter's merged statistics if there are any."""
+    def set_weights(
+        self,
+        weights: np.ndarray,
+        version: int,
+        filter_state: dict | None = None,
+        exploration: Mapping[str, float] | None = None,
+    ) -> None:
+        """Takes over what the policy acts by.
+
+        Args:
+            weights: the flat parameter vector.
+            version: how many updates it has seen.
+            filter_state: the observation filter's merged statistics, if there are any.
+            exploration: the policy's `exploration`.
+        """
         self.policy.set_weights(weights)
+        self.policy.exploration = dict(exploration or {})
         self.policy_version = version
         if filter_state is not None:
             self.policy.filter.set_state(filter_state)
@@ -217,7 +242,7 @@ class RolloutWorker:
             observations[:-1],
             observations[1:],
             self._noise(fragment.num_steps),
-            fragment[sb.ACTION_DIST_INPUTS],
+            self._dist_inputs(fragment),
             fragment[sb.ACTIONS],
             fragment[sb.REWARDS],
             fragment[sb.TERMINATEDS],
@@ -244,6 +269,12 @@ class RolloutWorker:
                 fragment.mark_invalid(t, dropped)
         return env_time, inference_time
 
+    def _dist_inputs(self, fragment: Fragment) -> Iterable[np.ndarray]:
+        """Where the network's outputs go at each step: into the column, or where there is none, always to one place."""
+        if sb.ACTION_DIST_INPUTS in fragment.columns:
+            return fragment[sb.ACTION_DIST_INPUTS]
+        return itertools.repeat(self._scratch, fragment.num_steps)
+
     def _noise(self, num_steps: int) -> np.ndarray:
         """[T, N, ...] of what makes the actions random, each environment's from its own stream."""
         noise = [self.policy.noise(rng, num_steps) for rng in self._rngs]
@@ -260,7 +291,7 @@ class RolloutWorker:
         truncated = fragment[sb.TRUNCATEDS][t]
         terminated = fragment[sb.TERMINATEDS][t]
         for i, final in ended:
-            if truncated[i] and not terminated[i]:
+            if self._every_final_observation or (truncated[i] and not terminated[i]):
                 if self.policy.filters_observations:
                     final = self.policy.filter(np.asarray(final)[None], update=False)[0]
                 fragment.final_observations.append((t, i, final))
@@ -284,12 +315,13 @@ class RolloutWorker:
             fragment[sb.REWARDS], fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS], fragment.valid
         )
         _clip_rewards(fragment[sb.REWARDS], self.settings.clip_rewards)
-        dist_inputs, actions = fragment[sb.ACTION_DIST_INPUTS], fragment[sb.ACTIONS]
         self._check_finite(fragment)
-        rows = fragment.num_steps * fragment.num_envs
-        fragment[sb.ACTION_LOGP].reshape(rows)[:] = self.policy.log_prob(
-            dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
-        )
+        if sb.ACTION_LOGP in fragment.columns:
+            dist_inputs, actions = fragment[sb.ACTION_DIST_INPUTS], fragment[sb.ACTIONS]
+            rows = fragment.num_steps * fragment.num_envs
+            fragment[sb.ACTION_LOGP].reshape(rows)[:] = self.policy.log_prob(
+                dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
+            )
         self.settings.postprocess(fragment, self.policy)
 
     def _check_finite(self, fragment: Fragment) -> None:
@@ -298,6 +330,8 @@ class RolloutWorker:
             (sb.OBS, "the environment gave it"),
             (sb.ACTION_DIST_INPUTS, "the network overflowed: scale the observations, or lower the learning rate"),
         ):
+            if name not in fragment.columns:
+                continue
             column = fragment[name]
             if column.dtype.kind != "f" or math.isfinite(float(column.sum(dtype=np.float64))):
                 continue

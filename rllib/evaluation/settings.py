@@ -16,7 +16,10 @@ from rllib.policy import Policy
 
 
 class Postprocess(Protocol):
-    """What an algorithm adds to a full fragment, in the worker."""
+    """What an algorithm adds to a full fragment, in the worker.
+
+    One whose `every_final_observation` is True gets those of terminated episodes, too, not of truncated ones alone.
+    """
 
     columns: tuple[Column, ...]
 

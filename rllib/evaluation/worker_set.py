@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,9 +75,11 @@ class RolloutActor:
         """Answers once the environments exist."""
         return self._worker.worker_index
 
-    def sample(self, weights: np.ndarray, version: int, filter_state: dict | None) -> tuple[SampleBatch, SampleReport]:
+    def sample(
+        self, weights: np.ndarray, version: int, filter_state: dict | None, exploration: Mapping[str, float] | None
+    ) -> tuple[SampleBatch, SampleReport]:
         """One fragment, sampled with these weights."""
-        self._worker.set_weights(weights, version, filter_state)
+        self._worker.set_weights(weights, version, filter_state, exploration)
         return self._worker.sample()
 
     def compute_gradient(
@@ -88,10 +90,16 @@ class RolloutActor:
         return self._worker.compute_gradient(**settings)
 
     def play_episodes(
-        self, weights: np.ndarray, filter_state: dict | None, num_episodes: int, round_index: int, explore: bool
+        self,
+        weights: np.ndarray,
+        filter_state: dict | None,
+        exploration: Mapping[str, float] | None,
+        num_episodes: int,
+        round_index: int,
+        explore: bool,
     ) -> list[Episode]:
         """Evaluates these weights."""
-        self._worker.set_weights(weights, 0, filter_state)
+        self._worker.set_weights(weights, 0, filter_state, exploration)
         return self._worker.play_episodes(num_episodes, round_index, explore)
 
     def apply(self, function: Callable, *args) -> Any:
@@ -160,7 +168,11 @@ class WorkerSet:
     # ------------------------------------------------------------------ sampling
 
     def sample(
-        self, weights: np.ndarray, version: int, filter_state: dict | None = None
+        self,
+        weights: np.ndarray,
+        version: int,
+        filter_state: dict | None = None,
+        exploration: Mapping[str, float] | None = None,
     ) -> list[tuple[SampleBatch, SampleReport]]:
         """One fragment from every worker, in the order of the workers, whoever was first.
 
@@ -168,14 +180,19 @@ class WorkerSet:
             weights: the flat parameter vector; the workers act with it.
             version: how many updates it has seen.
             filter_state: merged statistics of the observation filter, if there is one.
+            exploration: the policy's `exploration`.
         """
         if self._local is not None:
-            self._local.set_weights(weights, version, filter_state)
+            self._local.set_weights(weights, version, filter_state, exploration)
             return [self._local.sample()]
-        return self._from_each(self.sample_request(weights, version, filter_state))
+        return self._from_each(self.sample_request(weights, version, filter_state, exploration))
 
     def sample_request(
-        self, weights: np.ndarray, version: int, filter_state: dict | None = None
+        self,
+        weights: np.ndarray,
+        version: int,
+        filter_state: dict | None = None,
+        exploration: Mapping[str, float] | None = None,
     ) -> Callable[[Any, int], runtime.ObjectRef]:
         """Makes requests to sample with these weights, which are copied into the object store here and now.
 
@@ -185,7 +202,7 @@ class WorkerSet:
         shared = runtime.put(weights)
 
         def request(actor, index):
-            return actor.sample.remote(shared, version, filter_state)
+            return actor.sample.remote(shared, version, filter_state, exploration)
 
         return request
 
@@ -205,18 +222,24 @@ class WorkerSet:
         return request
 
     def play_episodes(
-        self, weights: np.ndarray, filter_state: dict | None, num_episodes: int, round_index: int, explore: bool
+        self,
+        weights: np.ndarray,
+        filter_state: dict | None,
+        num_episodes: int,
+        round_index: int,
+        explore: bool,
+        exploration: Mapping[str, float] | None = None,
     ) -> list[Episode]:
         """Evaluates, the episodes shared out among the workers."""
         if self._local is not None:
-            self._local.set_weights(weights, 0, filter_state)
+            self._local.set_weights(weights, 0, filter_state, exploration)
             return self._local.play_episodes(num_episodes, round_index, explore)
         shared = runtime.put(weights)
         share, left_over = divmod(num_episodes, len(self.actors))
         shares = {index: share + (place < left_over) for place, index in enumerate(self.actors)}
 
         def request(actor, index):
-            return actor.play_episodes.remote(shared, filter_state, shares[index], round_index, explore)
+            return actor.play_episodes.remote(shared, filter_state, exploration, shares[index], round_index, explore)
 
         played = self._from_each(request, [index for index, share in shares.items() if share])
         return [episode for episodes in played for episode in episodes]

@@ -1,6 +1,6 @@
 """Learners: whole batches in, better weights and statistics out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -27,7 +27,9 @@ class Backend(Protocol):
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
-    def train(self, columns, inputs, orders, minibatch_size, microbatch_size, lr, settings) -> np.ndarray: ...
+    def train(
+        self, columns, inputs, orders, minibatch_size, microbatch_size, lr, settings
+    ) -> tuple[np.ndarray, list[tuple]]: ...
 
     def compute_gradient(self, columns, inputs, microbatch_size, settings) -> tuple[np.ndarray, np.ndarray]: ...
 
@@ -45,6 +47,7 @@ class Learner:
         self.policy = backend.policy
         self._backend = backend
         self._loss = backend.loss
+        self._row_stats = getattr(backend.loss, "row_stats", ())
         self._inputs = np.empty((0, 0), np.float32)
 
     @property
@@ -63,7 +66,7 @@ class Learner:
         lr: float,
         shuffle: bool = True,
         **settings,
-    ) -> dict[str, float]:
+    ) -> dict:
         """Trains on a batch.
 
         Args:
@@ -78,8 +81,8 @@ class Learner:
             settings: of the loss.
 
         Returns:
-            statistics of the loss, means over the minibatches; grad_gnorm, the same mean of the gradient's length
-            before clipping; num_minibatches.
+            statistics of the loss, means over the minibatches; its row statistics, arrays in the order of the batch,
+            of the last epoch; grad_gnorm, the mean of the gradient's length before clipping; num_minibatches.
 
         Raises:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
@@ -91,10 +94,11 @@ class Learner:
         columns = {name: batch[name] for name in self._loss.columns}
         inputs = self._encoded(batch[OBS])
         orders = _orders(rng if shuffle else None, rows, num_epochs)
-        statistics = self._backend.train(
+        statistics, row_statistics = self._backend.train(
             columns, inputs, orders, min(minibatch_size or rows, rows), microbatch_size or rows, lr, settings
         )
-        return self._named(statistics.mean(0)) | {"num_minibatches": len(statistics)}
+        result = self._named(statistics.mean(0)) | {"num_minibatches": len(statistics)}
+        return result | _in_order(self._row_stats, row_statistics, orders[-1])
 
     def compute_gradient(
         self, batch: SampleBatch, *, microbatch_size: int | None = None, **settings
@@ -178,8 +182,20 @@ class Learner:
         self._backend.load_state(state)
 
 
-def _orders(rng: np.random.Generator | None, rows: int, num_epochs: int) -> Iterator[np.ndarray | None]:
-    return (None if rng is None else rng.permutation(rows) for _ in range(num_epochs))
+def _orders(rng: np.random.Generator | None, rows: int, num_epochs: int) -> list[np.ndarray | None]:
+    return [None if rng is None else rng.permutation(rows) for _ in range(num_epochs)]
+
+
+def _in_order(names: tuple[str, ...], minibatches: list[tuple], order: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Name -> numbers of an epoch's rows, put back into the order of the batch."""
+    found = {}
+    for name, parts in zip(names, zip(*minibatches)):
+        column = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if order is not None:
+            shuffled, column = column, np.empty_like(column)
+            column[order] = shuffled
+        found[name] = column
+    return found
 
 
 def _shapes(state: Mapping[str, np.ndarray]) -> str:

@@ -49,7 +49,7 @@ class NumpyBackend:
         microbatch_size: int,
         lr: float,
         settings: Mapping,
-    ) -> np.ndarray:
+    ) -> tuple[np.ndarray, list[tuple]]:
         """Walks over the batch once for each order.
 
         Args:
@@ -62,7 +62,8 @@ class NumpyBackend:
             settings: of the loss.
 
         Returns:
-            float64 [steps, number of the loss's statistics + 1]: one row a step, the gradient's norm last.
+            float64 [steps, number of the loss's statistics + 1], one row a step, the gradient's norm last; and of the
+            last epoch tuples of the loss's row statistics, one a microbatch, in the order in which the rows were walked.
         """
         epoch = _Epoch(columns, inputs)
         statistics = []
@@ -70,11 +71,13 @@ class NumpyBackend:
         with np.errstate(over="ignore", invalid="ignore"):
             for order in orders:
                 epoch.reorder(order)
+                row_statistics = []
                 for rows in parts_of(0, len(inputs), minibatch_size):
-                    row = self._gradient(epoch, rows, microbatch_size, settings, not statistics)
+                    row, of_rows = self._gradient(epoch, rows, microbatch_size, settings, not statistics)
                     self._step(row[-1], lr)
                     statistics.append(row)
-        return np.array(statistics, np.float64)
+                    row_statistics += of_rows
+        return np.array(statistics, np.float64), row_statistics
 
     def compute_gradient(
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
@@ -87,7 +90,7 @@ class NumpyBackend:
         epoch = _Epoch(columns, inputs)
         epoch.reorder(None)
         with np.errstate(over="ignore", invalid="ignore"):
-            row = self._gradient(epoch, slice(0, len(inputs)), microbatch_size, settings, True)
+            row, _ = self._gradient(epoch, slice(0, len(inputs)), microbatch_size, settings, True)
         return self.policy.network.gradient, np.array(row, np.float64)
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
@@ -104,23 +107,29 @@ class NumpyBackend:
         return norm
 
     def _gradient(self, epoch: "_Epoch", rows: slice, microbatch_size: int, settings: Mapping, first: bool):
-        """Leaves the rows' gradient in the network's buffer; returns the loss's statistics and the gradient's norm."""
+        """Leaves the rows' gradient in the network's buffer.
+
+        Returns:
+            the loss's statistics and the gradient's norm; a tuple of the loss's row statistics for each microbatch.
+        """
         gradient = self.policy.network.gradient
         parts = parts_of(rows.start, rows.stop, microbatch_size)
-        statistics = self._gradient_of(epoch, parts[0], settings, first)
+        statistics, *row_statistics = self._gradient_of(epoch, parts[0], settings, first)
         if len(parts) > 1:
             # Means over parts of different sizes become the mean over all of the rows.
             share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
             total, statistics = gradient * np.float32(share), share * np.array(statistics)
             for part in parts[1:]:
                 share = (part.stop - part.start) / (rows.stop - rows.start)
-                statistics += share * np.array(self._gradient_of(epoch, part, settings, False))
+                more, *of_rows = self._gradient_of(epoch, part, settings, False)
+                statistics += share * np.array(more)
                 total += gradient * np.float32(share)
+                row_statistics += of_rows
             np.copyto(gradient, total)
         norm = global_norm(gradient)
         if not math.isfinite(norm):
             raise_not_finite(self.policy, gradient, {**epoch.minibatch(rows), "obs": epoch.inputs[rows]})
-        return [*statistics, norm]
+        return [*statistics, norm], row_statistics
 
     def _gradient_of(self, epoch: "_Epoch", rows: slice, settings: Mapping, first: bool):
         policy, loss = self.policy, self.loss
@@ -129,9 +138,9 @@ class NumpyBackend:
         outputs = network.forward(epoch.inputs[rows])
         if first:
             check_identity(loss.identity_error(distribution, outputs, minibatch))
-        statistics, gradients = loss.numpy(distribution, outputs, minibatch, **settings)
+        statistics, gradients, *row_statistics = loss.numpy(distribution, outputs, minibatch, **settings)
         network.backward(gradients)
-        return statistics
+        return statistics, *row_statistics
 
     def _step(self, norm: float, lr: float) -> None:
         gradient = self.policy.network.gradient

@@ -84,7 +84,7 @@ class TorchBackend:
         microbatch_size: int,
         lr: float,
         settings: Mapping,
-    ) -> np.ndarray:
+    ) -> tuple[np.ndarray, list[tuple]]:
         """Walks over the batch once for each order; arguments and result as for NumpyBackend.train."""
         self._fetch_weights()
         _set_lr(self._optimizer, lr)
@@ -92,12 +92,15 @@ class TorchBackend:
         steps, first_error = [], None
         for order in self._orders_on_device(orders):
             epoch = sources if order is None else _shuffled(sources, order)
+            row_statistics = []
             for rows in parts_of(0, len(inputs), minibatch_size):
-                row, error = self._gradient(epoch, rows, microbatch_size, settings, not steps)
+                row, error, of_rows = self._gradient(epoch, rows, microbatch_size, settings, not steps)
                 first_error = error if not steps else first_error
                 self._step(row[-1])
                 steps.append(row)
-        return self._finish(self.network.flat.detach(), steps, first_error, {**columns, "obs": inputs})
+                row_statistics += of_rows
+        statistics = self._finish(self.network.flat.detach(), steps, first_error, {**columns, "obs": inputs})
+        return statistics, [tuple(column.cpu().numpy() for column in of_rows) for of_rows in row_statistics]
 
     def compute_gradient(
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
@@ -105,7 +108,7 @@ class TorchBackend:
         """The gradient of the whole batch, and nothing is changed; as NumpyBackend.compute_gradient."""
         self._fetch_weights()
         rows = slice(0, len(inputs))
-        row, error = self._gradient(self._sources(columns, inputs), rows, microbatch_size, settings, True)
+        row, error, _ = self._gradient(self._sources(columns, inputs), rows, microbatch_size, settings, True)
         gradient = self.network.flat.grad
         if not self._on_gpu:
             return gradient.numpy(), row.double().numpy()
@@ -137,32 +140,39 @@ class TorchBackend:
         return sources | {"inputs": self._to_device(inputs)}
 
     def _gradient(self, epoch: Mapping[str, Tensor], rows: slice, microbatch_size: int, settings: Mapping, first: bool):
-        """Leaves the rows' gradient in flat.grad; returns a row of statistics with its norm, and the identity error."""
+        """Leaves the rows' gradient in flat.grad.
+
+        Returns:
+            the loss's statistics and the gradient's norm; the identity error of the first rows; a tuple of the loss's
+            row statistics for each microbatch.
+        """
         gradient = self.network.flat.grad
         parts = parts_of(rows.start, rows.stop, microbatch_size)
-        statistics, error = self._gradient_of(epoch, parts[0], settings, first)
+        error, statistics, *row_statistics = self._gradient_of(epoch, parts[0], settings, first)
         if len(parts) > 1:
             # Means over parts of different sizes become the mean over all of the rows.
             share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
             total, statistics = gradient * share, statistics * share
             for part in parts[1:]:
                 share = (part.stop - part.start) / (rows.stop - rows.start)
-                statistics += share * self._gradient_of(epoch, part, settings, False)[0]
+                _, more, *of_rows = self._gradient_of(epoch, part, settings, False)
+                statistics += share * more
                 total += gradient * share
+                row_statistics += of_rows
             gradient.copy_(total)
         norm = torch.linalg.vector_norm(gradient)
         if not self._on_gpu and not torch.isfinite(norm):
             columns = {name: column[rows].numpy() for name, column in epoch.items()}
             raise_not_finite(self.policy, gradient.numpy(), columns)
-        return torch.cat((statistics, norm[None])), error
+        return torch.cat((statistics, norm[None])), error, row_statistics
 
     def _gradient_of(self, epoch: Mapping[str, Tensor], rows: slice, settings: Mapping, first: bool):
         minibatch = {name: column[rows] for name, column in epoch.items()}
         outputs = self.network(minibatch["inputs"])
         error = self._first_error(outputs, minibatch) if first else None
-        loss, statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
+        loss, *statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
         self.network.backward(loss)
-        return statistics, error
+        return error, *statistics
 
     def _first_error(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> Tensor | None:
         """The identity error; on the CPU it is checked at once, on a GPU with the statistics at the end."""

@@ -19,10 +19,13 @@ class Loss(Protocol):
     Attributes:
         columns: which columns of a batch the loss reads.
         stats: names of the statistics, in the order in which both forms return them.
+        row_stats: names of numbers for each row ([B], without a graph). A loss that has some returns them, a tuple of
+            arrays, behind what else its two forms return. A loss without any need not say so.
     """
 
     columns: ClassVar[tuple[str, ...]]
     stats: ClassVar[tuple[str, ...]]
+    row_stats: ClassVar[tuple[str, ...]] = ()
 
     def numpy(self, distribution, outputs: tuple, minibatch: Mapping[str, np.ndarray], **settings) -> tuple:
         """(statistics, gradients): a sequence of numbers, and the gradient with respect to each output."""

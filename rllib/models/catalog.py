@@ -57,6 +57,7 @@ class PolicySpec:
         vf_share_layers: one tower for policy and value instead of two.
         free_log_std: a parameter instead of an output (DiagGaussian alone).
         observation_filter: "NoFilter" or "MeanStdFilter".
+        critic: whether there is a value head; without one there is a single tower.
     """
 
     encoder: Encoder
@@ -66,14 +67,17 @@ class PolicySpec:
     vf_share_layers: bool = False
     free_log_std: bool = False
     observation_filter: str = "NoFilter"
+    critic: bool = True
 
     def layout(self) -> ParameterLayout:
         """Where the parameters lie in the flat vector."""
         num_outputs = self.distribution.num_inputs
         num_log_std = self.distribution.size if self.free_log_std else 0
         # Without hidden layers there is nothing to share or to separate: both heads read the observation.
-        num_towers = 1 if self.vf_share_layers or not self.hiddens else 2
-        return ParameterLayout(self.encoder.size, self.hiddens, num_outputs - num_log_std, num_towers, num_log_std)
+        num_towers = 1 if self.vf_share_layers or not self.hiddens or not self.critic else 2
+        return ParameterLayout(
+            self.encoder.size, self.hiddens, num_outputs - num_log_std, num_towers, num_log_std, int(self.critic)
+        )
 
     def make_filter(self) -> Filter:
         """A new observation filter."""
@@ -89,6 +93,7 @@ class PolicySpec:
             "vf_share_layers": self.vf_share_layers,
             "free_log_std": self.free_log_std,
             "observation_filter": self.observation_filter,
+            "critic": self.critic,
         }
 
     @classmethod

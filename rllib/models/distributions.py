@@ -2,7 +2,8 @@
 
 A distribution is a description without state: how many inputs it takes from the network and what an action looks like.
 `at(inputs)` evaluates it for a batch; what several quantities share is computed once there. Everything is a sum over
-the parts of an action, so each result has one number per row.
+the parts of an action, so each result has one number per row. Those whose `has_log_prob` is False (q_values.py) have no
+probabilities: what they evaluate is values.
 
 Inputs are [B, num_inputs] float32, best in feature-major memory (the transpose of a contiguous array), because then
 reductions over actions run along contiguous rows.
@@ -12,6 +13,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+
+from rllib.models.q_values import EpsilonGreedy
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 TINY = np.finfo(np.float32).tiny
@@ -33,6 +36,7 @@ class Categorical:
     kind = "categorical"
     action_shape = ()
     action_dtype = np.dtype(np.int64)
+    has_log_prob = True
 
     @property
     def num_inputs(self) -> int:
@@ -122,6 +126,7 @@ class MultiCategorical:
     shape: tuple[int, ...] = ()
     kind = "multi_categorical"
     action_dtype = np.dtype(np.int64)
+    has_log_prob = True
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -194,6 +199,7 @@ class DiagGaussian:
     action_shape: tuple[int, ...]
     kind = "diag_gaussian"
     action_dtype = np.dtype(np.float32)
+    has_log_prob = True
 
     @property
     def size(self) -> int:
@@ -273,7 +279,7 @@ class DiagGaussianBatch:
         return gradient
 
 
-Distribution = Categorical | MultiCategorical | DiagGaussian
+Distribution = Categorical | MultiCategorical | DiagGaussian | EpsilonGreedy
 
 
 def distribution_from_json(data: dict) -> Distribution:
@@ -285,6 +291,9 @@ def distribution_from_json(data: dict) -> Distribution:
         return MultiCategorical(tuple(data["sizes"]), tuple(data["shape"]))
     if kind == DiagGaussian.kind:
         return DiagGaussian(tuple(data["action_shape"]))
+    if kind == EpsilonGreedy.kind:
+        return EpsilonGreedy(**{name: value for name, value in data.items() if name != "kind"})
     raise ValueError(
-        f"unknown action distribution {kind!r}; this version knows 'categorical', 'multi_categorical', 'diag_gaussian'"
+        f"unknown action distribution {kind!r}; this version knows 'categorical', 'multi_categorical', "
+        "'diag_gaussian', 'epsilon_greedy'"
     )

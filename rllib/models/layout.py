@@ -7,9 +7,9 @@ are stacked, and a layer's bias is the last row of its weights, so that one prod
 |---------------|-----------------------------|-------------------------------------------|
 | hidden_0      | [inputs + 1, towers * width] | when there is a hidden layer              |
 | hidden_i      | [towers, width_before + 1, width] | for every later hidden layer          |
-| head          | [width + 1, outputs + 1]    | one tower: distribution inputs, then value |
+| head          | [width + 1, outputs + values] | one tower: distribution inputs, then value |
 | policy_head   | [width + 1, outputs]        | two towers                                |
-| value_head    | [width + 1, 1]              | two towers                                |
+| value_head    | [width + 1, values]         | two towers                                |
 | log_std       | [action size]               | with free_log_std                         |
 
 The functions take numpy arrays and torch tensors alike and return views of the same memory.
@@ -29,6 +29,7 @@ class ParameterLayout:
         num_outputs: what the policy head computes.
         num_towers: 2 where policy and value have layers of their own, else 1.
         num_log_std: length of the free log standard deviation, 0 for none.
+        num_values: 1, or 0 for a network without a value head, which then has one tower.
     """
 
     num_inputs: int
@@ -36,6 +37,7 @@ class ParameterLayout:
     num_outputs: int
     num_towers: int
     num_log_std: int = 0
+    num_values: int = 1
 
     def block_shapes(self) -> dict[str, tuple[int, ...]]:
         """Block name -> shape, in the order of the memory."""
@@ -44,10 +46,10 @@ class ParameterLayout:
             shapes[f"hidden_{index}"] = (towers, before + 1, width) if index else (before + 1, towers * width)
             before = width
         if towers == 1:
-            shapes["head"] = (before + 1, self.num_outputs + 1)
+            shapes["head"] = (before + 1, self.num_outputs + self.num_values)
         else:
             shapes["policy_head"] = (before + 1, self.num_outputs)
-            shapes["value_head"] = (before + 1, 1)
+            shapes["value_head"] = (before + 1, self.num_values)
         if self.num_log_std:
             shapes["log_std"] = (self.num_log_std,)
         return shapes
@@ -79,18 +81,19 @@ class ParameterLayout:
                 layer = block[tower] if index else block[:, tower * width : (tower + 1) * width]
                 named |= _weight_and_bias(f"{owner}.hidden_{index}", layer)
         named |= _weight_and_bias("policy.head", self.policy_head(blocks))
-        named |= _weight_and_bias("value.head", self.value_head(blocks))
+        if self.num_values:
+            named |= _weight_and_bias("value.head", self.value_head(blocks))
         if self.num_log_std:
             named["policy.log_std"] = blocks["log_std"]
         return named
 
     def policy_head(self, blocks: dict):
         """The view [width + 1, outputs] of the policy's last layer."""
-        return blocks["policy_head"] if self.num_towers == 2 else blocks["head"][:, :-1]
+        return blocks["policy_head"] if self.num_towers == 2 else blocks["head"][:, : self.num_outputs]
 
     def value_head(self, blocks: dict):
-        """The view [width + 1, 1] of the value's last layer."""
-        return blocks["value_head"] if self.num_towers == 2 else blocks["head"][:, -1:]
+        """The view [width + 1, values] of the value's last layer."""
+        return blocks["value_head"] if self.num_towers == 2 else blocks["head"][:, self.num_outputs :]
 
     def names_where(self, bad) -> list[str]:
         """Names of the parameters in which `bad` [size] is true somewhere."""

@@ -34,7 +34,8 @@ def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 class NumpyNetwork:
     """Distribution inputs and values of encoded observations [B, num_inputs + 1], whose last column is 1.
 
-    Results are views of buffers that the next call with the same number of rows overwrites.
+    Results are views of buffers that the next call with the same number of rows overwrites. A network without a value
+    head has no values: they, and their gradients, are empty.
 
     Args:
         layout: where the parameters lie.
@@ -53,7 +54,8 @@ class NumpyNetwork:
         self.gradient = np.zeros(layout.size, np.float32)
         self.gradient_blocks = layout.blocks(self.gradient)
         self._training = BuffersByRows(lambda rows: _TrainingBuffers(self, rows))
-        self._towers = {tower: _Tower(self, tower) for tower in ("policy", "value")}
+        towers = ("policy", "value") if layout.num_values else ("policy",)
+        self._towers = {tower: _Tower(self, tower) for tower in towers}
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
@@ -65,7 +67,7 @@ class NumpyNetwork:
         Args:
             gradients: of the loss with respect to the two results of the last forward with this number of rows.
         """
-        self._training[len(gradients[1])].backward(*gradients)
+        self._training[len(gradients[0])].backward(*gradients)
         return self.gradient
 
     def forward_policy(self, inputs: np.ndarray) -> np.ndarray:
@@ -135,11 +137,13 @@ class _TrainingBuffers:
         ]
         # The distribution inputs and the values share memory, so that one tower's head writes both at once.
         num_dist_inputs = layout.num_outputs + layout.num_log_std
-        self.outputs = np.empty((layout.num_outputs + 1, rows), np.float32)
-        self.dist_inputs = self.outputs[:-1]
+        self.outputs = np.empty((layout.num_outputs + layout.num_values, rows), np.float32)
+        self.dist_inputs = self.outputs[: layout.num_outputs]
+        self.values = self.outputs[layout.num_outputs :].reshape(-1)
         if layout.num_log_std:
             self.dist_inputs = np.empty((num_dist_inputs, rows), np.float32)
-        self.output_gradient = np.empty((layout.num_outputs + 1, rows), np.float32)
+        self.output_gradient = np.empty((layout.num_outputs + layout.num_values, rows), np.float32)
+        self.value_gradient = self.output_gradient[layout.num_outputs :].reshape(-1)
         self.ones = np.ones(rows, np.float32)
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +158,7 @@ class _TrainingBuffers:
         if self.layout.num_log_std:
             self.dist_inputs[: self.layout.num_outputs] = outputs[:-1]
             self.dist_inputs[self.layout.num_outputs :] = self.blocks["log_std"][:, None]
-        return self.dist_inputs.T, outputs[-1]
+        return self.dist_inputs.T, self.values
 
     def _forward_hidden(self, inputs: np.ndarray) -> None:
         apply, before = self.activation.apply, None
@@ -177,8 +181,8 @@ class _TrainingBuffers:
         d_outputs = self.output_gradient
         num_outputs = self.layout.num_outputs
         d_inputs_t = d_dist_inputs.T
-        d_outputs[:-1] = d_inputs_t[:num_outputs]
-        d_outputs[-1] = d_values
+        d_outputs[:num_outputs] = d_inputs_t[:num_outputs]
+        self.value_gradient[:] = d_values
         if self.layout.num_log_std:
             np.dot(d_inputs_t[num_outputs:], self.ones, out=self.gradients["log_std"])
         self._backward_heads(d_outputs)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rllib.models.distributions import HALF_LOG_2_PI, Categorical, DiagGaussian, Distribution, MultiCategorical
+from rllib.models.q_values import EpsilonGreedy
 
 
 class TorchDistribution:
@@ -19,6 +20,11 @@ class TorchDistribution:
     def __init__(self, distribution: Distribution):
         self._make = _MAKERS[type(distribution)]
         self._description = distribution
+
+    @property
+    def support(self) -> Tensor:
+        """The returns [n] that atoms stand for (EpsilonGreedy alone)."""
+        return torch.tensor(self._description.support)
 
     def at(self, inputs: Tensor):
         """The distributions of a batch, inputs [B, num_inputs]."""
@@ -76,8 +82,28 @@ class _DiagGaussianBatch:
         return (0.5 * ((2 * log_ratio).exp() + difference * difference) - log_ratio - 0.5).sum(-1)
 
 
+class _QBatch:
+    def __init__(self, description: EpsilonGreedy, inputs: Tensor):
+        actions, atoms = description.num_actions, description.num_atoms
+        self._description = description
+        self.logits = inputs[:, : actions * atoms].reshape(-1, actions, atoms)
+        if description.dueling:
+            values = inputs[:, None, actions * atoms :]
+            self.logits = values + self.logits - self.logits.mean(1, keepdim=True)
+
+    def q_values(self) -> Tensor:
+        if self._description.num_atoms == 1:
+            return self.logits[..., 0]
+        return torch.softmax(self.logits, -1) @ torch.tensor(self._description.support, device=self.logits.device)
+
+    def chosen(self, actions: Tensor) -> Tensor:
+        """The logits [n, B] of the actions [B]."""
+        return self.logits[torch.arange(len(actions), device=actions.device), actions].T
+
+
 _MAKERS = {
     Categorical: _CategoricalBatch,
     MultiCategorical: _MultiCategoricalBatch,
     DiagGaussian: _DiagGaussianBatch,
+    EpsilonGreedy: _QBatch,
 }

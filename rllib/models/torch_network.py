@@ -32,7 +32,7 @@ def pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
 
 
 def forward(layout: ParameterLayout, activation: str, parts: dict[str, Tensor], inputs: Tensor):
-    """Distribution inputs [B, K] and values [B].
+    """Distribution inputs [B, K] and values [B]; without a value head, no values [0].
 
     Args:
         layout: where the parameters lie.
@@ -41,20 +41,23 @@ def forward(layout: ParameterLayout, activation: str, parts: dict[str, Tensor], 
         inputs: encoded observations [B, num_inputs + 1]; the last column is 1 and stands for the first layer's bias.
     """
     if not layout.hiddens:
-        outputs = inputs @ parts["head"]
-        return _with_log_std(layout, parts, outputs[:, :-1]), outputs[:, -1]
+        return _split(layout, parts, inputs @ parts["head"])
     apply = ACTIVATIONS[activation]
     features = apply(torch.matmul(inputs, parts["hidden_0"]))  # [towers, B, width]
     for index in range(1, len(layout.hiddens)):
         weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
         features = apply(torch.baddbmm(bias, features, weight))
     if layout.num_towers == 1:
-        outputs = torch.addmm(parts["head.bias"], features[0], parts["head.weight"])
-        return _with_log_std(layout, parts, outputs[:, :-1]), outputs[:, -1]
+        return _split(layout, parts, torch.addmm(parts["head.bias"], features[0], parts["head.weight"]))
     policy_features, value_features = features.unbind()
     dist_inputs = torch.addmm(parts["policy_head.bias"], policy_features, parts["policy_head.weight"])
     values = torch.addmm(parts["value_head.bias"], value_features, parts["value_head.weight"])[:, 0]
     return _with_log_std(layout, parts, dist_inputs), values
+
+
+def _split(layout: ParameterLayout, parts: dict[str, Tensor], outputs: Tensor):
+    dist_inputs, values = outputs.split((layout.num_outputs, layout.num_values), dim=1)
+    return _with_log_std(layout, parts, dist_inputs), values.reshape(-1)
 
 
 def _with_log_std(layout: ParameterLayout, parts: dict[str, Tensor], means: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from rllib.algorithms import aliases
+from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 
 # A right value for each canonical setting that has other names.
@@ -40,8 +41,14 @@ VALUES = {
     "min_time_s_per_iteration": 2.0,
     "min_sample_timesteps_per_iteration": 100,
     "min_train_timesteps_per_iteration": 100,
+    "num_steps_sampled_before_learning_starts": 100,
 }
 SAME_VALUE = sorted(aliases.ALIASES.keys() - aliases.VALUE_CHANGES.keys())
+
+
+def config_with(canonical):
+    """A config of an algorithm that has this setting."""
+    return next(config() for config in (PPOConfig, DQNConfig) if canonical in config.settings)
 
 
 @pytest.fixture(autouse=True)
@@ -53,13 +60,13 @@ def _notices_are_new(monkeypatch):
 def test_an_old_name_sets_and_reads_the_canonical_setting(old):
     canonical = aliases.ALIASES[old]
     value = VALUES[canonical]
-    config = PPOConfig().update_from_dict({old: value})
+    config = config_with(canonical).update_from_dict({old: value})
     assert config[canonical] == config[old] == config.get(old) == value
     assert old in config
     assert old not in list(config)
     if old not in ("lambda", "callbacks"):  # a keyword of Python, and the name of a section
         assert getattr(config, old) == value
-        assert PPOConfig().copy().__setattr__(old, value) is None
+        assert config_with(canonical).__setattr__(old, value) is None
 
 
 @pytest.mark.parametrize("new", sorted(aliases.RAY_2_10))
@@ -76,16 +83,30 @@ def test_a_newer_name_works_in_the_section_of_its_setting(new):
         ("use_pytorch", True, "framework", "torch"),
         ("use_pytorch", False, "framework", "tf"),
         ("vf_share_layers", True, "model", {"vf_share_layers": True}),
+        ("buffer_size", 777, "replay_buffer_config", {"capacity": 777}),
+        ("prioritized_replay", False, "replay_buffer_config", {"type": "ReplayBuffer"}),
+        ("prioritized_replay_alpha", 0.5, "replay_buffer_config", {"prioritized_replay_alpha": 0.5}),
+        ("prioritized_replay_beta", 0.5, "replay_buffer_config", {"prioritized_replay_beta": 0.5}),
+        ("prioritized_replay_eps", 0.5, "replay_buffer_config", {"prioritized_replay_eps": 0.5}),
     ],
 )
 def test_an_old_name_whose_value_changed_sets_the_new_value(old, value, canonical, expected):
-    assert PPOConfig().update_from_dict({old: value})[canonical] == expected
+    changed = config_with(canonical).update_from_dict({old: value})[canonical]
+    assert {**changed, **expected} == changed if isinstance(expected, dict) else changed == expected
     assert old in aliases.VALUE_CHANGES
     assert old not in PPOConfig()
 
 
 def test_every_name_with_a_changed_value_is_among_these():
-    assert aliases.VALUE_CHANGES.keys() == {"use_pytorch", "vf_share_layers"}
+    assert aliases.VALUE_CHANGES.keys() == {
+        "use_pytorch",
+        "vf_share_layers",
+        "buffer_size",
+        "prioritized_replay",
+        "prioritized_replay_alpha",
+        "prioritized_replay_beta",
+        "prioritized_replay_eps",
+    }
 
 
 def test_an_old_name_for_a_part_of_the_model_leaves_the_rest_of_it():

@@ -80,7 +80,7 @@ def test_tuned_examples_are_found_by_name(rllib_command, behaviour, name):
         ([*TRAIN, "--stop", "return=high"], "`$.stop[...]`"),
         ([*TRAIN, "--stop", "return"], "--stop episode_reward_mean=475, but got 'return'"),
         ([*TRAIN, "--stop", "episode_reward_men=1"], "Did you mean episode_reward_mean?"),
-        (["train", "-f", "nothing.yaml"], "there is no file nothing.yaml. Tuned examples: ppo/cartpole"),
+        (["train", "-f", "nothing.yaml"], "there is no file nothing.yaml. Tuned examples: "),
         (["train", "-f", "unknown.yaml"], "unknown.yaml: unknown key 'algoritm'. Did you mean 'algorithm'?"),
         (["train", "-f", "types.yaml"], "Expected `int | null`, got `str` - at `$.seed`"),
         (["train", "-f", "missing.yaml"], "missing required field `env`"),

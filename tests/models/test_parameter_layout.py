@@ -11,6 +11,8 @@ LAYOUTS = [
     ParameterLayout(4, (8, 6, 5), 3, 2),
     ParameterLayout(4, (8, 6), 3, 1),
     ParameterLayout(3, (8, 6), 2, 2, num_log_std=2),
+    ParameterLayout(4, (8, 6), 3, 1, num_values=0),
+    ParameterLayout(4, (), 3, 1, num_values=0),
 ]
 
 
@@ -33,7 +35,7 @@ def test_shapes_are_those_of_torch_linear(layout):
             assert named[f"{owner}.hidden_{index}.bias"].shape == (width,)
             before = width
     assert named["policy.head.bias"].shape == (layout.num_outputs,)
-    assert named["value.head.bias"].shape == (1,)
+    assert ("value.head.bias" in named) == bool(layout.num_values)
     assert ("policy.log_std" in named) == bool(layout.num_log_std)
 
 

@@ -80,3 +80,22 @@ def test_module_users_can_train_it():
     network.backward(network(torch.from_numpy(inputs))[1].square().sum())
     torch.optim.SGD(network.parameters(), lr=0.5).step()
     np.testing.assert_allclose(weights, before - 0.5 * network.flat.grad.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("hiddens", [(), (8, 6)])
+def test_without_a_value_head(hiddens):
+    """Both networks: the distribution inputs of the same weights, empty values, and equal gradients."""
+    layout = ParameterLayout(4, hiddens, 3, 1, num_values=0)
+    weights, inputs = make(layout, 9)
+    numpy_network = NumpyNetwork(layout, "relu", weights.copy())
+    torch_network = TorchNetwork(layout, "relu", torch.from_numpy(weights))
+    dist_inputs, values = torch_network(torch.from_numpy(inputs))
+    expected, none = numpy_network.forward(inputs)
+    assert values.shape == none.shape == (0,)
+    np.testing.assert_allclose(dist_inputs.detach(), expected, atol=1e-5)
+    np.testing.assert_allclose(numpy_network.forward_policy(inputs), expected, atol=1e-6)
+
+    d_dist_inputs = (np.random.default_rng(1).standard_normal((9, 3)) / 9).astype(np.float32)
+    gradient = numpy_network.backward((d_dist_inputs, none))
+    objective = (dist_inputs * torch.from_numpy(d_dist_inputs)).sum()
+    np.testing.assert_allclose(gradient, torch_network.backward(objective), atol=1e-6)

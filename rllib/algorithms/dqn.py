@@ -1,0 +1,361 @@
+"""Deep Q-learning (Mnih et al., Nature 2015) and what Rainbow (Hessel et al., arXiv:1710.02298) adds, each a setting.
+
+- `double_q`: the online network chooses the next action, the target network judges it (arXiv:1509.06461);
+- `dueling`: Q is a value plus advantages (arXiv:1511.06581);
+- `n_step`: rewards of several steps before the bootstrap;
+- prioritised replay (arXiv:1511.05952), `replay_buffer_config`: {"type": "PrioritizedReplayBuffer"};
+- `num_atoms` > 1: a distribution of returns, C51 (arXiv:1707.06887).
+
+Departures: both streams of the dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`, and are
+linear (the papers give each a hidden layer of its own); the priorities of C51 are KL(target || prediction), as in
+Rainbow; a window of rewards that the newest step cuts is bootstrapped there, instead of being held back.
+
+Everything is counted in environment steps, whatever the number of environments: epsilon, the start of learning, and the
+updates of the target network.
+"""
+
+import dataclasses
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import gymnasium as gym
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.exploration import epsilon_points, exploration_settings
+from rllib.algorithms.settings import Merged, NotYet, above, at_least, section
+from rllib.env.observations import observation_column
+from rllib.evaluation.transitions import Transitions
+from rllib.learners.learner import Learner
+from rllib.losses.distributional import DistributionalLoss, project
+from rllib.losses.td import TDLoss, next_values, td_targets
+from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.q_values import EpsilonGreedy, log_softmax
+from rllib.policy import Policy
+from rllib.replay.transition_replay import TransitionReplay
+from rllib.sample_batch import SampleBatch
+from rllib.schedules import Schedule, schedule_problem
+
+_ANY_SPACE = gym.spaces.Box(-1.0, 1.0, (1,))
+_REPLAY = {
+    "type": "MultiAgentPrioritizedReplayBuffer",
+    "capacity": 50_000,
+    "prioritized_replay_alpha": 0.6,
+    "prioritized_replay_beta": 0.4,
+    "prioritized_replay_eps": 1e-6,
+    "replay_sequence_length": 1,
+}
+# Names of Ray's buffers -> whether they have priorities.
+REPLAY_TYPES = {
+    "PrioritizedReplayBuffer": True,
+    "MultiAgentPrioritizedReplayBuffer": True,
+    "PrioritizedEpisodeReplayBuffer": True,
+    "ReplayBuffer": False,
+    "MultiAgentReplayBuffer": False,
+    "EpisodeReplayBuffer": False,
+}
+# Ray 2.10+ name of a buffer's setting -> ours
+REPLAY_ALIASES = {
+    "alpha": "prioritized_replay_alpha",
+    "beta": "prioritized_replay_beta",
+    "eps": "prioritized_replay_eps",
+}
+
+
+class DQNConfig(AlgorithmConfig):
+    """Settings of DQN; the defaults are those of Ray 2.6."""
+
+    algo_class = "DQN"
+    exploration_kinds: ClassVar[tuple[str, ...]] = ("EpsilonGreedy",)
+    default_exploration: ClassVar[dict] = {
+        "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000,
+    }  # fmt: skip
+
+    @section
+    def rollouts(self, *, rollout_fragment_length="auto") -> Self:
+        """Who samples, how much at a time, and how; "auto" takes n_step."""
+
+    @section
+    def training(
+        self,
+        *,
+        lr=5e-4,
+        grad_clip=40.0,
+        train_batch_size=32,
+        double_q: Annotated[bool, "the online network chooses the next action, the target network judges it"] = True,
+        dueling: Annotated[bool, "Q is a value plus advantages"] = True,
+        hiddens: Annotated[list[int], "widths of hidden layers between fcnet_hiddens and the heads"] = [256],  # noqa: B006
+        n_step: Annotated[int, "rewards before the bootstrap", at_least(1)] = 1,
+        num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
+        v_min: Annotated[float, "least return of the distribution"] = -10.0,
+        v_max: Annotated[float, "largest return of the distribution"] = 10.0,
+        noisy: Annotated[bool, "explore by noise in the weights", NotYet()] = False,
+        sigma0: Annotated[float, "initial noise in the weights", above(0)] = 0.5,
+        td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
+        target_network_update_freq: Annotated[int, "environment steps between its updates", at_least(1)] = 500,
+        num_steps_sampled_before_learning_starts: Annotated[int, "environment steps", at_least(0)] = 1000,
+        training_intensity: Annotated[
+            float | None,
+            "rows trained on per step sampled; None: one update per round of fragments",
+            above(0),
+        ] = None,
+        replay_buffer_config: Annotated[
+            dict, "type, capacity, prioritized_replay_alpha, _beta, _eps", Merged
+        ] = _REPLAY,
+        store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
+    ) -> Self:
+        """How it learns."""
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self:
+        """How new behaviour is tried out."""
+
+    @section
+    def reporting(self, *, min_sample_timesteps_per_iteration=1000) -> Self:
+        """What counts as an iteration, and what is reported about it."""
+
+    @relation("num_atoms", "v_min", "v_max")
+    def _check_support(self):
+        if self.num_atoms > 1 and not self.v_min < self.v_max:
+            return (
+                f"v_min={self.v_min} must be below v_max={self.v_max}: they are the ends of the returns that "
+                "num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
+            )
+
+    @relation("hiddens", "model")
+    def _check_model(self):
+        if not all(type(width) is int and width > 0 for width in self.hiddens):
+            return f"hiddens={self.hiddens!r} must be a list of positive integers. Use .training(hiddens=[256])."
+        try:
+            policy_spec(_ANY_SPACE, _ANY_SPACE, self.model)
+        except ValueError as error:
+            return str(error)
+
+    @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
+    def _check_replay(self):
+        return _replay_problem(self.replay_settings(), self.num_steps_sampled_before_learning_starts)
+
+    @relation("batch_mode", "n_step")
+    def _check_batch_mode(self):
+        if self.batch_mode != "truncate_episodes":
+            return (
+                f"batch_mode={self.batch_mode!r} has no use here: the replay joins fragments again. "
+                'Use .rollouts(batch_mode="truncate_episodes").'
+            )
+
+    def replay_settings(self) -> dict[str, Any]:
+        """replay_buffer_config under the names of Ray 2.6, with the defaults for what it does not say."""
+        given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
+        settings = {**_REPLAY, **given}
+        kind = settings["type"]
+        settings["type"] = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
+        return {**settings, "has_priorities": REPLAY_TYPES.get(settings["type"], False)}
+
+    def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
+        """Steps of each of a worker's environments per fragment: n_step, unless it is given."""
+        return self.n_step if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
+
+
+def _replay_problem(settings: dict, learning_start: int) -> str | None:
+    capacity, kind = settings["capacity"], settings["type"]
+    if kind not in REPLAY_TYPES:
+        return f"replay_buffer_config: there is no type {kind!r}. There are {', '.join(REPLAY_TYPES)}."
+    unknown = settings.keys() - _REPLAY.keys() - {"has_priorities"}
+    if unknown:
+        return f"replay_buffer_config takes {', '.join(_REPLAY)}, not {', '.join(sorted(map(str, unknown)))}."
+    if type(capacity) is not int or capacity < 1:
+        return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
+    if capacity < learning_start:
+        return (
+            f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts="
+            f"{learning_start}: what was sampled first would be lost. Use {{'capacity': {learning_start}}} or more."
+        )
+    if settings["replay_sequence_length"] != 1:
+        return "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps."
+    for name in ("prioritized_replay_alpha", "prioritized_replay_eps"):
+        value = settings[name]
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
+            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {_REPLAY[name]}}}."
+    beta = schedule_problem(settings["prioritized_replay_beta"])
+    return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
+
+
+class RainbowConfig(DQNConfig):
+    """All parts at once but the noisy networks; the choices are those of the Rainbow paper, per 4 environment steps."""
+
+    @section
+    def rollouts(self, *, rollout_fragment_length=4) -> Self:
+        """Who samples, how much at a time, and how."""
+
+    @section
+    def training(self, *, double_q=True, dueling=True, n_step=3, num_atoms=51) -> Self:
+        """How it learns; v_min and v_max are to be set to what returns can be."""
+
+
+class SimpleQConfig(DQNConfig):
+    """Q-learning without the parts that came later: the DQN of 2015."""
+
+    algo_class = "SimpleQ"
+
+    @section
+    def rollouts(self, *, rollout_fragment_length=4) -> Self:
+        """Who samples, how much at a time, and how."""
+
+    @section
+    def training(
+        self,
+        *,
+        double_q=False,
+        dueling=False,
+        hiddens=[],  # noqa: B006
+        replay_buffer_config={**_REPLAY, "type": "ReplayBuffer"},  # noqa: B006
+    ) -> Self:
+        """How it learns."""
+
+
+class DQN(Algorithm):
+    """The algorithm; see the module's docstring."""
+
+    config_class = DQNConfig
+
+    def __init__(self, config: DQNConfig | dict | None = None, env: Any = None):
+        super().__init__(config, env)
+        config = self.config
+        self.target = Policy(self.policy.spec, weights=self.policy.weights.copy())
+        self._lr = config.get_schedule("lr")
+        self._epsilon = Schedule(
+            epsilon_points(exploration_settings(config.exploration_config, config.default_exploration))
+        )
+        settings = config.replay_settings()
+        self._beta = Schedule(settings["prioritized_replay_beta"])
+        try:
+            self.replay = self._make_replay(settings)
+        except ValueError:
+            self.stop()
+            raise
+        self._updates_owed = 0.0
+        self._target_updated_at = 0
+        self._stats: dict[str, float] = {}
+
+    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+        config = self.config
+        if not isinstance(action_space, gym.spaces.Discrete):
+            raise ValueError(
+                f"{type(self).__name__} learns the value of each action, so it needs a Discrete action space, but "
+                f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
+            )
+        spec = super().make_policy_spec(observation_space, action_space)
+        values = EpsilonGreedy(int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max)
+        return dataclasses.replace(
+            spec, distribution=values, hiddens=(*spec.hiddens, *config.hiddens), critic=False, vf_share_layers=True
+        )
+
+    def make_postprocess(self) -> Transitions:
+        stored = observation_column(self.observation_space)
+        return Transitions(stored.shape, "float32" if self.policy.filters_observations else str(stored.dtype))
+
+    def _make_replay(self, settings: dict) -> TransitionReplay:
+        config = self.config
+        observation, dtype = self._rollout_settings.postprocess.shape, self._rollout_settings.postprocess.dtype
+        columns = {
+            sb.OBS: (observation, dtype),
+            sb.NEXT_OBS: (observation, dtype),
+            sb.ACTIONS: (self.policy.action_shape, str(self.policy.action_dtype)),
+            sb.REWARDS: ((), "float32"),
+            sb.TERMINATEDS: ((), "bool"),
+            sb.TRUNCATEDS: ((), "bool"),
+        }
+        return TransitionReplay(
+            columns,
+            settings["capacity"],
+            max(config.num_rollout_workers, 1) * config.num_envs_per_worker,
+            config.gamma,
+            config.n_step,
+            settings["prioritized_replay_alpha"] if settings["has_priorities"] else None,
+            settings["prioritized_replay_eps"],
+        )
+
+    def make_learner(self) -> Learner:
+        config = self.config
+        loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+        return self.make_default_learner(loss)
+
+    def exploration(self) -> dict[str, float]:
+        return {"epsilon": self._epsilon(self.timesteps) if self.config.explore else 0.0}
+
+    def training_step(self) -> dict[str, float]:
+        batch = self.sample(1)
+        self.replay.add(batch, self.config.get_rollout_fragment_length(), max(self.config.num_rollout_workers, 1))
+        if self.timesteps >= max(self.config.num_steps_sampled_before_learning_starts, 1):
+            for _ in range(self._updates_for(batch.count)):
+                self._stats = self._update()
+            self._update_target()
+        return {**self._stats, "cur_epsilon": self._epsilon(self.timesteps)}
+
+    def _updates_for(self, steps: int) -> int:
+        """Updates that so many sampled steps ask for; fractions add up from round to round."""
+        config = self.config
+        if config.training_intensity is None:
+            return 1
+        self._updates_owed += steps * config.training_intensity / config.train_batch_size
+        due = int(self._updates_owed)
+        self._updates_owed -= due
+        return due
+
+    def _update(self) -> dict[str, float]:
+        lr = self._lr(self.timesteps)
+        batch = self.replay.sample(self.config.train_batch_size, self._learner_rng, self._beta(self.timesteps))
+        self._add_targets(batch)
+        stats = self.learn(batch, lr=lr, shuffle=False)
+        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
+        return {**stats, "cur_lr": lr}
+
+    def _add_targets(self, batch: SampleBatch) -> None:
+        """What the rows' values are fitted to, by the target network."""
+        following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
+        judged = self.target.action_values(following)
+        judged_q = judged.q_values()
+        choosing_q = self.policy.action_values(following).q_values() if self.config.double_q else judged_q
+        if self.config.num_atoms == 1:
+            batch[sb.TD_TARGETS] = td_targets(rewards, discounts, next_values(judged_q, choosing_q))
+        else:
+            probabilities = np.exp(log_softmax(judged.chosen(choosing_q.argmax(-1)))).T
+            support = self.policy.distribution.support
+            batch[sb.TARGET_PROBABILITIES] = project(probabilities, rewards, discounts, support)
+
+    def _update_target(self) -> None:
+        if self.timesteps - self._target_updated_at >= self.config.target_network_update_freq:
+            self._target_updated_at = self.timesteps
+            self.target.set_weights(self.policy.weights)
+            self.metrics.counters["num_target_updates"] += 1
+            self.metrics.counters["last_target_update_ts"] = self.timesteps
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def algorithm_state(self) -> dict[str, Any]:
+        return {"updates_owed": self._updates_owed, "target_updated_at": self._target_updated_at}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        self._updates_owed, self._target_updated_at = state["updates_owed"], state["target_updated_at"]
+        self.policy.exploration = self.exploration()
+
+    def get_state(self) -> dict[str, Any]:
+        state = super().get_state()
+        state["target.safetensors"] = {"weights": self.target.weights.copy()}
+        if self.config.store_buffer_in_checkpoints:
+            state["replay.safetensors"] = self.replay.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self.target.set_weights(state["target.safetensors"]["weights"])
+        if "replay.safetensors" in state:
+            self.replay.set_state(state["replay.safetensors"])
+
+
+class SimpleQ(DQN):
+    """The same algorithm, by the defaults of SimpleQConfig."""
+
+    config_class = SimpleQConfig

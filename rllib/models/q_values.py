@@ -1,0 +1,143 @@
+"""Action values, or distributions of returns, as something to act by: greedily, but for a share epsilon of the steps.
+
+The network's inputs to it are, feature by feature,
+
+| part       | length               | there when                                     |
+|------------|----------------------|------------------------------------------------|
+| advantages | num_actions * num_atoms | always, actions first: [A, n]               |
+| values     | num_atoms            | dueling                                        |
+
+A dueling head (Wang et al., arXiv:1511.06581, eq. 9) adds the two after taking the mean over actions from the
+advantages. With one atom the sum is Q itself; with more it is the logits of a distribution over `support`
+(C51, arXiv:1707.06887), whose mean is Q.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """The best of `num_actions` integers by their Q, or any of them with probability epsilon.
+
+    Attributes:
+        num_actions: how many there are.
+        dueling: the inputs hold a value beside the advantages.
+        num_atoms: points of the support of a return's distribution; 1: no distribution, Q itself.
+        v_min, v_max: ends of the support.
+    """
+
+    num_actions: int
+    dueling: bool = False
+    num_atoms: int = 1
+    v_min: float = -10.0
+    v_max: float = 10.0
+    kind = "epsilon_greedy"
+    action_shape = ()
+    action_dtype = np.dtype(np.int64)
+    has_log_prob = False
+
+    @property
+    def num_inputs(self) -> int:
+        """Numbers that the network computes for an action."""
+        return (self.num_actions + self.dueling) * self.num_atoms
+
+    @property
+    def support(self) -> np.ndarray:
+        """The returns [n] that the atoms stand for, float32."""
+        return _support(self.num_atoms, self.v_min, self.v_max)
+
+    def noise(self, rng: np.random.Generator, *shape: int, epsilon: float = 0.0) -> np.ndarray:
+        """What `sample` needs, [*shape, num_actions] float32: zeros, or infinity at the action that chance takes."""
+        noise = np.zeros((*shape, self.num_actions), np.float32)
+        # Both are always drawn, so that the streams of two runs with different epsilons stay in step.
+        by_chance = rng.random(shape, dtype=np.float32) < epsilon
+        actions = rng.integers(self.num_actions, size=shape)
+        noise[(*by_chance.nonzero(), actions[by_chance])] = np.inf
+        return noise
+
+    def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Actions [B]; zeros for noise give the greedy ones."""
+        return np.add(self._scores(inputs), noise).argmax(-1, out=out)
+
+    def mode(self, inputs: np.ndarray) -> np.ndarray:
+        """The greedy actions [B]."""
+        return self._scores(inputs).argmax(-1)
+
+    def _scores(self, inputs: np.ndarray) -> np.ndarray:
+        """Numbers [B, A] in the order of Q: the advantages themselves, unless they are logits."""
+        return inputs[:, : self.num_actions] if self.num_atoms == 1 else self.at(inputs).q_values()
+
+    def at(self, inputs: np.ndarray) -> "QBatch":
+        """The values of a batch."""
+        return QBatch(self, inputs)
+
+    def to_json(self) -> dict:
+        return {
+            "kind": self.kind,
+            "num_actions": self.num_actions,
+            "dueling": self.dueling,
+            "num_atoms": self.num_atoms,
+            "v_min": self.v_min,
+            "v_max": self.v_max,
+        }
+
+
+@functools.lru_cache(maxsize=16)
+def _support(num_atoms: int, v_min: float, v_max: float) -> np.ndarray:
+    support = np.linspace(v_min, v_max, num_atoms, dtype=np.float32)
+    support.setflags(write=False)
+    return support
+
+
+class QBatch:
+    """What the inputs [B, num_inputs] of a batch say.
+
+    Attributes:
+        logits: [A, n, B], the dueling head summed up; with one atom they are the Q-values.
+    """
+
+    def __init__(self, description: EpsilonGreedy, inputs: np.ndarray):
+        self._description = description
+        actions, atoms = description.num_actions, description.num_atoms
+        features = inputs.T
+        advantages = features[: actions * atoms].reshape(actions, atoms, -1)
+        if description.dueling:
+            values = features[actions * atoms :] - np.add.reduce(advantages, 0) * np.float32(1 / actions)
+            self.logits = advantages + values
+        else:
+            self.logits = advantages
+        self._rows = np.arange(len(inputs))
+        self._actions = None
+
+    def q_values(self) -> np.ndarray:
+        """Q [B, A]; with atoms, the means of the distributions."""
+        if self._description.num_atoms == 1:
+            return self.logits[:, 0].T
+        return np.einsum("anb,n->ba", np.exp(log_softmax(self.logits)), self._description.support)
+
+    def chosen(self, actions: np.ndarray) -> np.ndarray:
+        """The logits [n, B] of the actions [B]."""
+        self._actions = actions
+        return self.logits[actions, :, self._rows].T
+
+    def gradient(self, d_chosen: np.ndarray) -> np.ndarray:
+        """Gradient [B, num_inputs] with respect to the inputs, from that with respect to the last `chosen` [n, B]."""
+        actions, atoms = self._description.num_actions, self._description.num_atoms
+        rows = len(self._rows)
+        gradient = np.zeros((self._description.num_inputs, rows), np.float32)
+        advantages = gradient[: actions * atoms].reshape(actions, atoms, rows)
+        advantages[self._actions, :, self._rows] = d_chosen.T
+        if self._description.dueling:
+            gradient[actions * atoms :] = d_chosen
+            advantages -= d_chosen * np.float32(1 / actions)
+        return gradient.T
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Logarithms of the probabilities of atoms [..., n, B]."""
+    shifted = logits - logits.max(-2, keepdims=True)
+    shifted -= np.log(np.exp(shifted).sum(-2, keepdims=True))
+    return shifted

@@ -1,0 +1,1 @@
+"""Replay buffers: transitions kept for off-policy learning."""

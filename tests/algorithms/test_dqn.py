@@ -1,0 +1,256 @@
+"""DQN: what its settings do, what they refuse, that runs repeat and go on, and probe environments."""
+
+import numpy as np
+import pytest
+
+from rllib.algorithms.dqn import DQNConfig, RainbowConfig, SimpleQConfig
+from rllib.algorithms.registry import get_algorithm_config
+from tests.envs import (
+    ActionReward,
+    BoundedAction,
+    ConstantReward,
+    CountingEnv,
+    DelayedReward,
+    InfiniteHorizon,
+    MatchObservation,
+    ObservedReward,
+)
+
+C51 = {"num_atoms": 21, "v_min": -2.0, "v_max": 2.0}
+UNIFORM = {"replay_buffer_config": {"type": "ReplayBuffer"}}
+
+
+def make_config(env="CartPole-v1", envs=1, workers=0, epsilon=None, env_config=None, cls=DQNConfig, **training):
+    settings = {
+        "num_steps_sampled_before_learning_starts": 100,
+        "target_network_update_freq": 50,
+        "lr": 3e-3,
+        "gamma": 0.9,
+        "hiddens": [],
+        "model": {"fcnet_hiddens": [32]},
+        **training,
+    }
+    return (
+        cls()
+        .environment(env, env_config=env_config or {})
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=4)
+        .training(**settings)
+        .exploration(exploration_config=epsilon or {"final_epsilon": 0.1, "epsilon_timesteps": 500})
+        .reporting(min_sample_timesteps_per_iteration=200)
+        .debugging(seed=5)
+    )
+
+
+def train(algo, iterations):
+    for _ in range(iterations):
+        result = algo.train()
+    return result
+
+
+def q_values(algo, *observations):
+    return algo.policy.action_values(np.array(observations, np.float32)[:, None]).q_values().copy()
+
+
+# ------------------------------------------------------------------ probes
+
+EACH = pytest.mark.parametrize(
+    "parts", [{}, C51, {"n_step": 3}, {"double_q": False, "dueling": False, **UNIFORM}], ids=str
+)
+
+
+@EACH
+def test_p1_value_of_a_constant(parts):
+    with make_config(ConstantReward, **parts).build() as algo:
+        train(algo, 5)  # 1000 steps
+        np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.02)
+
+
+@EACH
+def test_p2_value_depends_on_the_observation(parts):
+    with make_config(ObservedReward, **parts).build() as algo:
+        train(algo, 8)
+        np.testing.assert_allclose(q_values(algo, -1.0, 1.0).mean(1), [-1.0, 1.0], atol=0.05)
+
+
+@EACH
+def test_p3_discounting(parts):
+    with make_config(DelayedReward, **parts).build() as algo:
+        train(algo, 10)
+        np.testing.assert_allclose(q_values(algo, 0.0, 1.0).max(1), [0.9, 1.0], atol=0.05)
+
+
+def test_p4_values_of_the_actions():
+    with make_config(ActionReward).build() as algo:
+        train(algo, 5)
+        np.testing.assert_allclose(q_values(algo, 0.0), [[-1.0, 1.0]], atol=0.05)
+
+
+def test_p5_actions_belong_to_their_observations():
+    with make_config(MatchObservation, envs=4).build() as algo:
+        train(algo, 8)
+        assert algo.evaluate(50)["episode_reward_mean"] == 1.0
+
+
+def test_p6_truncation_is_no_end():
+    with make_config(InfiniteHorizon, env_config={"length": 10}, gamma=0.8, n_step=3, lr=0.01).build() as algo:
+        train(algo, 20)
+        np.testing.assert_allclose(q_values(algo, 0.0).max(), 5.0, rtol=0.05)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_p7_every_stored_transition_counts_up(workers):
+    training = {"num_steps_sampled_before_learning_starts": 10_000, "n_step": 1}
+    with make_config(CountingEnv, envs=3, workers=workers, **training).build() as algo:
+        train(algo, 2)
+        batch = algo.replay.sample(1000, np.random.default_rng(0))
+        np.testing.assert_array_equal(batch["new_obs"], batch["obs"] + 1)
+        np.testing.assert_array_equal(batch["rewards"], batch["new_obs"][:, 0])
+
+
+# ------------------------------------------------------------------ exactness
+
+
+def run(config, iterations=3):
+    with config.build() as algo:
+        train(algo, iterations)
+        return algo.policy.weights.copy()
+
+
+@pytest.mark.parametrize("parts", [{}, {**C51, "n_step": 3}], ids=str)
+def test_equal_seeds_give_equal_bits(parts):
+    assert np.array_equal(run(make_config(**parts)), run(make_config(**parts)))
+
+
+def test_workers_sample_what_one_process_samples():
+    assert np.array_equal(run(make_config(envs=2)), run(make_config(envs=1, workers=2)))
+
+
+def test_priorities_with_exponent_zero_are_the_uniform_run():
+    flat = {"replay_buffer_config": {"prioritized_replay_alpha": 0.0}}
+    assert np.array_equal(run(make_config(**flat)), run(make_config(**UNIFORM)))
+
+
+@pytest.mark.parametrize("parts", [{}, C51], ids=str)
+def test_the_torch_learner_learns_the_same(parts):
+    numpy_run = run(make_config(learner="numpy", **parts), 1)
+    np.testing.assert_allclose(run(make_config(learner="torch", **parts), 1), numpy_run, atol=2e-3)
+
+
+def test_epsilon_follows_the_steps_whatever_the_number_of_environments():
+    seen = []
+    for envs in (1, 8):
+        with make_config(envs=envs, epsilon={"final_epsilon": 0.0, "epsilon_timesteps": 800}).build() as algo:
+            while algo.timesteps < 640:
+                algo.training_step()
+            seen.append((algo.timesteps, algo.exploration()))
+    assert seen == [(640, {"epsilon": pytest.approx(0.2)})] * 2
+
+
+def test_updates_per_step():
+    """32 rows for each round of 4 steps; with an intensity, that many rows a step, whatever the fragments."""
+    for intensity, updates in ((None, 25), (16, 50), (2, 6)):
+        with make_config(training_intensity=intensity).build() as algo:
+            algo.train()
+            assert algo.num_updates == pytest.approx(updates, abs=1 + 32 // 16)
+
+
+def test_the_target_network_follows_at_its_own_pace():
+    with make_config(target_network_update_freq=300).build() as algo:
+        algo.train()
+        assert not np.array_equal(algo.target.weights, algo.policy.weights)
+        assert algo.metrics.counters["num_target_updates"] == 0
+        algo.train()
+        assert algo.metrics.counters["num_target_updates"] == 1
+
+
+@pytest.mark.parametrize("parts", [{}, {**C51, "n_step": 3}], ids=str)
+def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
+    config = make_config(ConstantReward, store_buffer_in_checkpoints=True, training_intensity=5, **parts)
+    with config.build() as algo, config.build() as other:
+        train(algo, 2)
+        other.restore(algo.save(tmp_path / "checkpoint"))
+        assert other.exploration() == algo.exploration() and len(other.replay) == len(algo.replay)
+        for each in (algo, other):
+            train(each, 1)
+        assert np.array_equal(algo.policy.weights, other.policy.weights)
+        assert np.array_equal(algo.target.weights, other.target.weights)
+
+
+def test_evaluation_is_greedy_and_results_have_rays_names():
+    with make_config(MatchObservation).build() as algo:
+        result = train(algo, 3)
+        stats = result["info"]["learner"]["default_policy"]["learner_stats"]
+        assert {"mean_q", "min_q", "max_q", "mean_td_error", "cur_lr", "grad_gnorm"} <= stats.keys()
+        observation = np.zeros(1, np.float32)
+        best = int(q_values(algo, 0.0).argmax())
+        assert {int(algo.compute_single_action(observation, explore=False)) for _ in range(20)} == {best}
+
+
+# ------------------------------------------------------------------ presets and mistakes
+
+
+def test_presets():
+    rainbow = RainbowConfig()
+    assert (rainbow.double_q, rainbow.dueling, rainbow.n_step, rainbow.num_atoms) == (True, True, 3, 51)
+    with make_config(ConstantReward, cls=RainbowConfig, v_min=-2.0, v_max=2.0, num_atoms=21).build() as algo:
+        train(algo, 5)
+        np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.05)
+    with make_config(ConstantReward, cls=SimpleQConfig).build() as algo:
+        train(algo, 5)
+        np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.02)
+
+
+def test_old_names():
+    config = get_algorithm_config("DQN").update_from_dict(
+        {"buffer_size": 777, "prioritized_replay": False, "learning_starts": 55}
+    )
+    assert config.replay_settings()["capacity"] == 777
+    assert config.replay_settings()["has_priorities"] is False
+    assert config.num_steps_sampled_before_learning_starts == 55
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"num_atoms": 51, "v_min": 1.0, "v_max": 1.0}, "v_min=1.0 must be below v_max=1.0"),
+        (
+            {"replay_buffer_config": {"capacity": 50}},
+            "capacity=50 is below num_steps_sampled_before_learning_starts=100",
+        ),
+        ({"replay_buffer_config": {"type": "Reservoir"}}, "there is no type 'Reservoir'"),
+        ({"replay_buffer_config": {"size": 5}}, "not size"),
+        ({"replay_buffer_config": {"prioritized_replay_alpha": -1}}, "must be a number >= 0"),
+        ({"n_step": 0}, "n_step=0 must be an integer >= 1"),
+        ({"hiddens": [0]}, "must be a list of positive integers"),
+        ({"noisy": True}, "noisy=True is not available yet"),
+        ({"target_network_update_freq": 0}, "must be an integer >= 1"),
+        ({"replay_buffer_config": {"capacity": 10**13}}, "GiB are free"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_training(training, message):
+    with pytest.raises(ValueError) as raised:
+        make_config(**training).build()
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("exploration", "message"),
+    [
+        ({"epsilon_timesteps": float("inf")}, "a schedule that never ends"),
+        ({"epsilon_timesteps": None}, "a schedule that never ends"),
+        ({"initial_epsilon": 0.1, "final_epsilon": 0.5}, "must be at most initial_epsilon=0.1"),
+        ({"type": "StochasticSampling"}, "this algorithm explores by EpsilonGreedy"),
+        ({"epsilon_timestep": 5}, "not epsilon_timestep"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_exploration(exploration, message):
+    with pytest.raises(ValueError) as raised:
+        make_config(epsilon=exploration).build()
+    assert message in str(raised.value)
+
+
+def test_continuous_actions_are_refused():
+    with pytest.raises(ValueError, match="needs a Discrete action space"):
+        make_config(BoundedAction).build()

@@ -1,0 +1,107 @@
+"""DQN's and C51's targets and losses: gold vectors, and closed forms against autograd."""
+
+import numpy as np
+import pytest
+import torch
+
+from rllib.losses.distributional import DistributionalLoss, project
+from rllib.losses.td import TDLoss, next_values, td_targets
+from rllib.models.q_values import EpsilonGreedy
+from rllib.models.torch_distributions import TorchDistribution
+from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
+
+Z = np.array([-2, -1, 0, 1, 2], np.float32)
+P = np.array([0.1, 0.2, 0.4, 0.2, 0.1], np.float32)
+# (reward, gamma, terminal) -> projected P; the integer rows catch the mass that is lost where an atom lands on another.
+GOLD = [
+    ((0.0, 1.0, 0), [0.1, 0.2, 0.4, 0.2, 0.1]),
+    ((1.0, 1.0, 0), [0, 0.1, 0.2, 0.4, 0.3]),
+    ((0.5, 0.9, 0), [0.03, 0.15, 0.32, 0.32, 0.18]),
+    ((0.3, 0.9, 1), [0, 0, 0.7, 0.3, 0]),
+    ((2.0, 0.9, 1), [0, 0, 0, 0, 1]),
+    ((5.0, 0.9, 1), [0, 0, 0, 0, 1]),
+]
+
+
+@pytest.mark.parametrize(("case", "expected"), GOLD, ids=str)
+def test_projection_gold(case, expected):
+    reward, gamma, terminal = case
+    discount = np.float32([gamma * (1 - terminal)])
+    projected = project(P[None], np.float32([reward]), discount, Z)
+    np.testing.assert_allclose(projected[0], expected, atol=1e-6)
+
+
+def test_projection_keeps_mass_and_the_mean_within_the_support():
+    rng = np.random.default_rng(0)
+    support = np.linspace(-10, 10, 51, dtype=np.float32)
+    p = rng.dirichlet(np.ones(51), 200).astype(np.float32)
+    rewards, discounts = rng.uniform(-1, 1, 200).astype(np.float32), rng.uniform(0, 0.9, 200).astype(np.float32)
+    projected = project(p, rewards, discounts, support)
+    np.testing.assert_allclose(projected.sum(1), 1, atol=1e-5)
+    np.testing.assert_allclose(projected @ support, rewards + discounts * (p @ support), atol=1e-4)
+
+
+def test_point_masses_give_the_targets_of_dqn():
+    """With all mass of Z on one atom, and targets that fall on atoms, C51's target is DQN's."""
+    support = np.linspace(-5, 5, 11, dtype=np.float32)
+    atoms, rewards = np.array([0, 3, 7, 9]), np.float32([1, -2, 0, 1])
+    discounts = np.float32([1, 1, 0, 1])
+    projected = project(np.eye(11, dtype=np.float32)[atoms], rewards, discounts, support)
+    targets = td_targets(rewards, discounts, support[atoms])
+    assert np.array_equal(projected, np.eye(11)[(targets + 5).astype(int)])
+
+
+def test_double_q_gold():
+    """The nets disagree: the online one chooses action 1, which the target net says is worth 3, not its own 7."""
+    target_q, online_q = np.float32([[7, 3], [1, 4]]), np.float32([[0, 2], [5, 2]])
+    assert next_values(target_q).tolist() == [7, 4]
+    assert next_values(target_q, online_q).tolist() == [3, 1]
+    targets = td_targets(np.float32([1, 1]), np.float32([0.9, 0]), next_values(target_q, online_q))
+    np.testing.assert_allclose(targets, [1 + 0.9 * 3, 1])
+
+
+def test_shapes_that_would_broadcast_are_refused():
+    with pytest.raises(ValueError, match=r"must all be \[B\]"):
+        td_targets(np.zeros(3, np.float32), np.zeros((3, 1), np.float32), np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="must all be"):
+        values = EpsilonGreedy(2)
+        ones = np.ones(3, np.float32)
+        minibatch = {ACTIONS: np.zeros(3, int), TD_TARGETS: ones[:, None], WEIGHTS: ones}
+        TDLoss().numpy(values, (np.zeros((3, 2), np.float32), np.empty(0)), minibatch)
+
+
+def make(values, rows=33, seed=0):
+    rng = np.random.default_rng(seed)
+    minibatch = {
+        ACTIONS: rng.integers(values.num_actions, size=rows),
+        WEIGHTS: rng.random(rows, dtype=np.float32),
+        TD_TARGETS: 3 * rng.standard_normal(rows, dtype=np.float32),
+        TARGET_PROBABILITIES: rng.dirichlet(np.ones(values.num_atoms), rows).astype(np.float32),
+    }
+    return rng.standard_normal((values.num_inputs, rows), dtype=np.float32).T, minibatch
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("loss", [TDLoss("huber"), TDLoss("mse"), DistributionalLoss()], ids=["huber", "mse", "c51"])
+def test_closed_form_against_autograd(loss, dueling):
+    values = EpsilonGreedy(3, dueling, 7 if isinstance(loss, DistributionalLoss) else 1, -2.0, 5.0)
+    inputs, minibatch = make(values)
+    statistics, (gradient, _), rows = loss.numpy(values, (inputs, np.empty(0, np.float32)), minibatch)
+    leaf = torch.tensor(inputs.copy(), requires_grad=True)
+    tensors = {name: torch.from_numpy(column) for name, column in minibatch.items()}
+    value, expected, expected_rows = loss.torch(TorchDistribution(values), (leaf, None), tensors)
+    value.backward()
+    np.testing.assert_allclose(gradient, leaf.grad, atol=1e-6)
+    np.testing.assert_allclose(statistics, expected, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(rows[0], expected_rows[0], atol=1e-5)
+
+
+def test_the_loss_is_a_mean():
+    """The same rows twice give the same loss, and each row half the gradient."""
+    values = EpsilonGreedy(3)
+    inputs, minibatch = make(values)
+    once, (gradient, _), _ = TDLoss().numpy(values, (inputs, np.empty(0)), minibatch)
+    doubled = {name: np.concatenate([column, column]) for name, column in minibatch.items()}
+    twice, (halved, _), _ = TDLoss().numpy(values, (np.concatenate([inputs, inputs]), np.empty(0)), doubled)
+    np.testing.assert_allclose(twice, once, rtol=1e-5)
+    np.testing.assert_allclose(halved[:33], gradient / 2, atol=1e-7)

@@ -75,4 +75,5 @@ class Driver(Client):
         sys.stderr.flush()
 
     def _on_notice(self, frame, head):
-        logger.warning("%s", frame[wire.HEADER_BYTES :].decode(errors="replace"))
+        _, _, level, *_ = head
+        logger.log(level, "%s", frame[wire.HEADER_BYTES :].decode(errors="replace"))

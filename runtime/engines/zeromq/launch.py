@@ -128,14 +128,19 @@ def _sweep(base):
             state = os.lstat(path)
             if state.st_uid != os.getuid():
                 continue
-            if os.path.exists(f"{path}/node"):
-                with open(f"{path}/node") as file:
-                    pid, started = file.read().split()
-                dead = start_time(int(pid)) != started
-            else:
-                dead = time.time() - state.st_mtime > STALE_S
-            if dead:
+            node = _node_of(path)
+            if start_time(node[0]) != node[1] if node else time.time() - state.st_mtime > STALE_S:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _node_of(session):
+    """(pid, start time) of the node, None as long as it has not been noted: another driver may be starting it now."""
+    try:
+        with open(f"{session}/node") as file:
+            noted = file.read().split()
+    except FileNotFoundError:
+        return None
+    return (int(noted[0]), noted[1]) if noted else None
 
 
 def _import_path() -> list[str]:

@@ -10,6 +10,7 @@ lends its CPUs to others.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -405,7 +406,7 @@ class NodeState:
         self._oversubscribed = True
         total = quantities(self.ledger.total).get("CPU", 0)
         used = total - quantities(self.ledger.free)["CPU"]
-        self._notice(f"actors with {used:g} CPUs in all share the {total:g} CPUs of this session")
+        self._notice(f"actors with {used:g} CPUs in all share the {total:g} CPUs of this session", logging.INFO)
 
     def _announce(self, actor, state, process=0, body=b""):
         serial, creator = wire.KEY.unpack(actor.key)
@@ -712,7 +713,7 @@ class NodeState:
         if self._waiting_actors or self._queues:
             self._still_ticks += 1
             if self._still_ticks == NOTICE_AFTER_TICKS:
-                self._notice(self._what_waits())
+                self._notice(self._what_waits(), logging.WARNING)
         for worker in self._idle:
             worker.idle += 1
         for worker in self._idle[: -self._kept_idle]:
@@ -744,8 +745,8 @@ class NodeState:
         if process in self.processes:
             self._instructions.append(Send(process, frame))
 
-    def _notice(self, text):
-        self._tell(wire.DRIVER, wire.message(wire.NOTICE, wire.NODE, body=text.encode()))
+    def _notice(self, text, level):
+        self._tell(wire.DRIVER, wire.message(wire.NOTICE, wire.NODE, body=text.encode(), flags=level))
 
 
 def _cpus(worker: Process) -> Request:

@@ -64,7 +64,7 @@ FREED = 25  # keys of blocks that may be used again
 CLOSED = 26  # a: segment that has ended; also "return what you do not need" when 0
 GONE = 27  # a: process that has ended
 LOG = 28  # text for the driver's stderr
-NOTICE = 29  # text for the driver's logger
+NOTICE = 29  # flags: level; text for the driver's logger
 STOP = 30  # the actor ends after the calls it has
 GOODBYE = 31
 

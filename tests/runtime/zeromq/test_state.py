@@ -1,5 +1,7 @@
 """The node's decisions, driven without processes."""
 
+import logging
+
 import pytest
 
 from runtime.engines.zeromq import control, wire
@@ -244,6 +246,7 @@ def test_more_actors_than_cpus_with_one_notice():
     taken = d.take()
     assert len([i for i in taken if type(i) is Spawn]) == 3
     assert kinds(taken) == [wire.NOTICE] and d.free == {"CPU": -2}
+    assert wire.header(frames(taken)[0])[2] == logging.INFO  # it is so with every small machine: no warning
 
 
 def test_what_a_dead_process_wanted_is_void():
@@ -372,6 +375,7 @@ def test_whoever_waits_long_is_told_once_why():
         d.state.tick()
     [frame] = frames(d.take(), 1)
     assert wire.header(frame)[1] == wire.NOTICE and "late" in text(frame) and "CPU: 1" in text(frame)
+    assert wire.header(frame)[2] == logging.WARNING
 
 
 def test_idle_workers_beyond_the_cpus_end():

@@ -171,7 +171,7 @@ def test_an_environment_that_raises_is_told_with_its_own_traceback(rllib, worker
         (["train", "PPO", "CartPole-v1", "train_batch_size=10", "sgd_minibatch_size=20"], "sgd_minibatch_size"),
         (["evaluate", "nowhere"], "there is no checkpoint nowhere"),
         (["evaluate", "."], "checkpoint"),
-        (["config", "PPOO"], "Did you mean 'PPO'?"),
+        (["config", "PPOO"], "Did you mean 'PPO'"),
         (["config", "PPO", "xyz"], "no setting that contains 'xyz'"),
     ],
 )

@@ -63,7 +63,7 @@ class NumpyBackend:
 
         Returns:
             float64 [steps, number of the loss's statistics + 1], one row a step, the gradient's norm last; and of the
-            last epoch tuples of the loss's row statistics, one a microbatch, in the order in which the rows were walked.
+            last epoch tuples of the loss's row statistics, one a microbatch, in the order in which rows were walked.
         """
         epoch = _Epoch(columns, inputs)
         statistics = []

@@ -1,6 +1,6 @@
 """Learners: whole batches in, better weights and statistics out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -28,8 +28,10 @@ class Backend(Protocol):
     def load_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
     def train(
-        self, columns, inputs, orders, minibatch_size, microbatch_size, lr, settings
+        self, columns, inputs, orders, minibatch_size, microbatch_size, lr, settings, meanwhile=None
     ) -> tuple[np.ndarray, list[tuple]]: ...
+
+    def stage(self, arrays) -> None: ...
 
     def compute_gradient(self, columns, inputs, microbatch_size, settings) -> tuple[np.ndarray, np.ndarray]: ...
 
@@ -49,6 +51,8 @@ class Learner:
         self._loss = backend.loss
         self._row_stats = getattr(backend.loss, "row_stats", ())
         self._inputs = np.empty((0, 0), np.float32)
+        # The batch that was staged: its observations, and what the network reads of them.
+        self._staged: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def weights(self) -> np.ndarray:
@@ -65,6 +69,7 @@ class Learner:
         rng: np.random.Generator,
         lr: float,
         shuffle: bool = True,
+        meanwhile: Callable[[], None] | None = None,
         **settings,
     ) -> dict:
         """Trains on a batch.
@@ -78,6 +83,8 @@ class Learner:
             rng: shuffles the rows, once an epoch; numpy and torch learners draw the same numbers.
             lr: learning rate.
             shuffle: False keeps the order of the batch.
+            meanwhile: called once when all steps have been asked for, before their end is waited for: on a GPU they are
+                computed in that time. The weights here are still those of before.
             settings: of the loss.
 
         Returns:
@@ -95,7 +102,7 @@ class Learner:
         inputs = self._encoded(batch[OBS])
         orders = _orders(rng if shuffle else None, rows, num_epochs)
         statistics, row_statistics = self._backend.train(
-            columns, inputs, orders, min(minibatch_size or rows, rows), microbatch_size or rows, lr, settings
+            columns, inputs, orders, min(minibatch_size or rows, rows), microbatch_size or rows, lr, settings, meanwhile
         )
         result = self._named(statistics.mean(0)) | {"num_minibatches": len(statistics)}
         return result | _in_order(self._row_stats, row_statistics, orders[-1])
@@ -157,7 +164,21 @@ class Learner:
             )
         return batch.count
 
+    def stage(self, batch: SampleBatch) -> None:
+        """Begins to send a batch to where `update` will learn from it; one that does not come back costs memory alone.
+
+        On a GPU the transfer goes on beside what is being computed. On a CPU there is nothing to send. Columns that are
+        added afterwards are sent by `update`.
+        """
+        observations = batch[OBS]
+        inputs = self.policy.encode(observations, self.policy.new_inputs(len(observations)))
+        self._staged = observations, inputs
+        self._backend.stage([inputs, *(batch[name] for name in self._loss.columns if name in batch)])
+
     def _encoded(self, observations: np.ndarray) -> np.ndarray:
+        staged, self._staged = self._staged, None
+        if staged is not None and staged[0] is observations:
+            return staged[1]
         rows = len(observations)
         if len(self._inputs) < rows:
             self._inputs = self.policy.new_inputs(rows)

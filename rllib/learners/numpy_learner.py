@@ -1,7 +1,7 @@
 """The update in numpy: closed-form gradients of the loss, backward by hand, one flat optimizer step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class NumpyBackend:
         microbatch_size: int,
         lr: float,
         settings: Mapping,
+        meanwhile: Callable[[], None] | None = None,
     ) -> tuple[np.ndarray, list[tuple]]:
         """Walks over the batch once for each order.
 
@@ -60,6 +61,7 @@ class NumpyBackend:
             microbatch_size: rows that a step's gradient is computed from at a time.
             lr: learning rate.
             settings: of the loss.
+            meanwhile: called after the last step.
 
         Returns:
             float64 [steps, number of the loss's statistics + 1], one row a step, the gradient's norm last; and of the
@@ -77,7 +79,12 @@ class NumpyBackend:
                     self._step(row[-1], lr)
                     statistics.append(row)
                     row_statistics += of_rows
+        if meanwhile is not None:
+            meanwhile()
         return np.array(statistics, np.float64), row_statistics
+
+    def stage(self, arrays: Iterable[np.ndarray]) -> None:
+        """Nothing: arrays are learned from where they lie."""
 
     def compute_gradient(
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping

@@ -1,6 +1,6 @@
 """The update in torch, on the CPU or one GPU: autograd, one flat parameter, one synchronisation per update."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rllib.learners.numpy_learner import check_identity, parts_of, raise_not_finite
 from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.transfers import InPlace, PinnedTransfers
 from rllib.losses.loss import Loss
 from rllib.models.torch_distributions import TorchDistribution
 from rllib.models.torch_network import TorchNetwork
@@ -49,6 +50,7 @@ class TorchBackend:
         self.device = _device(device)
         shared = torch.from_numpy(policy.weights)
         self._on_gpu = self.device.type == "cuda"
+        self._transfers = PinnedTransfers(self.device) if self._on_gpu else InPlace()
         flat = shared.to(self.device) if self._on_gpu else shared
         self.network = TorchNetwork(policy.layout, policy.spec.activation, flat)
         self._distribution = TorchDistribution(policy.distribution)
@@ -84,8 +86,12 @@ class TorchBackend:
         microbatch_size: int,
         lr: float,
         settings: Mapping,
+        meanwhile: Callable[[], None] | None = None,
     ) -> tuple[np.ndarray, list[tuple]]:
-        """Walks over the batch once for each order; arguments and result as for NumpyBackend.train."""
+        """Walks over the batch once for each order; arguments and result as for NumpyBackend.train.
+
+        On a GPU `meanwhile` is called while it works.
+        """
         self._fetch_weights()
         _set_lr(self._optimizer, lr)
         sources = self._sources(columns, inputs)
@@ -99,6 +105,8 @@ class TorchBackend:
                 self._step(row[-1])
                 steps.append(row)
                 row_statistics += of_rows
+        if meanwhile is not None:
+            meanwhile()
         statistics = self._finish(self.network.flat.detach(), steps, first_error, {**columns, "obs": inputs})
         return statistics, [tuple(column.cpu().numpy() for column in of_rows) for of_rows in row_statistics]
 
@@ -225,9 +233,12 @@ class TorchBackend:
         orders = list(orders)
         return orders if orders[0] is None else self._to_device(np.stack(orders))
 
+    def stage(self, arrays: Iterable[np.ndarray]) -> None:
+        """On a GPU: begins to send arrays that `train` will be given, beside what the device computes."""
+        self._transfers.stage(arrays)
+
     def _to_device(self, column: np.ndarray) -> Tensor:
-        # Batches may lie in read-only shared memory, which torch takes only as a copy.
-        return torch.from_numpy(np.require(column, requirements=("C", "W"))).to(self.device)
+        return self._transfers.take(column)
 
 
 def _shuffled(sources: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:

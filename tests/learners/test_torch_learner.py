@@ -9,6 +9,7 @@ from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
 from rllib import sample_batch as sb
 from rllib.errors import LearnerError
 from rllib.learners.learner import make_learner
+from rllib.learners.transfers import PinnedTransfers
 from rllib.losses.ppo import PPO_LOSS
 
 # The networks here are so small that a second thread only waits.
@@ -160,6 +161,46 @@ def test_a_read_only_batch(shuffle):
     for column in batch.values():
         column.setflags(write=False)
     update(make_learner(policy, PPO_LOSS, kind="torch"), batch, shuffle=shuffle)
+
+
+def read_only(batch):
+    for column in batch.values():
+        column.setflags(write=False)
+    return batch
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_staged_batch_is_learned_from_as_any_other(device, shuffle):
+    """Staged while the one before is learned from: on a GPU it travels on a stream of its own meanwhile."""
+    policies, _ = make_pair()
+    learners = [make_learner(policy, PPO_LOSS, kind="torch", device=device) for policy in policies]
+    batches = [read_only(make_batch(policies[0], 100, seed)) for seed in range(4)]
+    for this, following in zip(batches, batches[1:]):
+        # The rows of `following` were not sampled by these weights: only one gradient step apart, close enough.
+        update(learners[0], this, shuffle=shuffle, lr=1e-5, meanwhile=lambda next_=following: learners[0].stage(next_))
+        update(learners[1], this, shuffle=shuffle, lr=1e-5)
+    np.testing.assert_array_equal(policies[1].weights, policies[0].weights)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_batch_that_was_staged_in_vain_does_no_harm(device):
+    policies, _ = make_pair()
+    learners = [make_learner(policy, PPO_LOSS, kind="torch", device=device) for policy in policies]
+    learners[0].stage(make_batch(policies[0], 64, seed=5))
+    for learner, policy in zip(learners, policies):
+        update(learner, make_batch(policy, 100))
+    np.testing.assert_array_equal(policies[1].weights, policies[0].weights)
+
+
+@needs_cuda
+def test_transfers_hold_what_was_sent_while_the_host_array_is_used_again():
+    transfers = PinnedTransfers(torch.device("cuda"))
+    array = np.arange(10**6, dtype=np.float32)
+    transfers.stage([array])
+    staged = transfers.take(array)
+    array[:] = -1
+    np.testing.assert_array_equal(staged.cpu().numpy(), np.arange(10**6, dtype=np.float32))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -23,7 +23,7 @@
 | target_probabilities | [B, atoms]           | float32      | what the distribution of its return is fitted to     |
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -84,8 +84,14 @@ class SampleBatch(dict):
         return int(np.count_nonzero(self[LOSS_MASK])) if LOSS_MASK in self else self.count
 
     @staticmethod
-    def concat(batches: Sequence["SampleBatch"]) -> "SampleBatch":
+    def concat(
+        batches: Sequence["SampleBatch"], allocate: Callable[..., np.ndarray] = np.empty
+    ) -> "SampleBatch":
         """Joins batches in the given order; a single one is returned as it is, without a copy.
+
+        Args:
+            batches: at least one, with the same columns.
+            allocate: `allocate(shape, dtype)` for the joined columns.
 
         Raises:
             ValueError: if there is no batch, or their columns differ.
@@ -98,7 +104,11 @@ class SampleBatch(dict):
         for batch in batches[1:]:
             if set(batch) != names:
                 raise ValueError(f"batches to join must have the same columns; they differ in {names ^ set(batch)}")
-        columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        count = sum(batch.count for batch in batches)
+        columns = {}
+        for name, first in batches[0].items():
+            columns[name] = allocate((count, *first.shape[1:]), first.dtype)
+            np.concatenate([batch[name] for batch in batches], out=columns[name])
         return SampleBatch(columns, policy_version=min(batch.policy_version for batch in batches))
 
     def rows(self, index) -> "SampleBatch":

@@ -4,8 +4,8 @@ A target network, the policy of some updates ago, stands between the workers' po
 corrects from theirs to the target's, and the ratio that is clipped is that of the learning policy to the target's.
 
 Departures from the paper: values are the learning network's own, only the policy's part of the target network is used;
-no replay of old train batches (num_sgd_iter repeats the newest); the defaults are Ray's, `target_update_frequency=1` in
-updates and `tau=1`. With these and num_sgd_iter=1 the ratio is 1 and the loss is that of IMPALA.
+the defaults are Ray's, `target_update_frequency=1` in train batches and `tau=1`. With these and num_sgd_iter=1 the
+ratio is 1 and the loss is that of IMPALA.
 """
 
 from typing import Annotated, Any, Self
@@ -34,7 +34,7 @@ class APPOConfig(IMPALAConfig):
         use_kl_loss: Annotated[bool, "add the adaptive penalty on KL(target || new)"] = False,
         kl_coeff: Annotated[float, "initial coefficient of the KL penalty", at_least(0)] = 1.0,
         kl_target: Annotated[float, "KL that the coefficient adapts to (nats)", above(0)] = 0.01,
-        target_update_frequency: Annotated[int, "updates between those of the target network", at_least(1)] = 1,
+        target_update_frequency: Annotated[int, "train batches between updates of the target network", at_least(1)] = 1,
         tau: Annotated[float, "how far the target network moves to the learned one; 1: copied", between(0, 1)] = 1.0,
     ) -> Self:
         """How it learns."""
@@ -46,8 +46,8 @@ class APPO(IMPALA):
     config_class = APPOConfig
     loss = APPO_LOSS
 
-    def __init__(self, config: APPOConfig | dict | None = None, env: Any = None):
-        super().__init__(config, env)
+    def setup(self) -> None:
+        super().setup()
         config = self.config
         self._clip_param = config.get_schedule("clip_param")
         self._kl_coeff = config.kl_coeff if config.use_kl_loss else 0.0
@@ -70,7 +70,9 @@ class APPO(IMPALA):
             self._kl_coeff *= 1.5
         elif stats["kl"] < 0.5 * config.kl_target:
             self._kl_coeff *= 0.5
-        if self.num_updates % config.target_update_frequency == 0:
+        # With a ring of train batches an update is one gradient step; else it is all those on a batch.
+        steps = config.num_sgd_iter if config.minibatch_buffer_size > 1 else 1
+        if self.num_updates % (config.target_update_frequency * steps) == 0:
             target, tau = self.target_policy.weights, np.float32(config.tau)
             target[:] = (1 - tau) * target + tau * self.policy.weights
 

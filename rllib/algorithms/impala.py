@@ -1,5 +1,8 @@
 """IMPALA: workers act without waiting for the learner, V-trace corrects for it (Espeholt et al., arXiv:1802.01561).
 
+Beside the newest batches, old ones can be learned from: fragments that were taken in before are mixed into the train
+batches (`replay_proportion`), and a ring of train batches can be gone round several times (`minibatch_buffer_size`).
+
 Departures from the paper:
 - The queue between actors and learner is the requests themselves: each worker has a few in flight and gets a new one
   when a fragment of its is taken in. Nothing is ever dropped, memory is bounded, and workers that are too fast for the
@@ -8,26 +11,31 @@ Departures from the paper:
 - The loss is a mean over the steps of a train batch, not a sum (losses/impala.py), and Adam is the default optimizer.
 - Weights are sent with every request, so a worker never acts with older ones than when it was asked.
 
-With num_rollout_workers=0 this process samples and learns in turn; V-trace then corrects nothing.
+With num_rollout_workers=0 this process samples and learns in turn; V-trace then corrects nothing. Checkpoints hold
+neither what is under way nor what is kept for replay: a restored run goes on with fresh fragments.
 """
 
 import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.settings import NotYet, above, at_least, between, section
+from rllib.algorithms.settings import above, at_least, between, section
 from rllib.errors import SampleTimeoutError
+from rllib.evaluation.aggregation import Aggregators
 from rllib.evaluation.requests_in_flight import RequestsInFlight
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
+from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
 from rllib.losses.impala import IMPALA_LOSS
+from rllib.replay.batch_ring import BatchRing
+from rllib.replay.fragment_replay import FragmentReplay
 from rllib.sample_batch import SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -73,15 +81,13 @@ class IMPALAConfig(AlgorithmConfig):
         ] = 16,
         learner_queue_timeout: Annotated[float, "the learner waits so long for a fragment (seconds)", above(0)] = 300.0,
         minibatch_buffer_size: Annotated[
-            int, "train batches in the learner's ring", NotYet("Use num_sgd_iter to learn from a batch repeatedly.")
+            int, "train batches that are gone round, each num_sgd_iter times, a gradient step at a time", at_least(1)
         ] = 1,
         num_aggregation_workers: Annotated[
-            int, "processes that join fragments", NotYet("Leave it at 0; joining costs the learner microseconds.")
+            int, "processes that join fragments to train batches; 0: this one does", at_least(0)
         ] = 0,
-        replay_proportion: Annotated[
-            float, "replayed train batches per new one", NotYet("Leave it at 0, or use num_sgd_iter.")
-        ] = 0.0,
-        replay_buffer_num_slots: Annotated[int, "train batches kept for replay", NotYet("Leave it at 0.")] = 0,
+        replay_proportion: Annotated[float, "replayed fragments per new one", at_least(0)] = 0.0,
+        replay_buffer_num_slots: Annotated[int, "newest fragments that are kept for replay", at_least(0)] = 0,
     ) -> Self:
         """How it learns."""
 
@@ -98,6 +104,51 @@ class IMPALAConfig(AlgorithmConfig):
                 f"batch is made of whole fragments. Use .training(train_batch_size={length}) or shorter fragments."
             )
 
+    @relation("replay_proportion", "replay_buffer_num_slots")
+    def _check_replay(self):
+        proportion, slots = self.replay_proportion, self.replay_buffer_num_slots
+        if bool(proportion) != bool(slots):
+            return (
+                f"replay_proportion={proportion:g} does not go with replay_buffer_num_slots={slots}: one says how "
+                "often fragments are replayed, the other how many are kept. Use .training(replay_proportion=0.5, "
+                "replay_buffer_num_slots=100), or leave both at 0."
+            )
+
+    @relation("minibatch_buffer_size", "num_sgd_iter")
+    def _check_ring(self):
+        if self.minibatch_buffer_size > 1 and self.num_sgd_iter == 1:
+            return (
+                f"minibatch_buffer_size={self.minibatch_buffer_size} keeps train batches to use them again, but with "
+                "num_sgd_iter=1 each is used once. Use .training(num_sgd_iter=2), or minibatch_buffer_size=1."
+            )
+
+    @relation("num_aggregation_workers", "num_rollout_workers", "learner_queue_size")
+    def _check_aggregation(self):
+        count = self.num_aggregation_workers
+        if count and not self.num_rollout_workers:
+            return (
+                f"num_aggregation_workers={count} have nothing to join with num_rollout_workers=0. "
+                "Use .rollouts(num_rollout_workers=2) or .training(num_aggregation_workers=0)."
+            )
+        if count > self.learner_queue_size:
+            return (
+                f"num_aggregation_workers={count} hold a train batch each, more than learner_queue_size="
+                f"{self.learner_queue_size} allows. Use .training(learner_queue_size={count}) or fewer of them."
+            )
+
+
+class TrainBatch(NamedTuple):
+    """Joined fragments, and the version of the weights that acted in each of them."""
+
+    columns: SampleBatch
+    versions: list[int]
+
+    @classmethod
+    def of(cls, fragments: list[SampleBatch], columns: SampleBatch | None = None) -> "TrainBatch":
+        """The batch of these fragments; `columns` where somebody has joined them."""
+        versions = [fragment.policy_version for fragment in fragments]
+        return cls(SampleBatch.concat(fragments) if columns is None else columns, versions)
+
 
 class IMPALA(Algorithm):
     """The algorithm; see the module's docstring."""
@@ -106,19 +157,36 @@ class IMPALA(Algorithm):
     samples_sequences = True
     loss = IMPALA_LOSS
 
-    def __init__(self, config: IMPALAConfig | dict | None = None, env: Any = None):
-        super().__init__(config, env)
-        self._lr = self.config.get_schedule("lr")
-        self._entropy_coeff = self.config.get_schedule("entropy_coeff")
+    def setup(self) -> None:
+        config = self.config
+        self._lr = config.get_schedule("lr")
+        self._entropy_coeff = config.get_schedule("entropy_coeff")
         self._arrived: deque[SampleBatch] = deque()
+        self._replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self._learner_rng)
+        self._ring: BatchRing[TrainBatch] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
+        # On a CPU there is no transfer that could go on beside the computing; batches of aggregators come when they do.
+        has_workers = config.num_rollout_workers > 0 and not config.num_aggregation_workers
+        self._stages_ahead = config.num_gpus > 0 and has_workers
+        self._staged: TrainBatch | None = None
         self._request: Callable | None = None
         self._broadcast_at = 0
-        self._requests = RequestsInFlight(self.workers, self._requests_per_worker())
-        if not self.config.num_rollout_workers:
+        self._aggregators: Aggregators | None = None
+        if not config.num_rollout_workers:
             logger.warning(
                 "%s with num_rollout_workers=0 runs synchronously: this process samples and learns in turn",
                 type(self).__name__,
             )
+
+    def make_workers(self, **more) -> WorkerSet:
+        workers = super().make_workers(**more)
+        self._requests = RequestsInFlight(workers, self._requests_per_worker())
+        if self.config.num_aggregation_workers:
+            try:
+                self._aggregators = Aggregators(self.config.num_aggregation_workers, workers.fault_tolerance)
+            except BaseException:
+                workers.stop()
+                raise
+        return workers
 
     def _requests_per_worker(self) -> int:
         """As many as are asked for, as long as all fragments together do not overfill the learner's queue."""
@@ -135,14 +203,14 @@ class IMPALA(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        fragments = self.next_fragments(config.train_batch_size)
-        batch = SampleBatch.concat(fragments)
+        batch, num_epochs = self._ring.next(self.next_batch)
         coefficients = {"lr": self._lr(self.timesteps), "entropy_coeff": self._entropy_coeff(self.timesteps)}
-        lags = [self.num_updates - fragment.policy_version for fragment in fragments]
+        lags = [self.num_updates - version for version in batch.versions]
         stats = self.learn(
-            self.prepared(batch),
-            num_epochs=config.num_sgd_iter,
+            self.prepared(batch.columns),
+            num_epochs=num_epochs,
             shuffle=False,
+            meanwhile=self._stage_next if self._stages_ahead else None,
             gamma=config.gamma,
             vtrace=config.vtrace,
             clip_rho=config.vtrace_clip_rho_threshold,
@@ -160,26 +228,65 @@ class IMPALA(Algorithm):
             "var_gnorm": float(np.linalg.norm(self.policy.weights)),
             "policy_lag_mean": float(np.mean(lags)),
             "policy_lag_max": float(max(lags)),
-            "diff_num_grad_updates_vs_sampler_policy": float(np.mean(lags)) * config.num_sgd_iter,
+            "diff_num_grad_updates_vs_sampler_policy": float(np.mean(lags)) * num_epochs,
         }
+
+    # ------------------------------------------------------------------ train batches
+
+    def next_batch(self) -> TrainBatch:
+        """A new train batch, of the fragments in the order in which they arrived."""
+        if self._staged is not None:
+            batch, self._staged = self._staged, None
+            return batch
+        if self._aggregators is None:
+            return TrainBatch.of(self.next_fragments())
+        while not self._aggregators.is_busy:
+            self._aggregators.give(self.next_fragments())
+        with self.metrics.timer("aggregate"):
+            return TrainBatch.of(*self._aggregators.take())
+
+    def _stage_next(self) -> None:
+        """While a GPU computes: takes in what has arrived, and sends the next batch there if that makes one."""
+        if self._staged is not None:
+            return
+        while not self._has_arrived() and self._receive(0.0):
+            self._ask()
+        if self._has_arrived():
+            self._staged = TrainBatch.of(self._pop_arrived())
+            self.learner.stage(self._staged.columns)
 
     # ------------------------------------------------------------------ fragments, as they come
 
-    def next_fragments(self, num_steps: int) -> list[SampleBatch]:
-        """Fragments of so many steps in all, in the order in which they arrived; the workers go on meanwhile."""
-        if not self.config.num_rollout_workers:
-            return [self.sample(num_steps)]
+    def next_fragments(self) -> list[SampleBatch]:
+        """Fragments of one train batch, in the order in which they arrived; the workers go on meanwhile."""
         with self.metrics.timer("sample"):
             self._ask()
             started = time.monotonic()
-            while sum(fragment.env_steps for fragment in self._arrived) < num_steps:
-                for _, (fragment, report) in self._requests.take(self.config.learner_queue_timeout):
-                    self.take_in(report)
-                    self._arrived.append(fragment)
+            while not self._has_arrived():
+                if self._receive(self.config.learner_queue_timeout):
                     started = time.monotonic()
                 self._ask()
                 self._check_waiting(time.monotonic() - started)
-        return self._pop_arrived(num_steps)
+        return self._pop_arrived()
+
+    def _receive(self, timeout_s: float) -> int:
+        """Waits for the first fragment and takes in what is there, each with those that are replayed beside it.
+
+        Returns:
+            how many fragments came.
+        """
+        if not self.config.num_rollout_workers:
+            self._arrived += self._replay.mixed(self.sample(1))
+            return 1
+        answers = self._requests.take(timeout_s)
+        for _, (fragment, report) in answers:
+            self.take_in(report)
+            self._arrived += self._replay.mixed(fragment)
+        return len(answers)
+
+    def _has_arrived(self) -> bool:
+        """Whether the fragments that are there make a train batch."""
+        return sum(fragment.env_steps for fragment in self._arrived) >= self.config.train_batch_size
 
     def _ask(self) -> None:
         """Requests with the newest weights that were broadcast, for all workers that have too few."""
@@ -189,9 +296,9 @@ class IMPALA(Algorithm):
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
         self._requests.ask(self._request)
 
-    def _pop_arrived(self, num_steps: int) -> list[SampleBatch]:
+    def _pop_arrived(self) -> list[SampleBatch]:
         fragments, steps = [], 0
-        while steps < num_steps:
+        while steps < self.config.train_batch_size:
             fragments.append(self._arrived.popleft())
             steps += fragments[-1].env_steps
         return fragments
@@ -208,13 +315,27 @@ class IMPALA(Algorithm):
     def num_requests_in_flight(self) -> int:
         return self._requests.num_in_flight
 
+    def result_info(self) -> dict[str, Any]:
+        restarts = self._aggregators.num_restarts if self._aggregators else 0
+        return {**super().result_info(), "num_aggregation_worker_restarts": restarts}
+
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         super().set_weights(weights)
         self._request = None
 
     def set_state(self, state: dict[str, Any]) -> None:
+        """Fragments that other weights have sampled, or are sampling, are forgotten."""
         super().set_state(state)
-        self._request = None
+        self._request, self._staged, self._broadcast_at = None, None, 0
+        self._requests = RequestsInFlight(self.workers, self._requests_per_worker())
+        for kept in (self._arrived, self._replay, self._ring, self._aggregators):
+            if kept is not None:
+                kept.clear()
+
+    def stop(self) -> None:
+        super().stop()
+        if self._aggregators is not None:
+            self._aggregators.stop()
 
     # ------------------------------------------------------------------ what APPO adds
 

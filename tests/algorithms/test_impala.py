@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import runtime
+from rllib import A2CConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.appo import APPO, TARGET_FILE, APPOConfig
@@ -77,9 +78,13 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"replay_proportion": 0.5}, "replay_proportion"),
-            ({"num_aggregation_workers": 1}, "num_aggregation_workers"),
-            ({"minibatch_buffer_size": 2}, "minibatch_buffer_size"),
+            ({"replay_proportion": 0.5}, "replay_proportion=0.5 does not go with replay_buffer_num_slots=0"),
+            ({"replay_buffer_num_slots": 5}, "replay_proportion=0 does not go with replay_buffer_num_slots=5"),
+            ({"minibatch_buffer_size": 2}, "with num_sgd_iter=1 each is used once"),
+            (
+                {"num_aggregation_workers": 3, "learner_queue_size": 2},
+                "num_aggregation_workers=3 hold a train batch each, more than learner_queue_size=2",
+            ),
             ({"train_batch_size": 30}, "rollout_fragment_length=50 must not exceed train_batch_size=30"),
             ({"opt_type": "adagrad"}, "opt_type"),
             ({"vtrace_clip_rho": 1.0}, "vtrace_clip_rho_threshold"),
@@ -88,6 +93,11 @@ class TestSettings:
     def test_what_cannot_be_served_is_refused(self, settings, message):
         with pytest.raises((ValueError, TypeError), match=message):
             IMPALAConfig().environment("CartPole-v1").training(**settings).build()
+
+    def test_aggregation_needs_workers(self):
+        config = IMPALAConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+        with pytest.raises(ValueError, match="num_aggregation_workers=1 have nothing to join"):
+            config.training(num_aggregation_workers=1).build()
 
     def test_no_workers_are_told(self, caplog):
         with caplog.at_level(logging.WARNING), build(IMPALAConfig):
@@ -193,6 +203,113 @@ def test_train_batches_hold_every_reward(config_class, monkeypatch):
             np.testing.assert_array_equal(batch[sb.REWARDS][steps], observations[steps] + 1)
             assert (TARGET_DIST_INPUTS in batch) == (config_class is APPOConfig)
         assert sum(batch.env_steps for batch in seen) == algo.metrics.counters["num_env_steps_trained"] == 5 * 160
+
+
+class Watched:
+    """Notes the batches that a learner is given, and how."""
+
+    def __init__(self, algo):
+        self.batches, self.settings, self._update = [], [], algo.learner.update
+        algo.learner.update = self
+
+    def __call__(self, batch, **settings):
+        self.batches.append(batch)
+        self.settings.append(settings)
+        return self._update(batch, **settings)
+
+
+@BOTH
+def test_a_ring_of_batches_uses_each_of_them_so_often(config_class):
+    with build(config_class, minibatch_buffer_size=2, num_sgd_iter=2) as algo:
+        watched = Watched(algo)
+        train(algo, 9)
+        rewards = [id(batch[sb.REWARDS]) for batch in watched.batches]
+        # The order of test_batch_ring.py: 0 1 2 1 2 3 4 3 4.
+        assert [rewards.index(each) for each in rewards] == [0, 1, 2, 1, 2, 5, 6, 5, 6]
+        assert {settings["num_epochs"] for settings in watched.settings} == {1}
+        assert algo.metrics.counters["num_env_steps_sampled"] == 5 * 160
+        assert algo.num_updates == 9
+
+
+@BOTH
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_replayed_fragments_are_mixed_in(config_class, num_workers):
+    """Half of what is learned from was there before, and as old as the number of slots allows."""
+    training = {"replay_proportion": 1.0, "replay_buffer_num_slots": 4, "train_batch_size": 80}
+    with build(config_class, CountingEnv, num_workers=num_workers, num_envs=2, **training) as algo:
+        watched = Watched(algo)
+        told = stats(train(algo, 41))
+        counters = algo.metrics.counters
+        fresh = counters["num_env_steps_sampled"] - sum(fragment.env_steps for fragment in algo._arrived)
+        assert counters["num_env_steps_trained"] == 41 * 80
+        assert abs(fresh - 41 * 40) <= 40 * (1 + num_workers)
+        assert told["policy_lag_max"] >= 1
+        for batch in watched.batches:
+            goes_on = np.flatnonzero(batch[sb.LOSS_MASK] & ~batch[sb.TERMINATEDS])
+            np.testing.assert_array_equal(batch[sb.OBS][goes_on + 1, 0], batch[sb.OBS][goes_on, 0] + 1)
+
+
+def test_what_is_kept_is_forgotten_when_another_state_is_taken_over(tmp_path):
+    """Fragments of weights that are newer than the restored ones would have a negative lag."""
+    more = {"replay_proportion": 1.0, "replay_buffer_num_slots": 4, "minibatch_buffer_size": 2, "num_sgd_iter": 2}
+    with build(IMPALAConfig, num_workers=1, num_envs=2, **more) as algo:
+        train(algo, 1)
+        algo.save(tmp_path / "saved")
+        train(algo, 6)
+        algo.restore(tmp_path / "saved")
+        lags = [stats(algo.train()) for _ in range(6)]
+        assert min(told["policy_lag_mean"] for told in lags) >= 0
+        assert max(told["policy_lag_max"] for told in lags) <= 7
+
+
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeypatch):
+    """As with a GPU, where the transfer then goes on beside the computing; here it only must change nothing."""
+    with build(IMPALAConfig, CountingEnv, num_workers=1, learner=learner) as algo:
+        algo._stages_ahead = True
+        watched, staged = Watched(algo), []
+        stage = algo.learner.stage
+        monkeypatch.setattr(algo.learner, "stage", lambda batch: (staged.append(batch), stage(batch)))
+        train(algo, 1)
+        for _ in range(20):
+            # Time for the fragments to arrive.
+            runtime.wait([pending[0] for pending in algo._requests._pending.values() if pending], timeout=1)
+            train(algo, 1)
+        assert len(staged) > 10
+        # None is lost or used twice.
+        learned = [id(batch) for batch in watched.batches]
+        assert len(set(learned)) == 21
+        assert all(id(batch) in learned for batch in staged[:-1])
+        assert sum(batch.env_steps for batch in watched.batches) == 21 * 160
+
+
+@pytest.mark.parametrize("opt_type", ["sgd", "adam"])
+def test_impala_with_one_synchronous_actor_is_a2c(opt_type):
+    """CORRECTNESS 4.6: V-trace on the weights that acted is GAE(1) + V; IMPALA's value loss is half A2C's."""
+    weights = []
+    for config_class, vf_loss_coeff in ((IMPALAConfig, 0.5), (A2CConfig, 0.25)):
+        config = (
+            config_class()
+            .environment("CartPole-v1")
+            .rollouts(num_rollout_workers=0, num_envs_per_worker=4, rollout_fragment_length=10)
+            .training(
+                train_batch_size=40,
+                lr=1e-3,
+                gamma=0.95,
+                lambda_=1.0,
+                grad_clip=0.5,
+                vf_loss_coeff=vf_loss_coeff,
+                entropy_coeff=0.01,
+                opt_type=opt_type,
+                model={"fcnet_hiddens": [16]},
+            )
+            .reporting(min_time_s_per_iteration=None)
+            .debugging(seed=3)
+        )
+        with config.build() as algo:
+            train(algo, 20)
+            weights.append(algo.policy.weights.copy())
+    np.testing.assert_allclose(*weights, atol=1e-5)
 
 
 class TestProbes:

@@ -65,6 +65,70 @@ def test_killed_workers_are_replaced(config_class, victims):
         assert len(set(pids(algo)) - set(before)) == victims
 
 
+@pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
+@pytest.mark.parametrize("victims", [1, 2])
+def test_killed_aggregators_are_replaced_and_nothing_is_lost(config_class, victims):
+    """One of two, and both at once; every fragment is still learned from once, in the order of its environment."""
+    with config(config_class, CountingEnv, training={"num_aggregation_workers": 2}).build() as algo:
+        learned = watch(algo)
+        algo.train()
+        before = aggregators(algo)
+        for pid in before[:victims]:
+            os.kill(pid, signal.SIGKILL)
+        started = time.monotonic()
+        for _ in range(10):
+            result = algo.train()
+        assert time.monotonic() - started < 30
+        assert result["info"]["num_aggregation_worker_restarts"] == victims
+        assert len(set(aggregators(algo)) - set(before)) == victims
+        assert result["num_remote_worker_restarts"] == 0
+        for batch in learned:
+            goes_on = np.flatnonzero(batch["loss_mask"] & ~batch["terminateds"])
+            np.testing.assert_array_equal(batch["obs"][goes_on + 1, 0], batch["obs"][goes_on, 0] + 1)
+        assert sum(batch.env_steps for batch in learned) == 11 * 80
+
+
+def test_without_restart_the_death_of_an_aggregator_ends_the_run_with_its_reason():
+    tolerance = {"recreate_failed_workers": False}
+    with config(training={"num_aggregation_workers": 1}).fault_tolerance(**tolerance).build() as algo:
+        algo.train()
+        os.kill(aggregators(algo)[0], signal.SIGKILL)
+        with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):
+            for _ in range(10):
+                algo.train()
+
+
+@pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
+def test_a_ring_and_replay_outlive_their_workers(config_class):
+    """What is kept lies in the memory of those that died."""
+    kept = {"replay_proportion": 1.0, "replay_buffer_num_slots": 8, "minibatch_buffer_size": 2, "num_sgd_iter": 2}
+    with config(config_class, training=kept).build() as algo:
+        for _ in range(5):
+            algo.train()
+        for pid in pids(algo):
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(20):
+            result = algo.train()
+        assert result["num_healthy_workers"] == 2
+
+
+def aggregators(algo) -> list[int]:
+    """Ids of the processes that join fragments."""
+    return runtime.get([actor.process_id.remote() for actor in algo._aggregators.remote_workers()])
+
+
+def watch(algo) -> list:
+    """The batches that will be learned from."""
+    batches, update = [], algo.learner.update
+
+    def watched(batch, **settings):
+        batches.append(batch)
+        return update(batch, **settings)
+
+    algo.learner.update = watched
+    return batches
+
+
 def test_without_restart_a_death_ends_the_run_with_its_reason():
     with config().fault_tolerance(recreate_failed_workers=False).build() as algo:
         algo.train()

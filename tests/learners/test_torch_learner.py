@@ -1,5 +1,7 @@
 """The torch learner against the numpy learner, and on a GPU where there is one."""
 
+import itertools
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -176,7 +178,7 @@ def test_a_staged_batch_is_learned_from_as_any_other(device, shuffle):
     policies, _ = make_pair()
     learners = [make_learner(policy, PPO_LOSS, kind="torch", device=device) for policy in policies]
     batches = [read_only(make_batch(policies[0], 100, seed)) for seed in range(4)]
-    for this, following in zip(batches, batches[1:]):
+    for this, following in itertools.pairwise(batches):
         # The rows of `following` were not sampled by these weights: only one gradient step apart, close enough.
         update(learners[0], this, shuffle=shuffle, lr=1e-5, meanwhile=lambda next_=following: learners[0].stage(next_))
         update(learners[1], this, shuffle=shuffle, lr=1e-5)

@@ -17,6 +17,7 @@ MODEL_DEFAULTS = {
     "fcnet_activation": "tanh",  # "tanh", "relu", "swish" ("silu"), "linear" (None)
     "vf_share_layers": False,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
+    "layer_norm": False,  # hidden layers are normalised before their activation
 }
 
 # Known model settings that this version has no network for, with the values that ask for nothing.
@@ -58,6 +59,7 @@ class PolicySpec:
         free_log_std: a parameter instead of an output (DiagGaussian alone).
         observation_filter: "NoFilter" or "MeanStdFilter".
         critic: whether there is a value head; without one there is a single tower.
+        layer_norm: hidden layers are normalised before their activation.
     """
 
     encoder: Encoder
@@ -68,6 +70,7 @@ class PolicySpec:
     free_log_std: bool = False
     observation_filter: str = "NoFilter"
     critic: bool = True
+    layer_norm: bool = False
 
     def layout(self) -> ParameterLayout:
         """Where the parameters lie in the flat vector."""
@@ -76,7 +79,13 @@ class PolicySpec:
         # Without hidden layers there is nothing to share or to separate: both heads read the observation.
         num_towers = 1 if self.vf_share_layers or not self.hiddens or not self.critic else 2
         return ParameterLayout(
-            self.encoder.size, self.hiddens, num_outputs - num_log_std, num_towers, num_log_std, int(self.critic)
+            self.encoder.size,
+            self.hiddens,
+            num_outputs - num_log_std,
+            num_towers,
+            num_log_std,
+            int(self.critic),
+            self.layer_norm,
         )
 
     def make_filter(self) -> Filter:
@@ -94,6 +103,7 @@ class PolicySpec:
             "free_log_std": self.free_log_std,
             "observation_filter": self.observation_filter,
             "critic": self.critic,
+            "layer_norm": self.layer_norm,
         }
 
     @classmethod
@@ -144,6 +154,7 @@ def policy_spec(
         activation=ACTIVATION_NAMES[settings["fcnet_activation"]],
         vf_share_layers=settings["vf_share_layers"],
         free_log_std=settings["free_log_std"],
+        layer_norm=settings["layer_norm"],
         observation_filter=FILTERS[observation_filter] if isinstance(encoder, BoxEncoder) else "NoFilter",
     )
 
@@ -176,7 +187,7 @@ def _check_values(settings: dict) -> None:
         )
     if activation not in ACTIVATION_NAMES:
         raise ValueError(f"model['fcnet_activation'] must be one of {list(ACTIVATION_NAMES)}, but got {activation!r}")
-    for key in ("vf_share_layers", "free_log_std"):
+    for key in ("vf_share_layers", "free_log_std", "layer_norm"):
         if not isinstance(settings[key], bool):
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
 

@@ -7,6 +7,7 @@ are stacked, and a layer's bias is the last row of its weights, so that one prod
 |---------------|-----------------------------|-------------------------------------------|
 | hidden_0      | [inputs + 1, towers * width] | when there is a hidden layer              |
 | hidden_i      | [towers, width_before + 1, width] | for every later hidden layer          |
+| norm_i        | [towers, 2, width]          | behind hidden_i, with layer_norm: scales, then shifts |
 | head          | [width + 1, outputs + values] | one tower: distribution inputs, then value |
 | policy_head   | [width + 1, outputs]        | two towers                                |
 | value_head    | [width + 1, values]         | two towers                                |
@@ -30,6 +31,7 @@ class ParameterLayout:
         num_towers: 2 where policy and value have layers of their own, else 1.
         num_log_std: length of the free log standard deviation, 0 for none.
         num_values: 1, or 0 for a network without a value head, which then has one tower.
+        layer_norm: every hidden layer is normalised before its activation.
     """
 
     num_inputs: int
@@ -38,12 +40,15 @@ class ParameterLayout:
     num_towers: int
     num_log_std: int = 0
     num_values: int = 1
+    layer_norm: bool = False
 
     def block_shapes(self) -> dict[str, tuple[int, ...]]:
         """Block name -> shape, in the order of the memory."""
         towers, shapes, before = self.num_towers, {}, self.num_inputs
         for index, width in enumerate(self.hiddens):
             shapes[f"hidden_{index}"] = (towers, before + 1, width) if index else (before + 1, towers * width)
+            if self.layer_norm:
+                shapes[f"norm_{index}"] = (towers, 2, width)
             before = width
         if towers == 1:
             shapes["head"] = (before + 1, self.num_outputs + self.num_values)
@@ -72,6 +77,7 @@ class ParameterLayout:
         """Parameter name -> view of `flat`, in the shapes of torch.nn.Linear: weight [out, in], bias [out].
 
         Names are "policy.hidden_0.weight", "value.head.bias", ...; layers that both use are "shared.hidden_0.weight".
+        Those of "policy.norm_0" are shaped as in torch.nn.LayerNorm: weight and bias [width].
         """
         blocks, named = self.blocks(flat), {}
         towers = ("policy", "value") if self.num_towers == 2 else ("shared",)
@@ -80,6 +86,9 @@ class ParameterLayout:
                 block = blocks[f"hidden_{index}"]
                 layer = block[tower] if index else block[:, tower * width : (tower + 1) * width]
                 named |= _weight_and_bias(f"{owner}.hidden_{index}", layer)
+                if self.layer_norm:
+                    scale, shift = blocks[f"norm_{index}"][tower]
+                    named |= {f"{owner}.norm_{index}.weight": scale, f"{owner}.norm_{index}.bias": shift}
         named |= _weight_and_bias("policy.head", self.policy_head(blocks))
         if self.num_values:
             named |= _weight_and_bias("value.head", self.value_head(blocks))

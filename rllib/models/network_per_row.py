@@ -7,6 +7,7 @@ depend on how many others there are.
 import numpy as np
 
 from rllib.models.activations import ACTIVATIONS
+from rllib.models.layer_norm import LayerNorm
 from rllib.models.layout import ParameterLayout
 
 
@@ -37,7 +38,8 @@ class NetworkPerRow:
             block = blocks[f"hidden_{index}"]
             augmented = np.ones((rows, 1, width + 1), np.float32)
             layer = block[:, 0] if index else block[:, :, :width]
-            self._steps.append((layer, np.empty((rows, 1, width), np.float32), augmented[:, :, :-1], augmented))
+            norm = LayerNorm(blocks[f"norm_{index}"][:, 0], 1) if layout.layer_norm else None
+            self._steps.append((layer, norm, np.empty((rows, 1, width), np.float32), augmented[:, :, :-1], augmented))
         self._head = blocks["policy_head"] if layout.num_towers == 2 else blocks["head"][:, :, :-1]
         self._log_std = blocks.get("log_std")
         num_log_std = layout.num_log_std
@@ -50,8 +52,11 @@ class NetworkPerRow:
         Row i is computed by vector i. The result is a buffer that the next call overwrites.
         """
         h = inputs[:, None, :]
-        for layer, z, active, augmented in self._steps:
+        for layer, norm, z, active, augmented in self._steps:
             np.matmul(h, layer, out=z)
+            if norm is not None:
+                column = z.swapaxes(1, 2)
+                norm.forward(column, column, active.swapaxes(1, 2))
             self._apply(z, active)
             h = augmented
         self._outputs[:] = np.matmul(h, self._head)[:, 0]

@@ -11,14 +11,20 @@ import numpy as np
 
 from rllib.models.activations import ACTIVATIONS
 from rllib.models.buffers import BuffersByRows
+from rllib.models.layer_norm import LayerNorm
 from rllib.models.layout import ParameterLayout
 
 
 def initialize(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
-    """Orthogonal weights, gain sqrt(2) in hidden layers, 0.01 in the policy's head, 1 in the value's; no bias."""
+    """Orthogonal weights, gain sqrt(2) in hidden layers, 0.01 in the policy's head, 1 in the value's; no bias.
+
+    Normalised features are neither scaled nor shifted at first.
+    """
     weights[:] = 0
     for name, parameter in layout.named_parameters(weights).items():
-        if name.endswith("weight"):
+        if name.endswith("weight") and parameter.ndim == 1:
+            parameter[:] = 1
+        elif name.endswith("weight"):
             gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2))
             parameter[:] = gain * _orthogonal(parameter.shape, rng)
 
@@ -88,7 +94,8 @@ class _Tower:
         self.layers = []
         for index, width in enumerate(layout.hiddens):
             block = blocks[f"hidden_{index}"]
-            self.layers.append((block[stacked] if index else block[:, stacked * width : (stacked + 1) * width]).T)
+            layer = block[stacked] if index else block[:, stacked * width : (stacked + 1) * width]
+            self.layers.append((layer.T, blocks[f"norm_{index}"][stacked] if layout.layer_norm else None))
         head = layout.policy_head(blocks) if tower == "policy" else layout.value_head(blocks)
         self.head = head.T
         self.log_std = blocks["log_std"][:, None] if tower == "policy" and layout.num_log_std else None
@@ -99,8 +106,10 @@ class _Tower:
         """[outputs, B]."""
         steps, head_out, result = self._buffers[len(inputs)]
         h = inputs.T
-        for weights, z, active, augmented in steps:
+        for weights, norm, z, active, augmented in steps:
             np.dot(weights, h, out=z)
+            if norm is not None:
+                norm.forward(z, z, active)
             self.apply(z, active)
             h = augmented
         np.dot(self.head, h, out=head_out)
@@ -110,10 +119,11 @@ class _Tower:
 
     def _allocate(self, rows: int) -> tuple:
         steps = []
-        for weights in self.layers:
+        for weights, norm in self.layers:
             width = len(weights)
             augmented = np.ones((width + 1, rows), np.float32)
-            steps.append((weights, np.empty((width, rows), np.float32), augmented[:-1], augmented))
+            norm = None if norm is None else LayerNorm(norm, rows)
+            steps.append((weights, norm, np.empty((width, rows), np.float32), augmented[:-1], augmented))
         num_log_std = 0 if self.log_std is None else len(self.log_std)
         result = np.empty((len(self.head) + num_log_std, rows), np.float32)
         return steps, result[: len(self.head)], result
@@ -132,7 +142,7 @@ class _TrainingBuffers:
         keeps_input = self.activation.keeps_input
         scratch = np.empty(towers * max(layout.hiddens, default=0) * rows, np.float32)
         self.layers = [
-            _Layer(blocks[f"hidden_{index}"], towers, width, rows, keeps_input, scratch)
+            _Layer(blocks[f"hidden_{index}"], blocks.get(f"norm_{index}"), towers, width, rows, keeps_input, scratch)
             for index, width in enumerate(layout.hiddens)
         ]
         # The distribution inputs and the values share memory, so that one tower's head writes both at once.
@@ -167,7 +177,9 @@ class _TrainingBuffers:
                 np.dot(layer.weights_t, inputs.T, out=layer.z_flat)
             else:
                 np.matmul(layer.weights_t, before.augmented, out=layer.z)
-            apply(layer.z, layer.h)
+            if layer.norm is not None:
+                layer.norm.forward(layer.z, layer.y, layer.y)
+            apply(layer.y, layer.h)
             before = layer
 
     def _features(self) -> tuple[np.ndarray, np.ndarray]:
@@ -207,7 +219,9 @@ class _TrainingBuffers:
         multiply_derivative = self.activation.multiply_derivative
         for index in reversed(range(len(self.layers))):
             layer = self.layers[index]
-            multiply_derivative(layer.gradient, layer.h, layer.z, layer.scratch)
+            multiply_derivative(layer.gradient, layer.h, layer.y, layer.scratch)
+            if layer.norm is not None:
+                layer.norm.backward(layer.gradient, layer.z, gradients[f"norm_{index}"], layer.scratch)
             if index:
                 before = self.layers[index - 1]
                 np.matmul(before.augmented, layer.gradient_t, out=gradients[f"hidden_{index}"])
@@ -217,16 +231,31 @@ class _TrainingBuffers:
 
 
 class _Layer:
-    """Buffers and views of one hidden layer of all towers: z, its activation h, and the gradient with respect to z."""
+    """Buffers and views of one hidden layer of all towers.
 
-    def __init__(self, block: np.ndarray, towers: int, width: int, rows: int, keeps_input: bool, scratch: np.ndarray):
+    z is the affine map, y what the activation h reads: z itself, or its normal features scaled and shifted (z then
+    holds the normal features). The gradient is first that with respect to y, then to z.
+    """
+
+    def __init__(
+        self,
+        block: np.ndarray,
+        norm: np.ndarray | None,
+        towers: int,
+        width: int,
+        rows: int,
+        keeps_input: bool,
+        scratch: np.ndarray,
+    ):
         self.weights_t = block.swapaxes(-1, -2)
         self.weights_without_bias = block[..., :-1, :]
         self.z = np.empty((towers, width, rows), np.float32)
         self.z_flat = self.z.reshape(towers * width, rows)
+        self.norm = None if norm is None else LayerNorm(norm, rows)
+        self.y = self.z if norm is None else np.empty_like(self.z)
         self.augmented = np.ones((towers, width + 1, rows), np.float32)
         self.h = self.augmented[:, :-1]
-        self.gradient = np.empty((towers, width, rows), np.float32) if keeps_input else self.z
+        self.gradient = np.empty((towers, width, rows), np.float32) if keeps_input else self.y
         self.gradient_t = self.gradient.swapaxes(-1, -2)
         self.gradient_flat = self.gradient.reshape(towers * width, rows)
         self.scratch = scratch[: self.z.size].reshape(self.z.shape)

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rllib.models.layer_norm import EPSILON
 from rllib.models.layout import ParameterLayout
 
 ACTIVATIONS = {
@@ -43,16 +44,23 @@ def forward(layout: ParameterLayout, activation: str, parts: dict[str, Tensor], 
     if not layout.hiddens:
         return _split(layout, parts, inputs @ parts["head"])
     apply = ACTIVATIONS[activation]
-    features = apply(torch.matmul(inputs, parts["hidden_0"]))  # [towers, B, width]
+    features = apply(_normalized(layout, parts, 0, torch.matmul(inputs, parts["hidden_0"])))  # [towers, B, width]
     for index in range(1, len(layout.hiddens)):
         weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
-        features = apply(torch.baddbmm(bias, features, weight))
+        features = apply(_normalized(layout, parts, index, torch.baddbmm(bias, features, weight)))
     if layout.num_towers == 1:
         return _split(layout, parts, torch.addmm(parts["head.bias"], features[0], parts["head.weight"]))
     policy_features, value_features = features.unbind()
     dist_inputs = torch.addmm(parts["policy_head.bias"], policy_features, parts["policy_head.weight"])
     values = torch.addmm(parts["value_head.bias"], value_features, parts["value_head.weight"])[:, 0]
     return _with_log_std(layout, parts, dist_inputs), values
+
+
+def _normalized(layout: ParameterLayout, parts: dict[str, Tensor], index: int, z: Tensor) -> Tensor:
+    if not layout.layer_norm:
+        return z
+    normal = torch.nn.functional.layer_norm(z, z.shape[-1:], eps=EPSILON)
+    return torch.addcmul(parts[f"norm_{index}.bias"], normal, parts[f"norm_{index}.weight"])
 
 
 def _split(layout: ParameterLayout, parts: dict[str, Tensor], outputs: Tensor):

@@ -64,6 +64,8 @@ def make_pair(
         {"fcnet_hiddens": [32], "fcnet_activation": "swish"},
         {"fcnet_hiddens": [16, 8, 8], "fcnet_activation": "relu"},
         {"fcnet_hiddens": []},
+        {"layer_norm": True},
+        {"fcnet_hiddens": [16, 8, 8], "fcnet_activation": "relu", "layer_norm": True, "vf_share_layers": True},
     ],
     ids=str,
 )
@@ -76,9 +78,10 @@ def test_the_first_steps_agree(action_space, model, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("action_space", [gym.spaces.Discrete(2), gym.spaces.Box(-1, 1, (1,))], ids=str)
-def test_weights_after_100_updates(action_space, device):
-    policies, learners = make_pair(device, action_space=action_space, fcnet_hiddens=[64, 64])
+def test_weights_after_100_updates(action_space, layer_norm, device):
+    policies, learners = make_pair(device, action_space=action_space, fcnet_hiddens=[64, 64], layer_norm=layer_norm)
     for seed in range(100):
         batch = make_batch(policies[0], 128, seed)
         for learner in learners:

@@ -66,7 +66,10 @@ def test_defaults_are_those_of_the_ecosystem():
     assert (spec.hiddens, spec.activation) == ((256, 256), "tanh")
     assert not spec.vf_share_layers
     assert not spec.free_log_std
-    assert set(MODEL_DEFAULTS) == {"fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std"}
+    assert not spec.layer_norm
+    assert set(MODEL_DEFAULTS) == {
+        "fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std", "layer_norm",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "used"), [(None, "linear"), ("silu", "swish"), ("relu", "relu")])
@@ -76,7 +79,8 @@ def test_names_of_activations(given, used):
 
 @pytest.mark.parametrize("action_space", [DISCRETE, gym.spaces.MultiDiscrete([2, 3]), BOX], ids=str)
 def test_description_survives_json_and_pickle(action_space):
-    spec = policy_spec(gym.spaces.Discrete(3, start=1), action_space, {"fcnet_hiddens": [8], "vf_share_layers": True})
+    model = {"fcnet_hiddens": [8], "vf_share_layers": True, "layer_norm": True}
+    spec = policy_spec(gym.spaces.Discrete(3, start=1), action_space, model)
     assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert pickle.loads(pickle.dumps(spec)) == spec
     assert hash(spec) == hash(PolicySpec.from_json(spec.to_json()))
@@ -109,6 +113,7 @@ def test_settings_that_ask_for_nothing_are_taken():
         ({"fcnet_hiddens": [64.0]}, "list of positive integers"),
         ({"fcnet_activation": "gelu"}, "'tanh', 'relu'"),
         ({"vf_share_layers": "yes"}, "must be True or False"),
+        ({"layer_norm": 1}, "must be True or False"),
         ({"free_log_std": True}, "needs continuous actions"),
     ],
     ids=str,

@@ -15,10 +15,11 @@ ACTIVATIONS = {
     "linear": lambda z: z,
 }
 CASES = [
-    (ParameterLayout(4, hiddens, outputs, towers, log_std), activation)
-    for (hiddens, towers), (outputs, log_std), activation in itertools.product(
-        [((), 1), ((8,), 1), ((8,), 2), ((8, 6, 5), 1), ((8, 6, 5), 2)], [(2, 0), (3, 3)], ACTIVATIONS
+    (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), activation)
+    for (hiddens, towers), (outputs, log_std), activation, layer_norm in itertools.product(
+        [((), 1), ((8,), 1), ((8,), 2), ((8, 6, 5), 1), ((8, 6, 5), 2)], [(2, 0), (3, 3)], ACTIVATIONS, [False, True]
     )
+    if hiddens or not layer_norm
 ]
 each_case = pytest.mark.parametrize(("layout", "activation"), CASES, ids=str)
 
@@ -31,7 +32,11 @@ def slow_forward(layout, activation, flat, observations):
         h, owner = observations, owner if layout.num_towers == 2 else "shared"
         for index in range(len(layout.hiddens)):
             weight, bias = named[f"{owner}.hidden_{index}.weight"], named[f"{owner}.hidden_{index}.bias"]
-            h = ACTIVATIONS[activation](h @ weight.T + bias)
+            z = h @ weight.T + bias
+            if layout.layer_norm:
+                scale, shift = named[f"{owner}.norm_{index}.weight"], named[f"{owner}.norm_{index}.bias"]
+                z = (z - z.mean(1, keepdims=True)) / np.sqrt(z.var(1, keepdims=True) + 1e-5) * scale + shift
+            h = ACTIVATIONS[activation](z)
         results.append(h @ named[f"{head}.head.weight"].T + named[f"{head}.head.bias"])
     dist_inputs, values = results
     if layout.num_log_std:
@@ -87,8 +92,9 @@ def test_backward_by_finite_differences(layout, activation):
         assert gradient[index] == pytest.approx((objective(up) - objective(down)) / (2 * step), abs=2e-5)
 
 
-def test_batches_of_several_sizes_do_not_disturb_each_other():
-    layout = ParameterLayout(4, (8, 6), 2, 2)
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_batches_of_several_sizes_do_not_disturb_each_other(layer_norm):
+    layout = ParameterLayout(4, (8, 6), 2, 2, layer_norm=layer_norm)
     network, _, inputs = make(layout, "tanh", 40)
     whole = network.forward(inputs)[1].copy()
     for rows in (1, 2, 3, 5, 8, 13, 21, 34, 7, 1, 40):
@@ -111,14 +117,18 @@ def test_other_weights_are_refused(weights):
         NumpyNetwork(ParameterLayout(4, (8,), 2, 2), "tanh", weights)
 
 
-def test_initial_weights():
-    layout = ParameterLayout(4, (64, 32), 2, 2)
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_initial_weights(layer_norm):
+    layout = ParameterLayout(4, (64, 32), 2, 2, layer_norm=layer_norm)
     weights = np.empty(layout.size, np.float32)
     initialize(layout, weights, np.random.default_rng(0))
     named = layout.named_parameters(weights)
     for name, parameter in named.items():
         if name.endswith("bias"):
             assert not parameter.any()
+            continue
+        if "norm" in name:
+            assert (parameter == 1).all()
             continue
         gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, np.sqrt(2))
         small = parameter if parameter.shape[0] <= parameter.shape[1] else parameter.T

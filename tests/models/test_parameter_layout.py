@@ -13,6 +13,8 @@ LAYOUTS = [
     ParameterLayout(3, (8, 6), 2, 2, num_log_std=2),
     ParameterLayout(4, (8, 6), 3, 1, num_values=0),
     ParameterLayout(4, (), 3, 1, num_values=0),
+    ParameterLayout(4, (8, 6), 3, 2, layer_norm=True),
+    ParameterLayout(4, (8, 6), 3, 1, num_values=0, layer_norm=True),
 ]
 
 
@@ -33,6 +35,8 @@ def test_shapes_are_those_of_torch_linear(layout):
         for index, width in enumerate(layout.hiddens):
             assert named[f"{owner}.hidden_{index}.weight"].shape == (width, before)
             assert named[f"{owner}.hidden_{index}.bias"].shape == (width,)
+            for part in ("weight", "bias") if layout.layer_norm else ():
+                assert named[f"{owner}.norm_{index}.{part}"].shape == (width,)
             before = width
     assert named["policy.head.bias"].shape == (layout.num_outputs,)
     assert ("value.head.bias" in named) == bool(layout.num_values)

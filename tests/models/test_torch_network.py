@@ -11,12 +11,14 @@ from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.torch_network import ActingNetwork, TorchNetwork
 
 CASES = [
-    (ParameterLayout(4, hiddens, outputs, towers, log_std), activation)
-    for (hiddens, towers), (outputs, log_std), activation in itertools.product(
+    (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), activation)
+    for (hiddens, towers), (outputs, log_std), activation, layer_norm in itertools.product(
         [((), 1), ((64,), 2), ((64, 64), 1), ((64, 64), 2), ((32, 48, 16), 2)],
         [(2, 0), (3, 3)],
         ["tanh", "relu", "swish", "linear"],
+        [False, True],
     )
+    if hiddens or not layer_norm
 ]
 each_case = pytest.mark.parametrize(("layout", "activation"), CASES, ids=str)
 
@@ -82,10 +84,10 @@ def test_module_users_can_train_it():
     np.testing.assert_allclose(weights, before - 0.5 * network.flat.grad.numpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("hiddens", [(), (8, 6)])
-def test_without_a_value_head(hiddens):
+@pytest.mark.parametrize(("hiddens", "layer_norm"), [((), False), ((8, 6), False), ((8, 6), True)])
+def test_without_a_value_head(hiddens, layer_norm):
     """Both networks: the distribution inputs of the same weights, empty values, and equal gradients."""
-    layout = ParameterLayout(4, hiddens, 3, 1, num_values=0)
+    layout = ParameterLayout(4, hiddens, 3, 1, num_values=0, layer_norm=layer_norm)
     weights, inputs = make(layout, 9)
     numpy_network = NumpyNetwork(layout, "relu", weights.copy())
     torch_network = TorchNetwork(layout, "relu", torch.from_numpy(weights))

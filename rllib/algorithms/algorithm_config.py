@@ -109,8 +109,8 @@ class AlgorithmConfig(ConfigObject):
         grad_clip_by: Annotated[
             Literal["global_norm", "norm", "value"], "what grad_clip bounds: all gradients', each one's norm, or values"
         ] = "global_norm",
-        opt_type: Annotated[Literal["adam", "rmsprop", "sgd"], "optimizer"] = "adam",
-        adam_epsilon: Annotated[float, "added to the denominator of Adam", above(0)] = 1e-8,
+        opt_type: Annotated[Literal["adam", "radam", "rmsprop", "sgd"], "optimizer"] = "adam",
+        adam_epsilon: Annotated[float, "added to the denominator of Adam and RAdam", above(0)] = 1e-8,
         decay: Annotated[float, "decay of RMSprop's mean of squared gradients", between(0, 1)] = 0.99,
         momentum: Annotated[float, "momentum of RMSprop", between(0, 1)] = 0.0,
         rmsprop_epsilon: Annotated[float, "added to the root of RMSprop's mean", above(0)] = 1e-5,

@@ -244,8 +244,8 @@ def make_learner(
         loss: what is minimised (losses/loss.py).
         kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy wherever it can).
         device: "cpu", "cuda" or "cuda:1".
-        optimizer: "adam", "rmsprop" or "sgd".
-        adam_epsilon: Adam's epsilon.
+        optimizer: "adam", "radam", "rmsprop" or "sgd".
+        adam_epsilon: Adam's and RAdam's epsilon.
         decay, momentum, rmsprop_epsilon: RMSprop's; see OptimizerSettings.
         grad_clip: limit, None clips nothing.
         grad_clip_by: "global_norm", "norm" (each parameter on its own) or "value".

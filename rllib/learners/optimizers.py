@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-NAMES = ("adam", "rmsprop", "sgd")
+NAMES = ("adam", "radam", "rmsprop", "sgd")
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class OptimizerSettings:
 
     Args:
         name: one of NAMES.
-        adam_epsilon: added to the denominator of Adam.
+        adam_epsilon: added to the denominator of Adam and RAdam.
         decay: of RMSprop's running mean of squared gradients (torch calls it alpha).
         momentum: of RMSprop's steps; 0 is without.
         rmsprop_epsilon: added to the root of that mean.
@@ -26,13 +26,19 @@ class OptimizerSettings:
     momentum: float = 0.0
     rmsprop_epsilon: float = 1e-5
 
-    def make(self, size: int) -> "Adam | RMSprop | SGD":
+    def make(self, size: int) -> "Adam | RAdam | RMSprop | SGD":
         """The optimizer in numpy, for a flat vector of this size."""
         if self.name == "adam":
             return Adam(size, epsilon=self.adam_epsilon)
+        if self.name == "radam":
+            return RAdam(size, epsilon=self.adam_epsilon)
         if self.name == "rmsprop":
             return RMSprop(size, decay=self.decay, momentum=self.momentum, epsilon=self.rmsprop_epsilon)
         return SGD(size)
+
+
+# Numbers that one pass of the optimizer touches: five arrays of this many stay in the second-level cache.
+CHUNK = 32768
 
 
 class Adam:
@@ -42,13 +48,13 @@ class Adam:
         state: arrays that make up the optimizer's memory; they are updated in place.
     """
 
+    name = "adam"
+
     def __init__(self, size: int, *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8):
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
-        self.state = {
-            "adam.m": np.zeros(size, np.float32),
-            "adam.v": np.zeros(size, np.float32),
-            "adam.step": np.zeros((), np.int64),
-        }
+        self._m, self._v = np.zeros(size, np.float32), np.zeros(size, np.float32)
+        self._count = np.zeros((), np.int64)
+        self.state = {f"{self.name}.m": self._m, f"{self.name}.v": self._v, f"{self.name}.step": self._count}
         self._chunks = [
             (slice(start, start + CHUNK), np.empty(min(CHUNK, size - start), np.float32))
             for start in range(0, size, CHUNK)
@@ -56,16 +62,18 @@ class Adam:
 
     def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
         """Moves weights in place, against gradient."""
-        self.state["adam.step"] += 1
-        count = int(self.state["adam.step"])
+        self._count += 1
+        count = int(self._count)
         # weights -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon), corrections moved to the scalars.
         correction = math.sqrt(1 - self.beta2**count)
-        step_size = np.float32(lr * correction / (1 - self.beta1**count))
-        epsilon = np.float32(self.epsilon * correction)
+        self._move(weights, gradient, lr * correction / (1 - self.beta1**count), self.epsilon * correction)
+
+    def _move(self, weights: np.ndarray, gradient: np.ndarray, step_size: float, epsilon: float | None) -> None:
+        """Updates m and v, then weights -= step_size * m / (sqrt(v) + epsilon); without the division for None."""
         rest1, beta2, rest2 = np.float32(1 - self.beta1), np.float32(self.beta2), np.float32(1 - self.beta2)
-        all_m, all_v = self.state["adam.m"], self.state["adam.v"]
+        step_size = np.float32(step_size)
         for part, scratch in self._chunks:
-            m, v, g = all_m[part], all_v[part], gradient[part]
+            m, v, g = self._m[part], self._v[part], gradient[part]
             np.subtract(g, m, out=scratch)
             scratch *= rest1
             m += scratch
@@ -73,15 +81,39 @@ class Adam:
             scratch *= rest2
             v *= beta2
             v += scratch
-            np.sqrt(v, out=scratch)
-            scratch += epsilon
-            np.divide(m, scratch, out=scratch)
-            scratch *= step_size
+            if epsilon is None:
+                np.multiply(m, step_size, out=scratch)
+            else:
+                np.sqrt(v, out=scratch)
+                scratch += np.float32(epsilon)
+                np.divide(m, scratch, out=scratch)
+                scratch *= step_size
             weights[part] -= scratch
 
 
-# Numbers that one pass of the optimizer touches: five arrays of this many stay in the second-level cache.
-CHUNK = 32768
+class RAdam(Adam):
+    """Adam with rectified variance (Liu et al., arXiv:1908.03265, algorithm 2), arithmetically as torch.optim.RAdam.
+
+    As long as the mean of squares is of too few gradients to be trusted, steps are those of momentum alone. Like torch
+    this one divides where the paper's rho exceeds 5, and adds epsilon to the root before its bias is corrected.
+    """
+
+    name = "radam"
+
+    def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
+        """Moves weights in place, against gradient."""
+        self._count += 1
+        count = int(self._count)
+        step_size = lr / (1 - self.beta1**count)
+        # rho: how many gradients a plain mean would be of that is as certain as v.
+        rest = 1 - self.beta2**count
+        most = 2 / (1 - self.beta2) - 1
+        rho = most - 2 * count * self.beta2**count / rest
+        if rho <= 5:
+            self._move(weights, gradient, step_size, None)
+            return
+        rectification = math.sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho))
+        self._move(weights, gradient, step_size * rectification * math.sqrt(rest), self.epsilon)
 
 
 class RMSprop:

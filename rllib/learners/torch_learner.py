@@ -17,6 +17,7 @@ from rllib.policy import Policy
 # Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
 MEMORY = {
     "adam": {"exp_avg": "adam.m", "exp_avg_sq": "adam.v", "step": "adam.step"},
+    "radam": {"exp_avg": "radam.m", "exp_avg_sq": "radam.v", "step": "radam.step"},
     "rmsprop": {"square_avg": "rmsprop.v", "momentum_buffer": "rmsprop.momentum"},
     "sgd": {},
 }
@@ -66,9 +67,8 @@ class TorchBackend:
     def state(self) -> dict[str, np.ndarray]:
         """Copies of the optimizer's tensors, under the names of the numpy optimizer."""
         arrays = {name: tensor.cpu().numpy() for name, tensor in self._memory.items()}
-        if "adam.step" in arrays:
-            arrays["adam.step"] = arrays["adam.step"].astype(np.int64)
-        return arrays
+        # torch counts in floats.
+        return {name: array.astype(np.int64) if name.endswith(".step") else array for name, array in arrays.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Copies arrays of the same names and shapes over the optimizer's tensors."""
@@ -274,6 +274,8 @@ def _make_optimizer(settings: OptimizerSettings, flat: Tensor) -> torch.optim.Op
             momentum=settings.momentum,
             foreach=False,
         )
+    elif settings.name == "radam":
+        optimizer = torch.optim.RAdam([flat], lr=0.0, eps=settings.adam_epsilon, foreach=False)
     else:
         optimizer = torch.optim.Adam([flat], lr=0.0, eps=settings.adam_epsilon, fused=True)
     # A step of learning rate zero makes the memory exist, so that states have the same names from the start.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.learners.optimizers import CHUNK, SGD, Adam, RMSprop, clip_gradient, global_norm
+from rllib.learners.optimizers import CHUNK, SGD, Adam, RAdam, RMSprop, clip_gradient, global_norm
 
 
 def slow_adam(weights, gradients, lr, beta1=0.9, beta2=0.999, epsilon=1e-8):
@@ -32,6 +32,29 @@ def test_adam_s_first_step_is_lr_against_the_sign():
     weights = np.zeros(3, np.float32)
     Adam(3).step(weights, np.array([5, -0.01, 0], np.float32), 0.1)
     np.testing.assert_allclose(weights, [-0.1, 0.1, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3])
+@pytest.mark.parametrize("size", [1000, CHUNK + 17])
+def test_radam_is_torch_s(epsilon, size):
+    """Through the first five steps, which are those of momentum alone, and far beyond."""
+    rng = np.random.default_rng(0)
+    ours = rng.standard_normal(size, dtype=np.float32)
+    theirs = torch.from_numpy(ours.copy()).requires_grad_()
+    reference = torch.optim.RAdam([theirs], lr=2.5e-4, eps=epsilon)
+    radam = RAdam(size, epsilon=epsilon)
+    for _ in range(100 if size == 1000 else 10):
+        gradient = rng.standard_normal(size, dtype=np.float32)
+        theirs.grad = torch.from_numpy(gradient)
+        reference.step()
+        radam.step(ours, gradient, 2.5e-4)
+    np.testing.assert_allclose(ours, theirs.detach(), atol=1e-6)
+
+
+def test_radam_s_first_step_is_lr_along_the_gradient():
+    weights = np.zeros(2, np.float32)
+    RAdam(2).step(weights, np.array([2, -4], np.float32), 0.1)
+    np.testing.assert_allclose(weights, [-0.2, 0.4], atol=1e-6)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

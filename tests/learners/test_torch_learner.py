@@ -94,6 +94,7 @@ def test_weights_after_100_updates(action_space, layer_norm, device):
     "how",
     [
         {"optimizer": "sgd"},
+        {"optimizer": "radam"},
         {"optimizer": "rmsprop"},
         {"optimizer": "rmsprop", "momentum": 0.9, "rmsprop_epsilon": 0.1},
         {"grad_clip": None},
@@ -111,7 +112,11 @@ def test_optimizers_and_clipping_agree(how, device):
     np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=2e-5)
 
 
-@pytest.mark.parametrize("how", [{}, {"optimizer": "rmsprop"}, {"optimizer": "rmsprop", "momentum": 0.9}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"optimizer": "radam"}, {"optimizer": "rmsprop"}, {"optimizer": "rmsprop", "momentum": 0.9}],
+    ids=str,
+)
 def test_states_go_from_one_kind_to_the_other(how):
     policies, learners = make_pair(**how)
     update(learners[0], make_batch(policies[0], 100))

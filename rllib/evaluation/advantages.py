@@ -1,5 +1,6 @@
 """What a worker adds to a fragment for the policy-gradient family: values, advantages and value targets."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,7 @@ class AdvantageEstimator:
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
         """Fills the three columns above."""
         if self.use_critic:
-            values, next_values = bootstrap_values(fragment, policy)
+            values, next_values = bootstrap_values(fragment, policy.values)
         else:
             values = next_values = np.zeros_like(fragment[sb.REWARDS])
         advantages, targets = gae(
@@ -56,14 +57,21 @@ class AdvantageEstimator:
         fragment[sb.VALUE_TARGETS][:] = targets
 
 
-def bootstrap_values(fragment: Fragment, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-    """V(o_t) and V(o_{t+1}), [T, N] each; after an episode's end the latter is of the true final observation."""
+def bootstrap_values(
+    fragment: Fragment, values_of: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """V(o_t) and V(o_{t+1}), [T, N] each; after an episode's end the latter is of the true final observation.
+
+    Args:
+        fragment: a full one.
+        values_of: values [B] of observations [B, *shape] as stored.
+    """
     observations = fragment.observations
     rows = observations.reshape(-1, *observations.shape[2:])
-    values = policy.values(rows).reshape(observations.shape[:2])
+    values = values_of(rows).reshape(observations.shape[:2])
     next_values = values[1:]
     if fragment.final_observations:
         next_values = next_values.copy()
         steps, environments, finals = zip(*fragment.final_observations, strict=True)
-        next_values[list(steps), list(environments)] = policy.values(np.stack(finals))
+        next_values[list(steps), list(environments)] = values_of(np.stack(finals))
     return values[:-1], next_values

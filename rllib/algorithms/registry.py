@@ -14,6 +14,7 @@ _ALGORITHMS = {
     "A2C": "rllib.algorithms.a2c",
     "A3C": "rllib.algorithms.a3c",
     "PG": "rllib.algorithms.pg",
+    "PQN": "rllib.algorithms.pqn",
     "DQN": "rllib.algorithms.dqn",
     "SimpleQ": "rllib.algorithms.dqn",
 }

@@ -1,0 +1,125 @@
+"""PQN, the parallelised Q-network (Gallici et al., arXiv:2407.04811): Q-learning without replay and target network.
+
+Many environments act epsilon-greedily for a while, lambda-returns (losses/q_lambda.py) are computed once with the
+weights that acted, and the network walks over them a few times in minibatches, as PPO does. What replay and target
+network did for stability, normalised hidden layers do (`model={"layer_norm": True}`, the default here).
+
+Departures from the paper:
+- a target after the end of an episode by a time limit bootstraps from the true final observation;
+- epsilon is that of the first step of a train batch for all of it;
+- the loss is half the mean squared error, so its gradient is half as long beside `grad_clip`.
+
+Defaults are those of the authors' and CleanRL's script for classic control.
+"""
+
+import dataclasses
+from typing import Annotated, Any, ClassVar, Self
+
+import gymnasium as gym
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.exploration import epsilon_points, exploration_settings
+from rllib.algorithms.settings import at_least, between, section
+from rllib.evaluation.q_targets import QLambda
+from rllib.learners.learner import Learner
+from rllib.losses.td import TDLoss
+from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.q_values import EpsilonGreedy
+from rllib.schedules import Schedule
+
+_ANY_SPACE = gym.spaces.Box(-1.0, 1.0, (1,))
+_MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
+
+
+class PQNConfig(AlgorithmConfig):
+    """Settings of PQN."""
+
+    algo_class = "PQN"
+    on_policy = True
+    exploration_kinds: ClassVar[tuple[str, ...]] = ("EpsilonGreedy",)
+    default_exploration: ClassVar[dict] = {
+        "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 250_000,
+    }  # fmt: skip
+
+    @section
+    def rollouts(self, *, num_envs_per_worker=4, rollout_fragment_length="auto") -> Self:
+        """Who samples, how much at a time, and how."""
+
+    @section
+    def training(
+        self,
+        *,
+        lr=2.5e-4,
+        train_batch_size=512,
+        opt_type="radam",
+        grad_clip=10.0,
+        model=_MODEL,
+        lambda_: Annotated[float, "how far a target looks before it bootstraps; 0: one step", between(0, 1)] = 0.65,
+        sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1)] = 128,
+        num_sgd_iter: Annotated[int, "passes over each train batch", at_least(1)] = 4,
+    ) -> Self:
+        """How it learns."""
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self:
+        """How new behaviour is tried out."""
+
+    @section
+    def reporting(self, *, min_sample_timesteps_per_iteration=5000) -> Self:
+        """What counts as an iteration, and what is reported about it."""
+
+    @relation("model")
+    def _check_model(self):
+        try:
+            policy_spec(_ANY_SPACE, _ANY_SPACE, self.model)
+        except ValueError as error:
+            return str(error)
+
+
+class PQN(Algorithm):
+    """The algorithm; see the module's docstring."""
+
+    config_class = PQNConfig
+
+    def setup(self) -> None:
+        config = self.config
+        self._lr = config.get_schedule("lr")
+        explored = exploration_settings(config.exploration_config, config.default_exploration)
+        self._epsilon = Schedule(epsilon_points(explored))
+
+    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+        if not isinstance(action_space, gym.spaces.Discrete):
+            raise ValueError(
+                f"PQN learns the value of each action, so it needs a Discrete action space, but {self.config.env!r} "
+                f"has {action_space}. Use PPO for it, or an environment with discrete actions."
+            )
+        spec = super().make_policy_spec(observation_space, action_space)
+        return dataclasses.replace(
+            spec, distribution=EpsilonGreedy(int(action_space.n)), critic=False, vf_share_layers=True
+        )
+
+    def make_postprocess(self) -> QLambda:
+        return QLambda(self.config.gamma, self.config.lambda_)
+
+    def make_learner(self) -> Learner:
+        return self.make_default_learner(TDLoss("mse"))
+
+    def exploration(self) -> dict[str, float]:
+        return {"epsilon": self._epsilon(self.timesteps) if self.config.explore else 0.0}
+
+    def training_step(self) -> dict[str, float]:
+        config = self.config
+        epsilon = self.exploration()["epsilon"]
+        batch = self.sample(config.train_batch_size)
+        batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
+        lr = self._lr(self.timesteps)
+        stats = self.learn(batch, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, lr=lr)
+        del stats["td_error"]
+        return {**stats, "cur_lr": lr, "cur_epsilon": epsilon}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        self.policy.exploration = self.exploration()

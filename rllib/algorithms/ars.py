@@ -49,6 +49,14 @@ class ARSConfig(EvolutionConfig):
                 f"Use .training(rollouts_used={self.num_rollouts}) or a larger num_rollouts."
             )
 
+    @relation("train_batch_size")
+    def _check_batch(self):
+        if self.train_batch_size != self.settings["train_batch_size"].default:
+            return (
+                f"train_batch_size={self.train_batch_size} has no effect here: an update is of num_rollouts pairs of "
+                f"episodes. Use .training(num_rollouts={self.num_rollouts})."
+            )
+
 
 class ARS(Evolution):
     """The algorithm; see the module's docstring."""

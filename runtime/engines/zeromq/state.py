@@ -406,7 +406,7 @@ class NodeState:
         self._oversubscribed = True
         # Without their number: more are often on the way.
         total = quantities(self.ledger.total).get("CPU", 0)
-        self._notice(f"actors share the {total:g} CPUs of this session, which are fewer than they ask for", logging.INFO)
+        self._notice(f"actors share the {total:g} CPUs of this session, fewer than they ask for", logging.INFO)
 
     def _announce(self, actor, state, process=0, body=b""):
         serial, creator = wire.KEY.unpack(actor.key)

@@ -19,7 +19,7 @@ _LAZY = {
 for _name, _module in ALGORITHMS.items():
     _LAZY |= {_name: _module, f"{_name}Config": _module}
 
-__all__ = sorted(_LAZY)
+__all__ = list(_LAZY)
 
 
 def __getattr__(name: str):

@@ -404,9 +404,9 @@ class NodeState:
         if self.ledger.free.get("CPU", 0) >= 0 or self._oversubscribed:
             return
         self._oversubscribed = True
+        # Without their number: more are often on the way.
         total = quantities(self.ledger.total).get("CPU", 0)
-        used = total - quantities(self.ledger.free)["CPU"]
-        self._notice(f"actors with {used:g} CPUs in all share the {total:g} CPUs of this session", logging.INFO)
+        self._notice(f"actors share the {total:g} CPUs of this session, fewer than they ask for", logging.INFO)
 
     def _announce(self, actor, state, process=0, body=b""):
         serial, creator = wire.KEY.unpack(actor.key)

@@ -89,7 +89,8 @@ def test_constant_shapes_need_constant_memory(session):
     for _ in range(100):
         runtime.get(keeper.columns.remote(1))
         runtime.get(keeper.keep.remote(np.ones(100_000)))
-    assert used_segments() <= before + 2
+    # A busy machine lets frees come late, and a few segments more are in use; a leak would be of 200.
+    assert used_segments() <= before + 10
 
 
 def test_garbage_in_every_mailbox(session):

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+import torch
 
 import runtime
 from rllib import A2CConfig
@@ -23,6 +24,9 @@ from tests.envs import (
     MatchObservation,
     ObservedReward,
 )
+
+# The networks here are so small that a second thread only waits.
+torch.set_num_threads(1)
 
 CONFIGS = [IMPALAConfig, APPOConfig]
 BOTH = pytest.mark.parametrize("config_class", CONFIGS)

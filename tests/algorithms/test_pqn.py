@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import runtime
 from rllib import Algorithm, PQNConfig
@@ -18,6 +19,9 @@ from tests.envs import (
     ObservedReward,
 )
 from tests.losses.test_q_lambda import slow_targets
+
+# The networks here are so small that a second thread only waits.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,8 +8,9 @@ import gymnasium as gym
 import numpy as np
 
 from rllib.models.distributions import Categorical, DiagGaussian, Distribution, MultiCategorical, distribution_from_json
-from rllib.models.encoders import BoxEncoder, Encoder, OneHotEncoder, encoder_from_json
+from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, OneHotEncoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
+from rllib.models.flat_spaces import are_pixels, flat_leaves, flat_width
 from rllib.models.layout import ParameterLayout
 
 MODEL_DEFAULTS = {
@@ -155,7 +156,7 @@ def policy_spec(
         vf_share_layers=settings["vf_share_layers"],
         free_log_std=settings["free_log_std"],
         layer_norm=settings["layer_norm"],
-        observation_filter=FILTERS[observation_filter] if isinstance(encoder, BoxEncoder) else "NoFilter",
+        observation_filter="NoFilter" if isinstance(encoder, OneHotEncoder) else FILTERS[observation_filter],
     )
 
 
@@ -195,27 +196,35 @@ def _check_values(settings: dict) -> None:
 def _encoder(space: gym.Space, filtered: bool) -> Encoder:
     spaces = gym.spaces
     if isinstance(space, spaces.Discrete):
-        if space.n > MAX_ONE_HOT:
-            raise ValueError(
-                f"a Discrete observation space of {space.n} states is too large for one-hot encoding "
-                f"(at most {MAX_ONE_HOT}). Let the environment return a vector that describes the state."
-            )
+        _check_one_hot(space.n, space)
         return OneHotEncoder(int(space.n), int(space.start))
     if isinstance(space, spaces.Box):
         if not np.issubdtype(space.dtype, np.number) and space.dtype != np.bool_:
             raise ValueError(f"Box observations must be numbers, but {space} has dtype {space.dtype}")
-        are_pixels = space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all()
-        return BoxEncoder(tuple(space.shape), 1 / 255 if are_pixels and not filtered else 1.0)
+        return BoxEncoder(tuple(space.shape), 1 / 255 if are_pixels(space) and not filtered else 1.0)
     if (
         isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary | spaces.Tuple | spaces.Dict)
         and space.is_np_flattenable
     ):
         # These are stored as the flat vector that gymnasium makes of them.
-        return BoxEncoder((spaces.flatdim(space),))
+        leaves = flat_leaves(space)
+        for leaf in leaves:
+            _check_one_hot(leaf.stop - leaf.start if leaf.choices is not None else 0, leaf.space, leaf.path)
+        pixels = tuple((leaf.start, leaf.stop) for leaf in leaves if leaf.are_pixels)
+        size = flat_width(space)
+        return FlatEncoder(size, pixels) if pixels and not filtered else BoxEncoder((size,))
     raise ValueError(
         f"observations of {type(space).__name__} are not supported: {space}. Supported are Box, Discrete, "
         "MultiDiscrete, MultiBinary, and Dict and Tuple of these; wrap the environment so that it returns one of them."
     )
+
+
+def _check_one_hot(size: int, space: gym.Space, path: str = "") -> None:
+    if size > MAX_ONE_HOT:
+        raise ValueError(
+            f"observations{path} in {space} are too large for one-hot encoding, {size} numbers (at most "
+            f"{MAX_ONE_HOT}). Let the environment return a vector that describes the state."
+        )
 
 
 def _distribution(space: gym.Space) -> Distribution:

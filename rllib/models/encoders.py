@@ -43,6 +43,34 @@ class BoxEncoder:
 
 
 @dataclass(frozen=True)
+class FlatEncoder:
+    """Flat rows of several parts (Dict, Tuple), some of which are pixels.
+
+    Attributes:
+        size: numbers in a row.
+        pixels: columns (start, stop) that are scaled from 0 ... 255 to [0, 1].
+    """
+
+    size: int
+    pixels: tuple[tuple[int, int], ...]
+    kind = "flat"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one stored observation."""
+        return (self.size,)
+
+    def encode(self, observations: np.ndarray, out: np.ndarray) -> None:
+        """Writes observations [B, size] into out [B, size + 1] float32."""
+        np.copyto(out[:, :-1], observations, casting="unsafe")
+        for start, stop in self.pixels:
+            out[:, start:stop] *= np.float32(1 / 255)
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "size": self.size, "pixels": [list(columns) for columns in self.pixels]}
+
+
+@dataclass(frozen=True)
 class OneHotEncoder:
     """Turns the integers start ... start + num_values - 1 into one-hot rows."""
 
@@ -98,7 +126,7 @@ def _one_hot_table(num_values: int) -> np.ndarray:
     return table
 
 
-Encoder = BoxEncoder | OneHotEncoder
+Encoder = BoxEncoder | FlatEncoder | OneHotEncoder
 
 
 def encoder_from_json(data: dict) -> Encoder:
@@ -107,4 +135,6 @@ def encoder_from_json(data: dict) -> Encoder:
         return BoxEncoder(tuple(data["shape"]), data["scale"])
     if data["kind"] == OneHotEncoder.kind:
         return OneHotEncoder(data["num_values"], data["start"])
-    raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows 'box' and 'one_hot'")
+    if data["kind"] == FlatEncoder.kind:
+        return FlatEncoder(data["size"], tuple(map(tuple, data["pixels"])))
+    raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows 'box', 'flat' and 'one_hot'")

@@ -266,3 +266,31 @@ class MatchParts(gymnasium.Env):
     def step(self, action):
         reward = 0.5 * (action[0] == self.goal) + 0.5 * (action[1] == self.bright)
         return self.reset()[0], float(reward), True, False, {}
+
+
+class MatchPicture(gymnasium.Env):
+    """One step; a picture of bytes with a bright square in one of four corners, reward 1 for the corner's number.
+
+    Config:
+        size: of its sides (10).
+        truncated: episodes end by truncation.
+    """
+
+    action_space = Discrete(4)
+
+    def __init__(self, config: dict | None = None):
+        config = config or {}
+        self.size, self.truncated = config.get("size", 10), config.get("truncated", False)
+        self.observation_space = Box(0, 255, (self.size, self.size, 1), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.corner, half = int(self.np_random.integers(4)), self.size // 2
+        picture = self.np_random.integers(0, 60, self.observation_space.shape, np.uint8)
+        down, right = divmod(self.corner, 2)
+        picture[down * half : down * half + half, right * half : right * half + half] += 150
+        return picture, {}
+
+    def step(self, action):
+        reward = float(action == self.corner)
+        return self.reset()[0], reward, not self.truncated, self.truncated, {}

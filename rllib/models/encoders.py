@@ -1,7 +1,8 @@
 """From stored observations to the rows that a fully connected network reads.
 
 Batches keep observations as the environment gives them (a Discrete one stays an integer); the network does the rest.
-Every encoded row ends with a 1, so that biases are one more row of the weights.
+Every encoded row ends with a 1, so that biases are one more row of the weights. Where `as_stored` is true there is
+nothing to encode: the network reads the stored rows themselves.
 """
 
 import functools
@@ -23,6 +24,7 @@ class BoxEncoder:
     shape: tuple[int, ...]
     scale: float = 1.0
     kind = "box"
+    as_stored = False
 
     @property
     def size(self) -> int:
@@ -54,6 +56,7 @@ class FlatEncoder:
     size: int
     pixels: tuple[tuple[int, int], ...]
     kind = "flat"
+    as_stored = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,12 +74,25 @@ class FlatEncoder:
 
 
 @dataclass(frozen=True)
+class RowsEncoder:
+    """Leaves observations as they are stored: the network has a torso that reads them."""
+
+    shape: tuple[int, ...]
+    kind = "rows"
+    as_stored = True
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True)
 class OneHotEncoder:
     """Turns the integers start ... start + num_values - 1 into one-hot rows."""
 
     num_values: int
     start: int = 0
     kind = "one_hot"
+    as_stored = False
     shape = ()
 
     @property
@@ -126,7 +142,7 @@ def _one_hot_table(num_values: int) -> np.ndarray:
     return table
 
 
-Encoder = BoxEncoder | FlatEncoder | OneHotEncoder
+Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder
 
 
 def encoder_from_json(data: dict) -> Encoder:
@@ -137,4 +153,6 @@ def encoder_from_json(data: dict) -> Encoder:
         return OneHotEncoder(data["num_values"], data["start"])
     if data["kind"] == FlatEncoder.kind:
         return FlatEncoder(data["size"], tuple(map(tuple, data["pixels"])))
-    raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows 'box', 'flat' and 'one_hot'")
+    if data["kind"] == RowsEncoder.kind:
+        return RowsEncoder(tuple(data["shape"]))
+    raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows box, flat, rows and one_hot")

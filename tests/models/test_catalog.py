@@ -79,13 +79,21 @@ def test_defaults_are_those_of_the_ecosystem():
     assert not spec.free_log_std
     assert not spec.layer_norm
     assert set(MODEL_DEFAULTS) == {
-        "fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std", "layer_norm",
+        "fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation", "post_fcnet_hiddens",
+        "post_fcnet_activation", "vf_share_layers", "free_log_std", "layer_norm",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "used"), [(None, "linear"), ("silu", "swish"), ("relu", "relu")])
 def test_names_of_activations(given, used):
     assert policy_spec(BOX, DISCRETE, {"fcnet_activation": given}).activation == used
+
+
+def test_layers_behind_others_come_last():
+    spec = policy_spec(BOX, DISCRETE, {"fcnet_hiddens": [8], "post_fcnet_hiddens": [4]})
+    assert (spec.hiddens, spec.activation) == ((8, 4), "tanh")
+    spec = policy_spec(BOX, DISCRETE, {"fcnet_hiddens": [], "post_fcnet_hiddens": [4]})
+    assert (spec.hiddens, spec.activation) == ((4,), "relu")
 
 
 @pytest.mark.parametrize("space", [gym.spaces.Discrete(3, start=1), gym.spaces.Dict(a=BOX, b=PIXELS)], ids=str)
@@ -119,7 +127,7 @@ def test_settings_that_ask_for_nothing_are_taken():
         ({"fcnet_hidden": [64]}, "Did you mean 'fcnet_hiddens'"),
         ({"zzz": 1}, "Known ones: fcnet_hiddens"),
         ({"use_lstm": True}, "not available yet"),
-        ({"conv_filters": [[16, 8, 4]]}, "not available yet"),
+        ({"use_attention": True}, "not available yet"),
         ({"fcnet_hiddens": 64}, "list of positive integers"),
         ({"fcnet_hiddens": [64, 0]}, "list of positive integers"),
         ({"fcnet_hiddens": [64.0]}, "list of positive integers"),

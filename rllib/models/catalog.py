@@ -26,6 +26,8 @@ MODEL_DEFAULTS = {
     "conv_activation": "relu",  # as fcnet_activation
     "post_fcnet_hiddens": [],  # widths of the hidden layers behind the convolutions, and behind fcnet_hiddens
     "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
+    "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
+    "framestack": True,  # their observations are the last four pictures
     "vf_share_layers": False,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
@@ -38,6 +40,8 @@ NOT_AVAILABLE = {
     "custom_model": (None,),
     "custom_action_dist": (None,),
     "custom_preprocessor": (None,),
+    "grayscale": (None, True, False),  # pictures of Atari games are grey in any case, and scaled to 0 ... 1
+    "zero_mean": (None, True, False),
 }
 
 ACTIVATION_NAMES = {
@@ -223,9 +227,11 @@ def _check_values(settings: dict) -> None:
     for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation"):
         if settings[key] not in ACTIVATION_NAMES:
             raise ValueError(f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, but got {settings[key]!r}")
+    if type(settings["dim"]) is not int or settings["dim"] < 1:
+        raise ValueError(f"model['dim'] must be a number of pixels like 84, but got {settings['dim']!r}")
     if settings["conv_filters"] and settings["conv_filters"] != "nature":
         filters_from(settings["conv_filters"])
-    for key in ("vf_share_layers", "free_log_std", "layer_norm"):
+    for key in ("framestack", "vf_share_layers", "free_log_std", "layer_norm"):
         if not isinstance(settings[key], bool):
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
 

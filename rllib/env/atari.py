@@ -2,9 +2,10 @@
 
 Each step repeats an action for four frames and takes the brighter of the last two, grey and 84 x 84 small; the last
 four such pictures are the observation [4, 84, 84], bytes, oldest first. Games begin with up to 30 frames of doing
-nothing, one of the fire button where there is one, and black pictures for what was before. In training the loss of a life ends an episode, and rewards
-are learned from by their sign (`clips_rewards`); what is reported of training is still unclipped, and evaluation plays
-whole games. Sticky actions are as the id says: 0.25 for "ALE/Pong-v5", none for "PongNoFrameskip-v4".
+nothing, one of the fire button where there is one, and black pictures for what was before. In training the loss of a
+life ends an episode, and rewards are learned from by their sign (`clips_rewards`); what is reported of training is
+still unclipped, and evaluation plays whole games. Sticky actions are as the id says: 0.25 for "ALE/Pong-v5", none for
+"PongNoFrameskip-v4".
 
 Two programs do this: `ale_py.AtariVectorEnv`, which steps all games of a worker in C++, and `AtariPreprocessing` for
 one game, where environments have to be stepped one by one (whole episodes).

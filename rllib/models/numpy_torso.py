@@ -13,7 +13,7 @@ from rllib.models.buffers import BuffersByRows
 from rllib.models.layer_norm import normalize_rows
 from rllib.models.layout import ParameterLayout
 from rllib.models.numpy_network import Tower, check_weights
-from rllib.models.torso import Convolution, Image, Torso
+from rllib.models.torso import Convolution, Image, Torso, as_conv2d
 
 CHUNK = 8
 
@@ -99,7 +99,12 @@ class _ImageForward:
             _LayerForward(layer, f"{name}_conv_{index}", blocks, rows, apply)
             for index, layer in enumerate(image.layers)
         ]
-        self._kernels = np.empty_like(self._layers[0].kernels)
+        # Where channels come first, so do those of a patch: it is then copied in runs of the image's memory.
+        first = self._layers[0]
+        self._channels_first = image.channels_first and not first.is_padded
+        kernels = blocks[f"{name}_conv_0"]
+        self._given_kernels = as_conv2d(kernels) if self._channels_first else kernels
+        self._kernels = np.empty(self._given_kernels.shape, np.float32)
 
     def forward(self, flat: np.ndarray, out: np.ndarray) -> None:
         """Writes the features of rows [B, numbers] into out [B, num_features]."""
@@ -110,15 +115,12 @@ class _ImageForward:
         elif image.channels_first:
             source = source.transpose(0, 2, 3, 1)
         # The kernels are fewer than the pixels: they are scaled instead.
-        np.multiply(layers[0].kernels, np.float32(image.scale), out=self._kernels)
-        kernels = self._kernels
-        for index, layer in enumerate(layers):
-            if index:
-                kernels = layer.kernels
-            following = layers[index + 1] if index + 1 < len(layers) else None
+        np.multiply(self._given_kernels, np.float32(image.scale), out=self._kernels)
+        kernels = self._kernels.reshape(len(self._kernels), -1)
+        for layer, following in zip(layers, [*layers[1:], None]):
             target = out.reshape(len(flat), *layer.out_shape) if following is None else following.interior
-            layer.forward(source, kernels, target)
-            source = None
+            layer.forward(source, kernels, target, self._channels_first and source is not None)
+            source, kernels = None, following and following.kernels
 
 
 class _LayerForward:
@@ -126,6 +128,7 @@ class _LayerForward:
 
     Attributes:
         interior: where the layer before writes its result, [B, H, W, C]; zeros surround it where there is padding.
+        kernels: [filters, numbers of a patch], read where they lie.
     """
 
     def __init__(self, layer: Convolution, name: str, blocks: dict[str, np.ndarray], rows: int, apply):
@@ -137,7 +140,7 @@ class _LayerForward:
         self._norm = blocks.get(f"{name}_norm")
         self._apply = apply
         self._kernel, self._stride = layer.filters.kernel, layer.filters.stride
-        self._is_padded = any(layer.pads)
+        self.is_padded = any(layer.pads)
         self._padded = np.zeros((rows, height + top + bottom, width + left + right, channels), np.float32)
         self.interior = self._padded[:, top : top + height, left : left + width]
         self._own_patches = self._patches_of(self._padded)
@@ -156,19 +159,25 @@ class _LayerForward:
             writeable=False,
         )
 
-    def forward(self, source: np.ndarray | None, kernels: np.ndarray, out: np.ndarray) -> None:
+    def forward(
+        self, source: np.ndarray | None, kernels: np.ndarray, out: np.ndarray, channels_first: bool = False
+    ) -> None:
         """Writes the result into out [B, H', W', filters].
 
         Args:
             source: images [B, H, W, C] of any dtype and strides; None takes what stands in `interior`.
             kernels: [filters, numbers of a patch].
+            channels_first: the order of a patch's numbers in the kernels.
         """
-        patches = self._own_patches
-        if source is not None and self._is_padded:
+        patches, buffer = self._own_patches, self._patches
+        if source is not None and self.is_padded:
             np.copyto(self.interior, source, casting="unsafe")
         elif source is not None:
             patches = self._patches_of(source)
-        np.copyto(self._patches, patches, casting="unsafe")
+        if channels_first:
+            patches = patches.transpose(0, 1, 2, 5, 3, 4)
+            buffer = buffer.reshape(patches.shape)
+        np.copyto(buffer, patches, casting="unsafe")
         np.dot(self._matrix, kernels.T, out=self._z_rows)
         np.add(self._z_rows, self._bias, out=self._z_rows)
         if self._norm is not None:

@@ -8,6 +8,7 @@ from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
 from rllib.models.catalog import PolicySpec
 from rllib.models.numpy_network import NumpyNetwork, initialize
+from rllib.models.numpy_torso import ConvolutionalNetwork
 
 BACKENDS = ("numpy", "torch")
 FILTER_PREFIX = "filter."
@@ -176,18 +177,20 @@ class Policy:
     # ------------------------------------------------------------------ whole fragments
 
     def encode(self, observations: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The network's input, float32 [N, size + 1] with a last column of ones.
+        """The network's input: float32 [N, size + 1] with a last column of ones, or the observations themselves.
 
         By default in a buffer that the next call with as many rows overwrites.
         """
+        if self.spec.encoder.as_stored:
+            return observations
         if out is None:
             out = self._inputs[len(observations)]
         self.spec.encoder.encode(observations, out)
         return out
 
     def new_inputs(self, rows: int) -> np.ndarray:
-        """Memory for the encoding of so many observations, float32 [rows, size + 1]."""
-        return np.ones((rows, self.layout.num_inputs + 1), np.float32)
+        """Memory for the encoding of so many observations, float32 [rows, size + 1]; empty where nothing is encoded."""
+        return np.ones((rows, 0 if self.spec.encoder.as_stored else self.layout.num_inputs + 1), np.float32)
 
     def log_prob(self, dist_inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """Log-probability [B] of actions [B, *action_shape] under distributions [B, num_dist_inputs]."""
@@ -223,7 +226,8 @@ CHUNK = 512
 
 def _make_network(policy: Policy, backend: str):
     if backend == "numpy":
-        return NumpyNetwork(policy.layout, policy.spec.activation, policy.weights)
+        kind = ConvolutionalNetwork if policy.layout.torso else NumpyNetwork
+        return kind(policy.layout, policy.spec.activation, policy.weights)
     if backend == "torch":
         from rllib.models.torch_network import ActingNetwork
 

@@ -7,7 +7,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 
 class ProbeEnv(gymnasium.Env):
@@ -206,3 +206,91 @@ class SimpleCorridor:
             self.cur_pos += 1
         done = self.cur_pos >= self.end_pos
         return [self.cur_pos], 1 if done else 0, done, {}
+
+
+class SampledEnv(gymnasium.Env):
+    """After t steps the observation is `nth_sample(space, t)`, reward t; episodes of 3, 5 and 4 steps in turn.
+
+    Config:
+        space: the observation space.
+        action_space: Discrete(2) by default. Actions outside of it are refused.
+    """
+
+    def __init__(self, config: dict | None = None):
+        self.observation_space = config["space"]
+        self.action_space = config.get("action_space", Discrete(2))
+        self.episode = -1
+        self.t = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode += 1
+        self.t = 0
+        return nth_sample(self.observation_space, 0), {}
+
+    def step(self, action):
+        if not self.action_space.contains(action):
+            raise ValueError(f"action {action!r} does not lie in {self.action_space}")
+        self.t += 1
+        over = self.t >= (3, 5, 4)[self.episode % 3]
+        return nth_sample(self.observation_space, self.t), float(self.t), over and self.episode % 2 == 0, over, {}
+
+
+def nth_sample(space: gymnasium.Space, n: int):
+    """The same sample of a space for the same n."""
+    space.seed(n)
+    return space.sample()
+
+
+class MatchParts(gymnasium.Env):
+    """One step, a Dict observation of several kinds; half a reward for each part that the two-part action tells.
+
+    The first number of the action should be `goal`, the second whether the `picture` is bright; `noise` says nothing.
+    """
+
+    observation_space = Dict(
+        goal=Discrete(3, start=1),
+        inner=Tuple([Box(0, 255, (2, 2, 1), np.uint8), Box(-np.inf, np.inf, (2,), np.float64)]),
+    )
+    action_space = MultiDiscrete([3, 2])
+
+    def __init__(self, config: dict | None = None):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.goal, self.bright = int(self.np_random.integers(3)), int(self.np_random.integers(2))
+        picture = np.full((2, 2, 1), 200 if self.bright else 20, np.uint8)
+        return {"goal": self.goal + 1, "inner": (picture, self.np_random.normal(size=2))}, {}
+
+    def step(self, action):
+        reward = 0.5 * (action[0] == self.goal) + 0.5 * (action[1] == self.bright)
+        return self.reset()[0], float(reward), True, False, {}
+
+
+class MatchPicture(gymnasium.Env):
+    """One step; a picture of bytes with a bright square in one of four corners, reward 1 for the corner's number.
+
+    Config:
+        size: of its sides (10).
+        truncated: episodes end by truncation.
+    """
+
+    action_space = Discrete(4)
+
+    def __init__(self, config: dict | None = None):
+        config = config or {}
+        self.size, self.truncated = config.get("size", 10), config.get("truncated", False)
+        self.observation_space = Box(0, 255, (self.size, self.size, 1), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.corner, half = int(self.np_random.integers(4)), self.size // 2
+        picture = self.np_random.integers(0, 60, self.observation_space.shape, np.uint8)
+        down, right = divmod(self.corner, 2)
+        picture[down * half : down * half + half, right * half : right * half + half] += 150
+        return picture, {}
+
+    def step(self, action):
+        reward = float(action == self.corner)
+        return self.reset()[0], reward, not self.truncated, self.truncated, {}

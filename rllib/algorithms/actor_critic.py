@@ -3,15 +3,11 @@
 from typing import Annotated, Self
 
 import numpy as np
-from gymnasium.spaces import Box
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.settings import at_least, between, section
-from rllib.models.catalog import policy_spec
-
-# Stands for the spaces where only the settings of the model are checked.
-_ANY_SPACE = Box(-1.0, 1.0, (1,))
+from rllib.models.catalog import check_model
 
 
 class PolicyGradientConfig(AlgorithmConfig):
@@ -31,7 +27,7 @@ class PolicyGradientConfig(AlgorithmConfig):
     @relation("model")
     def _check_model(self):
         try:
-            policy_spec(_ANY_SPACE, _ANY_SPACE, self.model)
+            check_model(self.model)
         except ValueError as error:
             return str(error)
 

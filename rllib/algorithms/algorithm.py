@@ -18,6 +18,7 @@ import numpy as np
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.checkpoint import read_checkpoint, write_checkpoint
 from rllib.env.actions import ActionMapper
+from rllib.env.atari import AtariFactory, is_atari
 from rllib.env.checks import check_environment
 from rllib.env.observations import observation_column
 from rllib.env.registry import EnvFactory, resolve
@@ -30,7 +31,7 @@ from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettin
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
 from rllib.learners.learner import Learner, make_learner
 from rllib.metrics import DEFAULT_POLICY, Metrics, Result, episode_statistics
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog import MODEL_DEFAULTS, PolicySpec, policy_spec
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from rllib.system_usage import SystemUsage
@@ -61,7 +62,7 @@ class Algorithm(ABC):
         self.callbacks = _callbacks_class(self.config)()
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
-        factory = resolve(self.config.env)
+        factory = _preprocessed(resolve(self.config.env), self.config)
         observation_space, action_space = _spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
@@ -526,7 +527,7 @@ class Algorithm(ABC):
             explore=config.explore,
             normalize_actions=config.normalize_actions,
             clip_actions=config.clip_actions,
-            clip_rewards=config.clip_rewards,
+            clip_rewards=factory.clips_rewards if config.clip_rewards is None else config.clip_rewards,
             callbacks=_callbacks_class(config),
             sample_timeout_s=config.sample_timeout_s,
             sequences=self.samples_sequences,
@@ -566,6 +567,19 @@ def _frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig
         config.validate()
         config.freeze()
     return config
+
+
+def _preprocessed(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
+    """What makes the environments that are learned in, where an Atari game's own are not wanted."""
+    if config.preprocessor_pref != "deepmind" or not is_atari(factory):
+        return factory
+    model = {**MODEL_DEFAULTS, **config.model}
+    return AtariFactory(
+        factory.spec,
+        native=config.batch_mode == "truncate_episodes",
+        size=model["dim"],
+        stack=4 if model["framestack"] else 1,
+    )
 
 
 def _spaces(factory: EnvFactory, config: AlgorithmConfig):

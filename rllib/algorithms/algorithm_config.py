@@ -63,7 +63,9 @@ class AlgorithmConfig(ConfigObject):
         clip_actions: Annotated[bool, "clip actions to the bounds of a Box action space"] = False,
         normalize_actions: Annotated[bool, "stretch actions from [-1, 1] to the bounds of a Box action space"] = True,
         clip_rewards: Annotated[
-            bool | float | None, "True: learn from the rewards' signs; a number: clip them to +- it", at_least(0)
+            bool | float | None,
+            "True: learn from the rewards' signs; a number: clip them to +- it; None: signs in Atari games alone",
+            at_least(0),
         ] = None,
         disable_env_checking: Annotated[bool, "do not step an environment here before the workers start"] = False,
         render_env: Annotated[bool, "show the first environment of each worker", NotYet()] = False,
@@ -94,6 +96,9 @@ class AlgorithmConfig(ConfigObject):
         observation_filter: Annotated[
             Literal["NoFilter", "MeanStdFilter"], "MeanStdFilter: observations are standardised by running statistics"
         ] = "NoFilter",
+        preprocessor_pref: Annotated[
+            Literal["deepmind", "rllib"] | None, 'Atari games as DeepMind\'s agents see them; "rllib", None: unchanged'
+        ] = "deepmind",
         sample_timeout_s: Annotated[float, "a worker silent for so long is reported (seconds)", above(0)] = 60.0,
     ) -> Self:
         """Who samples, how much at a time, and how."""

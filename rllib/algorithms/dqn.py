@@ -31,14 +31,13 @@ from rllib.evaluation.transitions import Transitions
 from rllib.learners.learner import Learner
 from rllib.losses.distributional import DistributionalLoss, project
 from rllib.losses.td import TDLoss, next_values, td_targets
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog import PolicySpec, check_model
 from rllib.models.q_values import EpsilonGreedy, log_softmax
 from rllib.policy import Policy
 from rllib.replay.transition_replay import TransitionReplay
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import Schedule, schedule_problem
 
-_ANY_SPACE = gym.spaces.Box(-1.0, 1.0, (1,))
 _REPLAY = {
     "type": "MultiAgentPrioritizedReplayBuffer",
     "capacity": 50_000,
@@ -129,7 +128,7 @@ class DQNConfig(AlgorithmConfig):
         if not all(type(width) is int and width > 0 for width in self.hiddens):
             return f"hiddens={self.hiddens!r} must be a list of positive integers. Use .training(hiddens=[256])."
         try:
-            policy_spec(_ANY_SPACE, _ANY_SPACE, self.model)
+            check_model(self.model)
         except ValueError as error:
             return str(error)
 

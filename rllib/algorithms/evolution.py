@@ -105,7 +105,13 @@ class Evolution(Algorithm):
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         """One tower: there is no critic, so no layers are spent on it."""
         model = {**self.config.model, "vf_share_layers": True}
-        return policy_spec(observation_space, action_space, model, observation_filter=self.config.observation_filter)
+        spec = policy_spec(observation_space, action_space, model, observation_filter=self.config.observation_filter)
+        if spec.torso:
+            raise ValueError(
+                f"{type(self).__name__} perturbs fully connected networks, but {observation_space} asks for "
+                "convolutions. Use IMPALA or PPO for images, or flatten them: .training(model={'conv_filters': []})."
+            )
+        return spec
 
     def make_optimizer(self, size: int) -> Adam | SGD:
         """What steps on the flat vector."""

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from gymnasium import spaces
 
+from rllib.models.flat_spaces import flat_leaves, flat_width, parts
+
 CONCATENATED_ROWS = 12
 
 
@@ -15,7 +17,9 @@ class ObservationColumn(ABC):
     |------------------------------------------|-------------------|-------------------------------------------|
     | Box                                      | that of the space | that of the space; float64 becomes float32 |
     | Discrete                                 | ()                | int64; the environment's own number       |
-    | Dict, Tuple, MultiDiscrete, MultiBinary  | [K]               | float32, as gymnasium.spaces.flatten      |
+    | Dict, Tuple, MultiDiscrete, MultiBinary  | [K], in the order | uint8 where every part consists of bytes, |
+    |                                          | of gymnasium's    | bits or choices, else float32; choices    |
+    |                                          | spaces.flatten    | are one-hot                               |
     """
 
     shape: tuple[int, ...]
@@ -75,23 +79,54 @@ class NumberColumn(ObservationColumn):
 
 
 class FlatColumn(ObservationColumn):
-    """Every other space, flattened in gymnasium's order: the parts one after the other, Discrete parts one-hot."""
+    """Every other space, flattened in gymnasium's order: the parts one after the other, Discrete parts one-hot.
 
-    dtype = np.dtype(np.float32)
+    The leaves of all rows are gathered first and written leaf by leaf, so that numpy is called once a leaf, not once a
+    leaf and row.
+    """
 
     def __init__(self, space: spaces.Space):
-        self._space = space
-        self.shape = (spaces.flatdim(space),)
+        leaves = flat_leaves(space)
+        self.shape = (flat_width(space),)
+        self.dtype = np.dtype(np.uint8 if all(leaf.fits_bytes for leaf in leaves) else np.float32)
+        self._tree = _tree(space)
+        self._leaves = [(leaf.start, leaf.stop, leaf.shape, leaf.choices is not None) for leaf in leaves]
+        chosen = [leaf for leaf in leaves if leaf.choices is not None]
+        # Of each number that becomes one-hot: how many values it takes, the least of them, and the first one's column.
+        self._counts = np.concatenate([leaf.choices for leaf in chosen] or [np.empty(0, np.int64)])
+        self._lowest = np.concatenate([np.ravel(leaf.space.start) for leaf in chosen] or [np.empty(0, np.int64)])
+        self._firsts = np.concatenate(
+            [leaf.start + np.cumsum(leaf.choices) - leaf.choices for leaf in chosen] or [np.empty(0, np.int64)]
+        )
 
     def write_rows(self, rows, out):
-        for index, observation in enumerate(rows):
-            out[index] = spaces.flatten(self._space, observation)
-
-    def row(self, observation):
-        return np.asarray(spaces.flatten(self._space, observation), self.dtype)
+        self._write(_of_rows(self._tree, rows), out)
 
     def write_batch(self, batch, out):
-        np.concatenate(list(_flat_parts(self._space, batch)), axis=1, out=out, casting="unsafe")
+        self._write(_of_batch(self._tree, batch), out)
+
+    def row(self, observation):
+        out = np.empty((1, *self.shape), self.dtype)
+        self.write_rows([observation], out)
+        return out[0]
+
+    def _write(self, values_of_leaves, out: np.ndarray) -> None:
+        """Writes what the leaves are in all rows (lists or arrays of N values) into out [N, K]."""
+        rows, chosen = len(out), []
+        for (start, stop, shape, is_chosen), values in zip(self._leaves, values_of_leaves, strict=True):
+            columns = out[:, start:stop]
+            if is_chosen:
+                columns[...] = 0
+                chosen.append(np.asarray(values, np.int64).reshape(rows, -1))
+            else:
+                columns.reshape(rows, *shape)[...] = values  # a view: only the last axis is split
+        if chosen:
+            numbers = np.concatenate(chosen, axis=1) - self._lowest
+            if (numbers < 0).any() or (numbers >= self._counts).any():
+                raise ValueError(
+                    "a number of a Discrete or MultiDiscrete part of an observation lies outside its space"
+                )
+            out[np.arange(rows)[:, None], self._firsts + numbers] = 1
 
 
 def observation_column(space: spaces.Space) -> ObservationColumn:
@@ -104,23 +139,25 @@ def observation_column(space: spaces.Space) -> ObservationColumn:
     return FlatColumn(space)
 
 
-def _flat_parts(space: spaces.Space, batch):
-    """The parts [N, k] of a batched observation, in the order of gymnasium.spaces.flatten."""
-    if isinstance(space, spaces.Dict):
-        for key, part in space.spaces.items():
-            yield from _flat_parts(part, batch[key])
-    elif isinstance(space, spaces.Tuple):
-        for part, values in zip(space.spaces, batch):
-            yield from _flat_parts(part, values)
-    elif isinstance(space, spaces.Discrete):
-        yield _one_hot(np.asarray(batch) - space.start, int(space.n))
-    elif isinstance(space, spaces.MultiDiscrete):
-        chosen = (np.asarray(batch) - space.start).reshape(len(batch), -1)
-        for index, size in enumerate(space.nvec.ravel()):
-            yield _one_hot(chosen[:, index], int(size))
-    else:
-        yield np.asarray(batch).reshape(len(batch), -1)
+def _tree(space: spaces.Space):
+    """[(key, tree of the part), ...] for a Dict or Tuple, None for a leaf."""
+    inner = parts(space)
+    return inner and [(key, _tree(part)) for key, part in inner]
 
 
-def _one_hot(chosen: np.ndarray, size: int) -> np.ndarray:
-    return (chosen[:, None] == np.arange(size)).astype(np.float32)
+def _of_rows(tree, rows: list):
+    """For each leaf, the list of its values in N observations."""
+    if tree is None:
+        yield rows
+        return
+    for key, part in tree:
+        yield from _of_rows(part, [row[key] for row in rows])
+
+
+def _of_batch(tree, batch):
+    """For each leaf, its values [N, ...] in a batched observation."""
+    if tree is None:
+        yield batch
+        return
+    for key, part in tree:
+        yield from _of_batch(part, batch[key])

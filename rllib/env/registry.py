@@ -38,21 +38,38 @@ class EnvContext(dict):
         num_workers: number of rollout workers of the run.
         num_envs: environments per worker; a VectorEnv must have this many.
         remote: always False, since environments live in their worker's process.
+        in_evaluation: whether it is played for evaluation: whole games, unchanged rewards.
     """
 
-    def __init__(self, env_config=None, worker_index=0, vector_index=0, num_workers=0, num_envs=1, remote=False):
+    def __init__(
+        self,
+        env_config=None,
+        worker_index=0,
+        vector_index=0,
+        num_workers=0,
+        num_envs=1,
+        remote=False,
+        in_evaluation=False,
+    ):
         super().__init__(env_config or {})
         self.worker_index = worker_index
         self.vector_index = vector_index
         self.num_workers = num_workers
         self.num_envs = num_envs
         self.remote = remote
+        self.in_evaluation = in_evaluation
 
 
 class EnvFactory(ABC):
-    """Makes environments; travels to the workers by pickle."""
+    """Makes environments; travels to the workers by pickle.
+
+    Attributes:
+        name: for messages.
+        clips_rewards: whether rewards are learned from by their sign, unless the settings say something else.
+    """
 
     name: str
+    clips_rewards: bool = False
 
     @abstractmethod
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
@@ -187,10 +204,23 @@ def _resolve_name(name: str) -> EnvFactory:
         found = getattr(module, env_id, None)
         if env_id not in gymnasium.registry and callable(found):
             return CreatorFactory(found)
+    if env_id not in gymnasium.registry and (env_id.startswith("ALE/") or "NoFrameskip-v" in env_id):
+        _register_atari(env_id)
     spec = gymnasium.registry.get(env_id) or _newest_version(env_id)
     if spec is None:
         raise ValueError(_unknown_name(env_id))
     return GymnasiumFactory(spec)
+
+
+def _register_atari(env_id: str) -> None:
+    """Importing ale_py registers its games."""
+    try:
+        importlib.import_module("ale_py")
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"environment {env_id!r} is a game of the Arcade Learning Environment, which is not installed. "
+            "Use pip install 'rllib[atari]'."
+        ) from None
 
 
 def _import_module(module_name: str, name: str):

@@ -17,6 +17,7 @@ def make_stream(
     num_workers: int = 0,
     env_config: dict | None = None,
     check: bool | int = True,
+    in_evaluation: bool = False,
 ) -> EnvironmentStream:
     """Makes the environments of one worker.
 
@@ -27,6 +28,7 @@ def make_stream(
         worker_index, num_workers: for the EnvContext and for messages; 0 is the driver.
         env_config: the user's dict.
         check: how many of the first results of each environment are held against its spaces.
+        in_evaluation: for the EnvContext.
 
     Raises:
         ValueError: if the number of seeds differs from num_envs, the spaces are not supported, or a VectorEnv has
@@ -38,7 +40,8 @@ def make_stream(
     made = []
     try:
         for index in range(num_envs):
-            made.append(make_environment(factory, EnvContext(env_config, worker_index, index, num_workers, num_envs)))
+            context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
+            made.append(make_environment(factory, context))
             if isinstance(made[0], VectorEnv):
                 break
         return stream_over(made, seeds, worker_index=worker_index, checked_steps=int(check))

@@ -28,7 +28,8 @@ class VectorEnvStream(EnvironmentStream):
     Args:
         env: the vector environment; the stream owns and closes it.
         num_envs: how many environments the worker was asked to have.
-        seeds: one int per environment. Vector environments that take a single seed are given the first.
+        seeds: one int per environment. Vector environments that take a single seed are given the first; gymnasium's
+            own and those with an attribute `takes_a_seed_each` get the list.
         worker_index: for messages.
         checked_steps: how many results are held against the observation space.
 
@@ -211,7 +212,8 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
 
 def _seed_argument(env: VectorEnv, seeds: list[int]):
     seeds = [int(seed) for seed in seeds]
-    return seeds if isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) else seeds[0]
+    takes_each = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) or getattr(env, "takes_a_seed_each", False)
+    return seeds if takes_each else seeds[0]
 
 
 def _reset_forgotten(env: VectorEnv) -> bool:

@@ -98,4 +98,5 @@ class RolloutSettings:
             num_workers=self.num_workers,
             env_config=self.env_config,
             check=self.check_env,
+            in_evaluation=kind == seeding.EVALUATION_ENVIRONMENTS,
         )

@@ -265,8 +265,9 @@ def make_learner(
         raise ValueError(f"grad_clip must be positive, or None for no clipping, but got {grad_clip!r}")
     closed_form = device == "cpu" and isinstance(policy.network, NumpyNetwork)
     if kind == "numpy" and not closed_form:
+        what = "a network with convolutions" if policy.layout.torso else f"device={device!r}"
         raise ValueError(
-            f"learner='numpy' trains fully connected networks on the CPU; for device={device!r} use learner='torch'"
+            f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"
         )
     steps = OptimizerSettings(optimizer, adam_epsilon, decay, momentum, rmsprop_epsilon)
     if kind == "torch" or not closed_form:

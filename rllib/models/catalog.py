@@ -1,6 +1,7 @@
 """From an environment's spaces and the `model` settings to the description of a policy."""
 
 import difflib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,13 +9,25 @@ import gymnasium as gym
 import numpy as np
 
 from rllib.models.distributions import Categorical, DiagGaussian, Distribution, MultiCategorical, distribution_from_json
-from rllib.models.encoders import BoxEncoder, Encoder, OneHotEncoder, encoder_from_json
+from rllib.models.encoders import Encoder, OneHotEncoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
 from rllib.models.layout import ParameterLayout
+from rllib.models.preprocessing import preprocessing
+from rllib.models.torso import NATURE_HIDDENS, Torso, filters_from, torso_from_json
+
+logger = logging.getLogger(__name__)
 
 MODEL_DEFAULTS = {
     "fcnet_hiddens": [256, 256],  # widths of the hidden layers
     "fcnet_activation": "tanh",  # "tanh", "relu", "swish" ("silu"), "linear" (None)
+    # Convolutions: a list with [channels, kernel, stride] for each layer, or "nature"; None chooses by the size of the
+    # image, [] is for none. Images skip the layers of fcnet_hiddens.
+    "conv_filters": None,
+    "conv_activation": "relu",  # as fcnet_activation
+    "post_fcnet_hiddens": [],  # widths of the hidden layers behind the convolutions, and behind fcnet_hiddens
+    "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
+    "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
+    "framestack": True,  # their observations are the last four pictures
     "vf_share_layers": False,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
@@ -22,14 +35,13 @@ MODEL_DEFAULTS = {
 
 # Known model settings that this version has no network for, with the values that ask for nothing.
 NOT_AVAILABLE = {
-    "conv_filters": (None, []),
-    "conv_activation": (None, "relu"),
-    "post_fcnet_hiddens": (None, []),
     "use_lstm": (False, None),
     "use_attention": (False, None),
     "custom_model": (None,),
     "custom_action_dist": (None,),
     "custom_preprocessor": (None,),
+    "grayscale": (None, True, False),  # pictures of Atari games are grey in any case, and scaled to 0 ... 1
+    "zero_mean": (None, True, False),
 }
 
 ACTIVATION_NAMES = {
@@ -42,8 +54,6 @@ ACTIVATION_NAMES = {
 }
 # Names of observation filters, old ones too, and what they build.
 FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
-# A one-hot row per state costs memory and time in proportion to the number of states.
-MAX_ONE_HOT = 100_000
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,7 @@ class PolicySpec:
         observation_filter: "NoFilter" or "MeanStdFilter".
         critic: whether there is a value head; without one there is a single tower.
         layer_norm: hidden layers are normalised before their activation.
+        torso: convolutions that read the stored observations, for the hidden layers to read; None without images.
     """
 
     encoder: Encoder
@@ -71,21 +82,24 @@ class PolicySpec:
     observation_filter: str = "NoFilter"
     critic: bool = True
     layer_norm: bool = False
+    torso: Torso | None = None
 
     def layout(self) -> ParameterLayout:
         """Where the parameters lie in the flat vector."""
         num_outputs = self.distribution.num_inputs
         num_log_std = self.distribution.size if self.free_log_std else 0
-        # Without hidden layers there is nothing to share or to separate: both heads read the observation.
-        num_towers = 1 if self.vf_share_layers or not self.hiddens or not self.critic else 2
+        # Without any layers there is nothing to share or to separate: both heads read the observation.
+        has_layers = bool(self.hiddens) or self.torso is not None
+        num_towers = 1 if self.vf_share_layers or not has_layers or not self.critic else 2
         return ParameterLayout(
-            self.encoder.size,
+            self.encoder.size if self.torso is None else self.torso.num_features,
             self.hiddens,
             num_outputs - num_log_std,
             num_towers,
             num_log_std,
             int(self.critic),
             self.layer_norm,
+            self.torso,
         )
 
     def make_filter(self) -> Filter:
@@ -104,6 +118,7 @@ class PolicySpec:
             "observation_filter": self.observation_filter,
             "critic": self.critic,
             "layer_norm": self.layer_norm,
+            "torso": self.torso and self.torso.to_json(),
         }
 
     @classmethod
@@ -115,6 +130,7 @@ class PolicySpec:
                 "encoder": encoder_from_json(data["encoder"]),
                 "distribution": distribution_from_json(data["distribution"]),
                 "hiddens": tuple(data["hiddens"]),
+                "torso": torso_from_json(data.get("torso")),
             }
         )
 
@@ -137,11 +153,12 @@ def policy_spec(
         ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
             available yet; the message says what to do.
     """
-    settings = _checked(model or {})
+    settings = check_model(model or {})
     if observation_filter not in FILTERS:
         raise ValueError(f"observation_filter must be one of {list(FILTERS)}, but got {observation_filter!r}")
     filtered = FILTERS[observation_filter] != "NoFilter"
-    encoder = _encoder(observation_space, filtered)
+    encoder, torso = preprocessing(observation_space, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
+    hiddens, activation = _hidden_layers(settings, torso, model or {})
     distribution = _distribution(action_space)
     if settings["free_log_std"] and not isinstance(distribution, DiagGaussian):
         raise ValueError(
@@ -150,24 +167,45 @@ def policy_spec(
     return PolicySpec(
         encoder=encoder,
         distribution=distribution,
-        hiddens=tuple(settings["fcnet_hiddens"]),
-        activation=ACTIVATION_NAMES[settings["fcnet_activation"]],
+        hiddens=hiddens,
+        activation=activation,
         vf_share_layers=settings["vf_share_layers"],
         free_log_std=settings["free_log_std"],
         layer_norm=settings["layer_norm"],
-        observation_filter=FILTERS[observation_filter] if isinstance(encoder, BoxEncoder) else "NoFilter",
+        torso=torso,
+        observation_filter="NoFilter" if isinstance(encoder, OneHotEncoder) else FILTERS[observation_filter],
     )
 
 
-def _checked(model: Mapping) -> dict:
-    """MODEL_DEFAULTS with the given settings, all of them checked."""
+def _hidden_layers(settings: dict, torso: Torso | None, model: Mapping) -> tuple[tuple[int, ...], str]:
+    """Widths and activation. Images alone skip fcnet_hiddens; with other numbers beside them, both go through."""
+    hiddens, post = tuple(settings["fcnet_hiddens"]), tuple(settings["post_fcnet_hiddens"])
+    if torso is not None and not torso.others:
+        if hiddens and "fcnet_hiddens" in model and hiddens != tuple(MODEL_DEFAULTS["fcnet_hiddens"]):
+            logger.warning(
+                "model['fcnet_hiddens']=%s has no part in a network for images alone; the layers behind its "
+                "convolutions are model['post_fcnet_hiddens']=%s",
+                list(hiddens),
+                list(post),
+            )
+        hiddens = ()
+    activation = settings["fcnet_activation"] if hiddens else settings["post_fcnet_activation"]
+    return hiddens + post, ACTIVATION_NAMES[activation]
+
+
+def check_model(model: Mapping) -> dict:
+    """MODEL_DEFAULTS with the given settings.
+
+    Raises:
+        ValueError: for a setting that is unknown, out of range, or not available yet; the message says what to do.
+    """
     settings = dict(MODEL_DEFAULTS)
     for key, value in model.items():
         if key in NOT_AVAILABLE:
             if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
                 raise ValueError(
-                    f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks. "
-                    f"Leave {key!r} out and set 'fcnet_hiddens'."
+                    f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks "
+                    f"and convolutions. Leave {key!r} out and set 'fcnet_hiddens' or 'conv_filters'."
                 )
         elif key not in MODEL_DEFAULTS:
             near = difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
@@ -175,47 +213,27 @@ def _checked(model: Mapping) -> dict:
             raise ValueError(f"unknown model setting {key!r}.{hint}")
         else:
             settings[key] = value
+    if settings["conv_filters"] == "nature" and "post_fcnet_hiddens" not in model:
+        settings["post_fcnet_hiddens"] = NATURE_HIDDENS
     _check_values(settings)
     return settings
 
 
 def _check_values(settings: dict) -> None:
-    hiddens, activation = settings["fcnet_hiddens"], settings["fcnet_activation"]
-    if not isinstance(hiddens, list | tuple) or not all(type(width) is int and width > 0 for width in hiddens):
-        raise ValueError(
-            f"model['fcnet_hiddens'] must be a list of positive integers like [64, 64], but got {hiddens!r}"
-        )
-    if activation not in ACTIVATION_NAMES:
-        raise ValueError(f"model['fcnet_activation'] must be one of {list(ACTIVATION_NAMES)}, but got {activation!r}")
-    for key in ("vf_share_layers", "free_log_std", "layer_norm"):
+    for key in ("fcnet_hiddens", "post_fcnet_hiddens"):
+        hiddens = settings[key]
+        if not isinstance(hiddens, list | tuple) or not all(type(width) is int and width > 0 for width in hiddens):
+            raise ValueError(f"model[{key!r}] must be a list of positive integers like [64, 64], but got {hiddens!r}")
+    for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation"):
+        if settings[key] not in ACTIVATION_NAMES:
+            raise ValueError(f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, but got {settings[key]!r}")
+    if type(settings["dim"]) is not int or settings["dim"] < 1:
+        raise ValueError(f"model['dim'] must be a number of pixels like 84, but got {settings['dim']!r}")
+    if settings["conv_filters"] and settings["conv_filters"] != "nature":
+        filters_from(settings["conv_filters"])
+    for key in ("framestack", "vf_share_layers", "free_log_std", "layer_norm"):
         if not isinstance(settings[key], bool):
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
-
-
-def _encoder(space: gym.Space, filtered: bool) -> Encoder:
-    spaces = gym.spaces
-    if isinstance(space, spaces.Discrete):
-        if space.n > MAX_ONE_HOT:
-            raise ValueError(
-                f"a Discrete observation space of {space.n} states is too large for one-hot encoding "
-                f"(at most {MAX_ONE_HOT}). Let the environment return a vector that describes the state."
-            )
-        return OneHotEncoder(int(space.n), int(space.start))
-    if isinstance(space, spaces.Box):
-        if not np.issubdtype(space.dtype, np.number) and space.dtype != np.bool_:
-            raise ValueError(f"Box observations must be numbers, but {space} has dtype {space.dtype}")
-        are_pixels = space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all()
-        return BoxEncoder(tuple(space.shape), 1 / 255 if are_pixels and not filtered else 1.0)
-    if (
-        isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary | spaces.Tuple | spaces.Dict)
-        and space.is_np_flattenable
-    ):
-        # These are stored as the flat vector that gymnasium makes of them.
-        return BoxEncoder((spaces.flatdim(space),))
-    raise ValueError(
-        f"observations of {type(space).__name__} are not supported: {space}. Supported are Box, Discrete, "
-        "MultiDiscrete, MultiBinary, and Dict and Tuple of these; wrap the environment so that it returns one of them."
-    )
 
 
 def _distribution(space: gym.Space) -> Distribution:

@@ -1,7 +1,8 @@
 """From stored observations to the rows that a fully connected network reads.
 
 Batches keep observations as the environment gives them (a Discrete one stays an integer); the network does the rest.
-Every encoded row ends with a 1, so that biases are one more row of the weights.
+Every encoded row ends with a 1, so that biases are one more row of the weights. Where `as_stored` is true there is
+nothing to encode: the network reads the stored rows themselves.
 """
 
 import functools
@@ -23,6 +24,7 @@ class BoxEncoder:
     shape: tuple[int, ...]
     scale: float = 1.0
     kind = "box"
+    as_stored = False
 
     @property
     def size(self) -> int:
@@ -43,12 +45,54 @@ class BoxEncoder:
 
 
 @dataclass(frozen=True)
+class FlatEncoder:
+    """Flat rows of several parts (Dict, Tuple), some of which are pixels.
+
+    Attributes:
+        size: numbers in a row.
+        pixels: columns (start, stop) that are scaled from 0 ... 255 to [0, 1].
+    """
+
+    size: int
+    pixels: tuple[tuple[int, int], ...]
+    kind = "flat"
+    as_stored = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one stored observation."""
+        return (self.size,)
+
+    def encode(self, observations: np.ndarray, out: np.ndarray) -> None:
+        """Writes observations [B, size] into out [B, size + 1] float32."""
+        np.copyto(out[:, :-1], observations, casting="unsafe")
+        for start, stop in self.pixels:
+            out[:, start:stop] *= np.float32(1 / 255)
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "size": self.size, "pixels": [list(columns) for columns in self.pixels]}
+
+
+@dataclass(frozen=True)
+class RowsEncoder:
+    """Leaves observations as they are stored: the network has a torso that reads them."""
+
+    shape: tuple[int, ...]
+    kind = "rows"
+    as_stored = True
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True)
 class OneHotEncoder:
     """Turns the integers start ... start + num_values - 1 into one-hot rows."""
 
     num_values: int
     start: int = 0
     kind = "one_hot"
+    as_stored = False
     shape = ()
 
     @property
@@ -98,7 +142,7 @@ def _one_hot_table(num_values: int) -> np.ndarray:
     return table
 
 
-Encoder = BoxEncoder | OneHotEncoder
+Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder
 
 
 def encoder_from_json(data: dict) -> Encoder:
@@ -107,4 +151,8 @@ def encoder_from_json(data: dict) -> Encoder:
         return BoxEncoder(tuple(data["shape"]), data["scale"])
     if data["kind"] == OneHotEncoder.kind:
         return OneHotEncoder(data["num_values"], data["start"])
-    raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows 'box' and 'one_hot'")
+    if data["kind"] == FlatEncoder.kind:
+        return FlatEncoder(data["size"], tuple(map(tuple, data["pixels"])))
+    if data["kind"] == RowsEncoder.kind:
+        return RowsEncoder(tuple(data["shape"]))
+    raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows box, flat, rows and one_hot")

@@ -68,3 +68,13 @@ class LayerNorm:
         np.multiply(normal, along_normal, out=scratch)
         np.subtract(gradient, scratch, out=gradient)
         np.multiply(gradient, self._inverse_std, out=gradient)
+
+
+def normalize_rows(z: np.ndarray, parameters: np.ndarray) -> None:
+    """The same for row-major features z [B, width], in place; parameters [2, width]."""
+    width = z.shape[1]
+    z -= np.dot(z, np.full(width, 1 / width, np.float32))[:, None]
+    variance = np.einsum("bi,bi->b", z, z) * np.float32(1 / width)
+    z *= (1 / np.sqrt(variance + np.float32(EPSILON)))[:, None]
+    z *= parameters[0]
+    z += parameters[1]

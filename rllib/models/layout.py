@@ -5,6 +5,7 @@ are stacked, and a layer's bias is the last row of its weights, so that one prod
 
 | block         | shape                       | exists                                    |
 |---------------|-----------------------------|-------------------------------------------|
+| image_i_conv_j (_bias, _norm) | [towers, ...], see torso.py | with a torso              |
 | hidden_0      | [inputs + 1, towers * width] | when there is a hidden layer              |
 | hidden_i      | [towers, width_before + 1, width] | for every later hidden layer          |
 | norm_i        | [towers, 2, width]          | behind hidden_i, with layer_norm: scales, then shifts |
@@ -19,19 +20,22 @@ The functions take numpy arrays and torch tensors alike and return views of the 
 import math
 from dataclasses import dataclass
 
+from rllib.models.torso import Torso
+
 
 @dataclass(frozen=True)
 class ParameterLayout:
     """Names, shapes and offsets of the blocks.
 
     Attributes:
-        num_inputs: size of an encoded observation, without the closing 1.
+        num_inputs: size of an encoded observation (of the torso's features), without the closing 1.
         hiddens: widths of the hidden layers.
         num_outputs: what the policy head computes.
         num_towers: 2 where policy and value have layers of their own, else 1.
         num_log_std: length of the free log standard deviation, 0 for none.
         num_values: 1, or 0 for a network without a value head, which then has one tower.
         layer_norm: every hidden layer is normalised before its activation.
+        torso: convolutions, whose features the first layer reads; each tower has its own.
     """
 
     num_inputs: int
@@ -41,10 +45,12 @@ class ParameterLayout:
     num_log_std: int = 0
     num_values: int = 1
     layer_norm: bool = False
+    torso: Torso | None = None
 
     def block_shapes(self) -> dict[str, tuple[int, ...]]:
         """Block name -> shape, in the order of the memory."""
-        towers, shapes, before = self.num_towers, {}, self.num_inputs
+        towers, before = self.num_towers, self.num_inputs
+        shapes = self.torso.block_shapes(towers) if self.torso else {}
         for index, width in enumerate(self.hiddens):
             shapes[f"hidden_{index}"] = (towers, before + 1, width) if index else (before + 1, towers * width)
             if self.layer_norm:
@@ -82,6 +88,9 @@ class ParameterLayout:
         blocks, named = self.blocks(flat), {}
         towers = ("policy", "value") if self.num_towers == 2 else ("shared",)
         for tower, owner in enumerate(towers):
+            if self.torso:
+                convolutions = self.torso.named_parameters(blocks, tower)
+                named |= {f"{owner}.{name}": parameter for name, parameter in convolutions.items()}
             for index, width in enumerate(self.hiddens):
                 block = blocks[f"hidden_{index}"]
                 layer = block[tower] if index else block[:, tower * width : (tower + 1) * width]

@@ -26,7 +26,8 @@ def initialize(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Gene
             parameter[:] = 1
         elif name.endswith("weight"):
             gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2))
-            parameter[:] = gain * _orthogonal(parameter.shape, rng)
+            matrix = gain * _orthogonal((len(parameter), math.prod(parameter.shape[1:])), rng)
+            parameter[:] = matrix.reshape(parameter.shape)
 
 
 def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
@@ -35,6 +36,14 @@ def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))
     q *= np.sign(np.diag(r))
     return q if rows >= columns else q.T
+
+
+def check_weights(layout: ParameterLayout, weights: np.ndarray) -> None:
+    """Raises a ValueError for weights of another size or type than the layout's."""
+    if weights.shape != (layout.size,) or weights.dtype != np.float32:
+        raise ValueError(
+            f"the network needs {layout.size} float32 weights, but got {weights.dtype} of shape {weights.shape}"
+        )
 
 
 class NumpyNetwork:
@@ -50,10 +59,7 @@ class NumpyNetwork:
     """
 
     def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
-        if weights.shape != (layout.size,) or weights.dtype != np.float32:
-            raise ValueError(
-                f"the network needs {layout.size} float32 weights, but got {weights.dtype} of shape {weights.shape}"
-            )
+        check_weights(layout, weights)
         self.layout = layout
         self.activation = ACTIVATIONS[activation]
         self.blocks = layout.blocks(weights)
@@ -61,7 +67,7 @@ class NumpyNetwork:
         self.gradient_blocks = layout.blocks(self.gradient)
         self._training = BuffersByRows(lambda rows: _TrainingBuffers(self, rows))
         towers = ("policy", "value") if layout.num_values else ("policy",)
-        self._towers = {tower: _Tower(self, tower) for tower in towers}
+        self._towers = {tower: Tower(self, tower) for tower in towers}
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
@@ -85,10 +91,15 @@ class NumpyNetwork:
         return self._towers["value"].forward(inputs)[0]
 
 
-class _Tower:
-    """The layers that lead to one head, for acting; nothing is kept for a backward pass."""
+class Tower:
+    """The fully connected layers that lead to one head, for acting; nothing is kept for a backward pass.
 
-    def __init__(self, network: NumpyNetwork, tower: str):
+    Args:
+        network: has layout, blocks and activation.
+        tower: "policy" or "value".
+    """
+
+    def __init__(self, network, tower: str):
         layout, blocks = network.layout, network.blocks
         stacked = 1 if tower == "value" and layout.num_towers == 2 else 0
         self.layers = []
@@ -103,7 +114,7 @@ class _Tower:
         self._buffers = BuffersByRows(self._allocate)
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
-        """[outputs, B]."""
+        """[outputs, B] of inputs [B, num_inputs + 1] that close with a 1."""
         steps, head_out, result = self._buffers[len(inputs)]
         h = inputs.T
         for weights, norm, z, active, augmented in steps:

@@ -1,4 +1,4 @@
-"""The fully connected actor-critic network in torch: views of the same flat vector as the numpy network."""
+"""The actor-critic network in torch: views of the same flat vector as the numpy network."""
 
 import numpy as np
 import torch
@@ -6,26 +6,25 @@ from torch import Tensor, nn
 
 from rllib.models.layer_norm import EPSILON
 from rllib.models.layout import ParameterLayout
-
-ACTIVATIONS = {
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "swish": torch.nn.functional.silu,
-    "linear": lambda z: z,
-}
+from rllib.models.torch_torso import ACTIVATIONS, torso_features, torso_pieces
 
 
 def pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
-    """The blocks as the products of `forward` want them: weights and biases apart, but for the first layer, stacked.
+    """The blocks as the products of `forward` want them: weights and biases apart, and the first layer stacked.
+
+    Without a torso the first layer's bias stays the last row of its weights, as inputs then close with a 1.
 
     Autograd would write a gradient as long as the whole vector for every slice of it, so what is sliced here, once and
     outside of any graph, are the leaves of the graph.
     """
-    parts = {}
-    for name, block in layout.blocks(flat.detach()).items():
+    blocks, torso = layout.blocks(flat.detach()), layout.torso
+    parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
+    for name, block in blocks.items():
+        if name.startswith("image_"):
+            continue
         if name == "hidden_0":
-            parts[name] = block.reshape(len(block), layout.num_towers, -1).transpose(0, 1)
-        elif name == "log_std" or not layout.hiddens:
+            block = block.reshape(len(block), layout.num_towers, -1).transpose(0, 1)
+        if name == "log_std" or (torso is None and (name == "hidden_0" or not layout.hiddens)):
             parts[name] = block
         else:
             parts[f"{name}.weight"], parts[f"{name}.bias"] = block[..., :-1, :], block[..., -1:, :]
@@ -40,12 +39,16 @@ def forward(layout: ParameterLayout, activation: str, parts: dict[str, Tensor], 
         activation: a name in ACTIVATIONS.
         parts: what `pieces` gave.
         inputs: encoded observations [B, num_inputs + 1]; the last column is 1 and stands for the first layer's bias.
+            With a torso, observations as they are stored.
     """
-    if not layout.hiddens:
-        return _split(layout, parts, inputs @ parts["head"])
     apply = ACTIVATIONS[activation]
-    features = apply(_normalized(layout, parts, 0, torch.matmul(inputs, parts["hidden_0"])))  # [towers, B, width]
-    for index in range(1, len(layout.hiddens)):
+    if layout.torso:
+        features = torso_features(layout.torso, parts, inputs, layout.num_towers)
+    elif layout.hiddens:
+        features = apply(_normalized(layout, parts, 0, torch.matmul(inputs, parts["hidden_0"])))  # [towers, B, width]
+    else:
+        return _split(layout, parts, inputs @ parts["head"])
+    for index in range(0 if layout.torso else 1, len(layout.hiddens)):
         weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
         features = apply(_normalized(layout, parts, index, torch.baddbmm(bias, features, weight)))
     if layout.num_towers == 1:
@@ -103,7 +106,7 @@ class TorchNetwork(nn.Module):
             self.register_parameter(name.replace(".", "_"), parameter)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Distribution inputs [B, K] and values [B] of encoded observations [B, num_inputs + 1]."""
+        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives."""
         return forward(self.layout, self.activation, self._parts, inputs)
 
     def backward(self, loss: Tensor) -> Tensor:

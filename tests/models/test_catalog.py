@@ -9,10 +9,11 @@ import pytest
 
 from rllib.models.catalog import MODEL_DEFAULTS, PolicySpec, policy_spec
 from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
-from rllib.models.encoders import BoxEncoder, OneHotEncoder
+from rllib.models.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
 
 BOX = gym.spaces.Box(-1, 1, (4,))
 DISCRETE = gym.spaces.Discrete(2)
+PIXELS = gym.spaces.Box(0, 255, (2, 2), np.uint8)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,7 @@ DISCRETE = gym.spaces.Discrete(2)
         (gym.spaces.MultiBinary(3), BoxEncoder((3,))),
         (gym.spaces.Dict(a=BOX, b=DISCRETE), BoxEncoder((6,))),
         (gym.spaces.Tuple((BOX, gym.spaces.MultiBinary(2))), BoxEncoder((6,))),
+        (gym.spaces.Dict(a=BOX, b=gym.spaces.Dict(c=PIXELS)), FlatEncoder(8, ((4, 8),))),
     ],
     ids=str,
 )
@@ -41,6 +43,15 @@ def test_pixels_reach_the_network_between_0_and_1_unless_a_filter_scales_them():
     policy_spec(space, DISCRETE).encoder.encode(np.full((1, 2, 2), 255, np.uint8), encoded)
     np.testing.assert_allclose(encoded, 1.0)
     assert policy_spec(space, DISCRETE, observation_filter="MeanStdFilter").encoder == BoxEncoder((2, 2))
+
+
+def test_pixels_among_other_parts_reach_the_network_between_0_and_1_too():
+    space = gym.spaces.Dict(a=BOX, b=PIXELS)
+    encoded = np.ones((2, 9), np.float32)
+    rows = np.tile(np.array([1, -1, 0.5, 0, 0, 51, 102, 255], np.float32), (2, 1))
+    policy_spec(space, DISCRETE).encoder.encode(rows, encoded)
+    np.testing.assert_allclose(encoded, [[1, -1, 0.5, 0, 0, 0.2, 0.4, 1, 1]] * 2)
+    assert policy_spec(space, DISCRETE, observation_filter="MeanStdFilter").encoder == BoxEncoder((8,))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +79,8 @@ def test_defaults_are_those_of_the_ecosystem():
     assert not spec.free_log_std
     assert not spec.layer_norm
     assert set(MODEL_DEFAULTS) == {
-        "fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std", "layer_norm",
+        "fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation", "post_fcnet_hiddens",
+        "post_fcnet_activation", "dim", "framestack", "vf_share_layers", "free_log_std", "layer_norm",
     }  # fmt: skip
 
 
@@ -77,10 +89,18 @@ def test_names_of_activations(given, used):
     assert policy_spec(BOX, DISCRETE, {"fcnet_activation": given}).activation == used
 
 
+def test_layers_behind_others_come_last():
+    spec = policy_spec(BOX, DISCRETE, {"fcnet_hiddens": [8], "post_fcnet_hiddens": [4]})
+    assert (spec.hiddens, spec.activation) == ((8, 4), "tanh")
+    spec = policy_spec(BOX, DISCRETE, {"fcnet_hiddens": [], "post_fcnet_hiddens": [4]})
+    assert (spec.hiddens, spec.activation) == ((4,), "relu")
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Discrete(3, start=1), gym.spaces.Dict(a=BOX, b=PIXELS)], ids=str)
 @pytest.mark.parametrize("action_space", [DISCRETE, gym.spaces.MultiDiscrete([2, 3]), BOX], ids=str)
-def test_description_survives_json_and_pickle(action_space):
+def test_description_survives_json_and_pickle(space, action_space):
     model = {"fcnet_hiddens": [8], "vf_share_layers": True, "layer_norm": True}
-    spec = policy_spec(gym.spaces.Discrete(3, start=1), action_space, model)
+    spec = policy_spec(space, action_space, model)
     assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert pickle.loads(pickle.dumps(spec)) == spec
     assert hash(spec) == hash(PolicySpec.from_json(spec.to_json()))
@@ -107,7 +127,7 @@ def test_settings_that_ask_for_nothing_are_taken():
         ({"fcnet_hidden": [64]}, "Did you mean 'fcnet_hiddens'"),
         ({"zzz": 1}, "Known ones: fcnet_hiddens"),
         ({"use_lstm": True}, "not available yet"),
-        ({"conv_filters": [[16, 8, 4]]}, "not available yet"),
+        ({"use_attention": True}, "not available yet"),
         ({"fcnet_hiddens": 64}, "list of positive integers"),
         ({"fcnet_hiddens": [64, 0]}, "list of positive integers"),
         ({"fcnet_hiddens": [64.0]}, "list of positive integers"),
@@ -130,6 +150,7 @@ def test_wrong_settings_say_what_to_do(model, message):
         (gym.spaces.Sequence(BOX), DISCRETE, "observations of Sequence"),
         (gym.spaces.Dict(a=gym.spaces.Sequence(BOX)), DISCRETE, "observations of Dict"),
         (gym.spaces.Discrete(10**6), DISCRETE, "too large for one-hot"),
+        (gym.spaces.Dict(a=gym.spaces.Discrete(10**6)), DISCRETE, r"observations\['a'\].*too large for one-hot"),
         (BOX, gym.spaces.Text(5), "actions of Text"),
         (BOX, gym.spaces.Dict(a=DISCRETE), "actions of Dict"),
         (BOX, gym.spaces.Box(0, 5, (2,), np.int64), "actions of Box"),

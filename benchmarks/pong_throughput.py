@@ -1,0 +1,65 @@
+"""IMPALA on Pong with the network of the Nature paper, sampling and learning at once: environment steps a second.
+
+8 environments in one worker; one gradient step on each batch. The peer is Stable-Baselines3's PPO on the same game with
+the same network and number of environments, in its settings for Atari (128 steps, 4 epochs, minibatches of 256). An
+environment step is four frames. Needs ale-py here (`pip install 'rllib[atari]'`) and there (`benchmarks/peers/setup
+sb3`). What a process may use is left to each library: the peer's torch takes all cores, as it does by default.
+"""
+
+import time
+
+from measure import alternate, arguments, machine, peer_side, rows, table
+
+FRAGMENT = 20
+
+
+def build(name: str, env: str, envs: int, batch: int):
+    """IMPALA or APPO with so many environments in one worker."""
+    from rllib.algorithms.registry import get_algorithm_config
+
+    return (
+        get_algorithm_config(name)
+        .environment(env)
+        .rollouts(num_rollout_workers=1, num_envs_per_worker=envs, rollout_fragment_length=FRAGMENT)
+        .training(train_batch_size=batch, model={"conv_filters": "nature", "vf_share_layers": True})
+        .reporting(min_time_s_per_iteration=1)
+        .build()
+    )
+
+
+def training_rate(algo, seconds: float) -> float:
+    """Steps a second that were sampled and trained on."""
+    trained = algo.metrics.counters["num_env_steps_trained"]
+    started = time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
+        result = algo.train()
+    return (result["num_env_steps_trained"] - trained) / elapsed
+
+
+def main() -> None:
+    parser = arguments(__doc__, rounds=3)
+    parser.add_argument("--env", default="ALE/Pong-v5")
+    parser.add_argument("--envs", type=int, default=8, help="environments")
+    parser.add_argument("--batch", type=int, default=640, help="steps of a train batch")
+    parser.add_argument("--seconds", type=float, default=20, help="of ours in each round")
+    parser.add_argument("--peer-iterations", type=int, default=4, help="of 128 steps each, in each round")
+    options = parser.parse_args()
+    print(machine())
+
+    def ours() -> float:
+        with build("IMPALA", options.env, options.envs, options.batch) as algo:
+            training_rate(algo, 3)
+            return training_rate(algo, options.seconds)
+
+    peer = peer_side(
+        "env_steps_per_s",
+        "sb3",
+        "sb3_pong_throughput",
+        *("--env", options.env, "--envs", options.envs, "--iterations", options.peer_iterations),
+    )
+    found = alternate(options.rounds, warm_up=0, ours=ours, sb3=None if options.no_peers else peer)
+    table(rows(found, "IMPALA Pong", "env steps/s", {"sb3": ("SB3 PPO", ">= 1.5 peer")}))
+
+
+if __name__ == "__main__":
+    main()

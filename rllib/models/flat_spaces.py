@@ -1,0 +1,90 @@
+"""The leaves of Dict and Tuple spaces, and where each lies in the flat row that gymnasium.spaces.flatten would make."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from gymnasium import spaces
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A space without parts, and its columns in the flat row.
+
+    Attributes:
+        space: Box, Discrete, MultiDiscrete or MultiBinary.
+        start, stop: the columns; one-hot for Discrete and each number of MultiDiscrete.
+        path: the keys that lead to it, as in "['camera'][0]".
+    """
+
+    space: spaces.Space
+    start: int
+    stop: int
+    path: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one value."""
+        return self.space.shape
+
+    @property
+    def choices(self) -> np.ndarray | None:
+        """How many values each number of it can take, [numbers]; None where numbers are stored as they are."""
+        if isinstance(self.space, spaces.Discrete):
+            return np.array([self.space.n])
+        return self.space.nvec.ravel() if isinstance(self.space, spaces.MultiDiscrete) else None
+
+    @property
+    def are_pixels(self) -> bool:
+        """Whether they are bytes over the whole range."""
+        return are_pixels(self.space)
+
+    @property
+    def fits_bytes(self) -> bool:
+        """Whether unsigned bytes hold its columns without loss."""
+        return not isinstance(self.space, spaces.Box) or self.space.dtype in (np.uint8, np.bool_)
+
+
+def are_pixels(space: spaces.Space) -> bool:
+    """Whether a space holds bytes of the whole range, 0 to 255."""
+    is_bytes = isinstance(space, spaces.Box) and space.dtype == np.uint8
+    return is_bytes and bool((space.low == 0).all() and (space.high == 255).all())
+
+
+def flat_leaves(space: spaces.Space) -> list[Leaf]:
+    """The leaves in the order of gymnasium.spaces.flatten: depth first, a Dict's keys in the order of its space."""
+    leaves, start = [], 0
+    for leaf, path in _leaves(space, ""):
+        stop = start + _width(leaf)
+        leaves.append(Leaf(leaf, start, stop, path))
+        start = stop
+    return leaves
+
+
+def flat_width(space: spaces.Space) -> int:
+    """Columns of the flat row."""
+    leaves = flat_leaves(space)
+    return leaves[-1].stop if leaves else 0
+
+
+def parts(space: spaces.Space) -> list[tuple] | None:
+    """(key, space) of each part of a Dict or Tuple; None for every other space."""
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.items())
+    return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
+
+
+def _leaves(space: spaces.Space, path: str) -> Iterator[tuple[spaces.Space, str]]:
+    inner = parts(space)
+    if inner is None:
+        yield space, path
+        return
+    for key, part in inner:
+        yield from _leaves(part, f"{path}[{key!r}]")
+
+
+def _width(space: spaces.Space) -> int:
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    return int(space.nvec.sum()) if isinstance(space, spaces.MultiDiscrete) else math.prod(space.shape)

@@ -123,9 +123,15 @@ class Policy:
 
     # ------------------------------------------------------------------ acting
 
-    def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
-        """What makes actions random, float32 [*shape, ...]; zeros in its place give the most probable actions."""
-        return self.distribution.noise(rng, *shape, **self.exploration)
+    def noise(self, rng: np.random.Generator, *shape: int, **exploration) -> np.ndarray:
+        """What makes actions random, float32 [*shape, ...]; zeros in its place give the most probable actions.
+
+        Args:
+            rng: draws it.
+            shape: of the actions that it is for.
+            exploration: how much is explored, as the distribution's `noise` takes it; by default `self.exploration`.
+        """
+        return self.distribution.noise(rng, *shape, **(exploration or self.exploration))
 
     def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
         """Chooses one action per row: the hot path of sampling. Results are written in place.

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.exploration import exploration_settings, make_exploration
 from rllib.checkpoint import read_checkpoint, write_checkpoint
 from rllib.env.actions import ActionMapper
 from rllib.env.checks import check_environment
@@ -132,8 +133,12 @@ class Algorithm(ABC):
         )
 
     def exploration(self) -> dict[str, float]:
-        """How much the workers explore at this moment, as the action distribution's `noise` takes it."""
-        return {}
+        """What workers need to know in order to explore: how far the run is."""
+        return {"timesteps": self.timesteps}
+
+    def explored_by(self) -> dict[str, Any]:
+        """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
+        return self._rollout_settings.exploration.numbers(self.timesteps)
 
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
@@ -154,9 +159,8 @@ class Algorithm(ABC):
         with self.metrics.timer("sample"):
             while steps < num_steps:
                 filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
-                self.policy.exploration = self.exploration()
                 for batch, report in self.workers.sample(
-                    self.policy.weights, self.num_updates, filter_state, self.policy.exploration
+                    self.policy.weights, self.num_updates, filter_state, self.exploration()
                 ):
                     self.take_in(report)
                     batches.append(batch)
@@ -306,6 +310,7 @@ class Algorithm(ABC):
         if self.config.evaluation_num_workers and not self._stopped:
             episodes = self._remote_evaluation(count, explore)
         else:
+            self.policy.exploration = self.explored_by()
             episodes = play_episodes(self.policy, self._rollout_settings, count, self._evaluations, explore=explore)
         statistics = episode_statistics(episodes)
         statistics["episodes_this_iter"] = len(episodes)
@@ -334,7 +339,7 @@ class Algorithm(ABC):
             )
         filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
         episodes = self._evaluation_workers.play_episodes(
-            self.policy.weights, filter_state, num_episodes, self._evaluations, explore, self.policy.exploration
+            self.policy.weights, filter_state, num_episodes, self._evaluations, explore, self.exploration()
         )
         self._tell_recreated_workers(self._evaluation_workers, is_evaluation=True)
         return episodes
@@ -353,6 +358,7 @@ class Algorithm(ABC):
         explore = self.config.explore if explore is None else explore
         for observation in observations:
             self._refuse_odd(observation)
+        self.policy.exploration = self.explored_by()
         rows = np.stack([self._observation_column.row(observation) for observation in observations])
         return self._to_env(self.policy.compute_actions(rows, explore, self._inference_rng))
 
@@ -524,6 +530,9 @@ class Algorithm(ABC):
             num_workers=config.num_rollout_workers,
             complete_episodes=config.batch_mode == "complete_episodes",
             explore=config.explore,
+            exploration=make_exploration(
+                exploration_settings(config.exploration_config, config.default_exploration), self.action_space
+            ),
             normalize_actions=config.normalize_actions,
             clip_actions=config.clip_actions,
             clip_rewards=config.clip_rewards,

@@ -24,7 +24,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration import epsilon_points, exploration_settings
+from rllib.algorithms.exploration import OF_VALUES
 from rllib.algorithms.settings import Merged, NotYet, above, at_least, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.transitions import Transitions
@@ -68,7 +68,7 @@ class DQNConfig(AlgorithmConfig):
     """Settings of DQN; the defaults are those of Ray 2.6."""
 
     algo_class = "DQN"
-    exploration_kinds: ClassVar[tuple[str, ...]] = ("EpsilonGreedy",)
+    exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000,
     }  # fmt: skip
@@ -225,9 +225,6 @@ class DQN(Algorithm):
         config = self.config
         self.target = Policy(self.policy.spec, weights=self.policy.weights.copy())
         self._lr = config.get_schedule("lr")
-        self._epsilon = Schedule(
-            epsilon_points(exploration_settings(config.exploration_config, config.default_exploration))
-        )
         settings = config.replay_settings()
         self._beta = Schedule(settings["prioritized_replay_beta"])
         try:
@@ -282,9 +279,6 @@ class DQN(Algorithm):
         loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
         return self.make_default_learner(loss)
 
-    def exploration(self) -> dict[str, float]:
-        return {"epsilon": self._epsilon(self.timesteps) if self.config.explore else 0.0}
-
     def training_step(self) -> dict[str, float]:
         batch = self.sample(1)
         self.replay.add(batch, self.config.get_rollout_fragment_length(), max(self.config.num_rollout_workers, 1))
@@ -292,7 +286,10 @@ class DQN(Algorithm):
             for _ in range(self._updates_for(batch.count)):
                 self._stats = self._update()
             self._update_target()
-        return {**self._stats, "cur_epsilon": self._epsilon(self.timesteps)}
+        return {**self._stats, **self._exploration_stats()}
+
+    def _exploration_stats(self) -> dict[str, float]:
+        return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
 
     def _updates_for(self, steps: int) -> int:
         """Updates that so many sampled steps ask for; fractions add up from round to round."""
@@ -339,7 +336,6 @@ class DQN(Algorithm):
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self._updates_owed, self._target_updated_at = state["updates_owed"], state["target_updated_at"]
-        self.policy.exploration = self.exploration()
 
     def get_state(self) -> dict[str, Any]:
         state = super().get_state()

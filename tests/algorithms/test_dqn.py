@@ -61,7 +61,7 @@ EACH = pytest.mark.parametrize(
 @EACH
 def test_p1_value_of_a_constant(parts):
     with make_config(ConstantReward, **parts).build() as algo:
-        train(algo, 5)  # 1000 steps
+        train(algo, 7)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.02)
 
 
@@ -142,7 +142,7 @@ def test_epsilon_follows_the_steps_whatever_the_number_of_environments():
         with make_config(envs=envs, epsilon={"final_epsilon": 0.0, "epsilon_timesteps": 800}).build() as algo:
             while algo.timesteps < 640:
                 algo.training_step()
-            seen.append((algo.timesteps, algo.exploration()))
+            seen.append((algo.timesteps, algo.explored_by()))
     assert seen == [(640, {"epsilon": pytest.approx(0.2)})] * 2
 
 
@@ -169,7 +169,7 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
     with config.build() as algo, config.build() as other:
         train(algo, 2)
         other.restore(algo.save(tmp_path / "checkpoint"))
-        assert other.exploration() == algo.exploration() and len(other.replay) == len(algo.replay)
+        assert other.explored_by() == algo.explored_by() and len(other.replay) == len(algo.replay)
         for each in (algo, other):
             train(each, 1)
         assert np.array_equal(algo.policy.weights, other.policy.weights)
@@ -240,7 +240,7 @@ def test_mistakes_in_training(training, message):
         ({"epsilon_timesteps": float("inf")}, "a schedule that never ends"),
         ({"epsilon_timesteps": None}, "a schedule that never ends"),
         ({"initial_epsilon": 0.1, "final_epsilon": 0.5}, "must be at most initial_epsilon=0.1"),
-        ({"type": "StochasticSampling"}, "this algorithm explores by EpsilonGreedy"),
+        ({"type": "StochasticSampling"}, "this algorithm explores by EpsilonGreedy or PerWorkerEpsilonGreedy"),
         ({"epsilon_timestep": 5}, "not epsilon_timestep"),
     ],
     ids=str,

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.exploration import exploration_settings, make_exploration
+from rllib.algorithms.exploration import exploration_settings
+from rllib.algorithms.exploration_of import make_exploration
 from rllib.checkpoint import read_checkpoint, write_checkpoint
 from rllib.env.actions import ActionMapper
 from rllib.env.checks import check_environment

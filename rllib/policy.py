@@ -7,7 +7,8 @@ import numpy as np
 from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
 from rllib.models.catalog import PolicySpec
-from rllib.models.numpy_network import NumpyNetwork, initialize
+from rllib.models.initializers import INITIALIZERS
+from rllib.models.numpy_network import NumpyNetwork
 
 BACKENDS = ("numpy", "torch")
 FILTER_PREFIX = "filter."
@@ -46,7 +47,7 @@ class Policy:
         if weights is None:
             weights = np.zeros(self.layout.size, np.float32)
             if rng is not None:
-                initialize(self.layout, weights, rng)
+                INITIALIZERS[spec.initializer](self.layout, weights, rng)
         self._weights = weights
         self.network = _make_network(self, backend)
         self._inputs = BuffersByRows(self.new_inputs)

@@ -57,6 +57,8 @@ class Algorithm(ABC):
     config_class: ClassVar[type[AlgorithmConfig]]
     # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
+    # Weights to start from (models/initializers.py), where the model's settings do not say.
+    initializer: ClassVar[str] = "orthogonal"
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
         self.config = _frozen(self.config_class, config, env)
@@ -130,7 +132,11 @@ class Algorithm(ABC):
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         """The network for these spaces."""
         return policy_spec(
-            observation_space, action_space, self.config.model, observation_filter=self.config.observation_filter
+            observation_space,
+            action_space,
+            self.config.model,
+            observation_filter=self.config.observation_filter,
+            initializer=self.initializer,
         )
 
     def exploration(self) -> dict[str, float]:

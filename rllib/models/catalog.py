@@ -10,11 +10,13 @@ import numpy as np
 from rllib.models.distributions import Categorical, DiagGaussian, Distribution, MultiCategorical, distribution_from_json
 from rllib.models.encoders import BoxEncoder, Encoder, OneHotEncoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
+from rllib.models.initializers import INITIALIZERS
 from rllib.models.layout import ParameterLayout
 
 MODEL_DEFAULTS = {
     "fcnet_hiddens": [256, 256],  # widths of the hidden layers
     "fcnet_activation": "tanh",  # "tanh", "relu", "swish" ("silu"), "linear" (None)
+    "fcnet_weights_initializer": None,  # "orthogonal", "uniform" (torch.nn.Linear's); None: the algorithm's own
     "vf_share_layers": False,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
 }
@@ -58,6 +60,7 @@ class PolicySpec:
         free_log_std: a parameter instead of an output (DiagGaussian alone).
         observation_filter: "NoFilter" or "MeanStdFilter".
         critic: whether there is a value head; without one there is a single tower.
+        initializer: of the weights, a name in models/initializers.py.
     """
 
     encoder: Encoder
@@ -68,6 +71,7 @@ class PolicySpec:
     free_log_std: bool = False
     observation_filter: str = "NoFilter"
     critic: bool = True
+    initializer: str = "orthogonal"
 
     def layout(self) -> ParameterLayout:
         """Where the parameters lie in the flat vector."""
@@ -94,6 +98,7 @@ class PolicySpec:
             "free_log_std": self.free_log_std,
             "observation_filter": self.observation_filter,
             "critic": self.critic,
+            "initializer": self.initializer,
         }
 
     @classmethod
@@ -115,6 +120,7 @@ def policy_spec(
     model: Mapping | None = None,
     *,
     observation_filter: str = "NoFilter",
+    initializer: str = "orthogonal",
 ) -> PolicySpec:
     """Chooses the network for an environment.
 
@@ -122,6 +128,7 @@ def policy_spec(
         observation_space, action_space: of a single environment.
         model: settings that differ from MODEL_DEFAULTS.
         observation_filter: "NoFilter" or "MeanStdFilter"; observations that are one of n states are never filtered.
+        initializer: of the weights, where `model` does not name one.
 
     Raises:
         ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
@@ -144,6 +151,7 @@ def policy_spec(
         activation=ACTIVATION_NAMES[settings["fcnet_activation"]],
         vf_share_layers=settings["vf_share_layers"],
         free_log_std=settings["free_log_std"],
+        initializer=settings["fcnet_weights_initializer"] or initializer,
         observation_filter=FILTERS[observation_filter] if isinstance(encoder, BoxEncoder) else "NoFilter",
     )
 
@@ -176,6 +184,12 @@ def _check_values(settings: dict) -> None:
         )
     if activation not in ACTIVATION_NAMES:
         raise ValueError(f"model['fcnet_activation'] must be one of {list(ACTIVATION_NAMES)}, but got {activation!r}")
+    initializer = settings["fcnet_weights_initializer"]
+    if initializer is not None and initializer not in INITIALIZERS:
+        raise ValueError(
+            f"model['fcnet_weights_initializer'] must be one of {list(INITIALIZERS)}, or None for the algorithm's own, "
+            f"but got {initializer!r}"
+        )
     for key in ("vf_share_layers", "free_log_std"):
         if not isinstance(settings[key], bool):
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")

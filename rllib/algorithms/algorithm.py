@@ -27,6 +27,7 @@ from rllib.env.spaces import mismatch
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.exploration import Exploration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
@@ -142,6 +143,11 @@ class Algorithm(ABC):
     def exploration(self) -> dict[str, float]:
         """What workers need to know in order to explore: how far the run is."""
         return {"timesteps": self.timesteps}
+
+    def make_exploration(self) -> Exploration:
+        """How workers try out new behaviour."""
+        settings = exploration_settings(self.config.exploration_config, self.config.default_exploration)
+        return make_exploration(settings, self.action_space)
 
     def explored_by(self) -> dict[str, Any]:
         """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
@@ -537,9 +543,7 @@ class Algorithm(ABC):
             num_workers=config.num_rollout_workers,
             complete_episodes=config.batch_mode == "complete_episodes",
             explore=config.explore,
-            exploration=make_exploration(
-                exploration_settings(config.exploration_config, config.default_exploration), self.action_space
-            ),
+            exploration=self.make_exploration(),
             normalize_actions=config.normalize_actions,
             clip_actions=config.clip_actions,
             clip_rewards=config.clip_rewards,

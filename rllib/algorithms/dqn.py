@@ -4,7 +4,8 @@
 - `dueling`: Q is a value plus advantages (arXiv:1511.06581);
 - `n_step`: rewards of several steps before the bootstrap;
 - prioritised replay (arXiv:1511.05952), `replay_buffer_config`: {"type": "PrioritizedReplayBuffer"};
-- `num_atoms` > 1: a distribution of returns, C51 (arXiv:1707.06887).
+- `num_atoms` > 1: a distribution of returns, C51 (arXiv:1707.06887);
+- `noisy`: exploration by learned noise in the weights of `hiddens` and the head instead of epsilon (arXiv:1706.10295).
 
 Departures: both streams of the dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`, and are
 linear (the papers give each a hidden layer of its own); the priorities of C51 are KL(target || prediction), as in
@@ -28,8 +29,9 @@ from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.exploration import OF_VALUES
-from rllib.algorithms.settings import Merged, NotYet, above, at_least, section
+from rllib.algorithms.settings import Merged, above, at_least, section
 from rllib.env.observations import observation_column
+from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.evaluation.transitions import Transitions
 from rllib.learners.learner import Learner
 from rllib.losses.distributional import DistributionalLoss, project
@@ -42,7 +44,7 @@ from rllib.sample_batch import SampleBatch
 from rllib.schedules import Schedule, schedule_problem
 
 _ANY_SPACE = gym.spaces.Box(-1.0, 1.0, (1,))
-_REPLAY = {
+REPLAY_DEFAULTS = {
     "type": "MultiAgentPrioritizedReplayBuffer",
     "capacity": 50_000,
     "prioritized_replay_alpha": 0.6,
@@ -94,8 +96,8 @@ class DQNConfig(AlgorithmConfig):
         num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
         v_min: Annotated[float, "least return of the distribution"] = -10.0,
         v_max: Annotated[float, "largest return of the distribution"] = 10.0,
-        noisy: Annotated[bool, "explore by noise in the weights", NotYet()] = False,
-        sigma0: Annotated[float, "initial noise in the weights", above(0)] = 0.5,
+        noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
+        sigma0: Annotated[float, "initial noise in the weights, before the root of a layer's inputs", above(0)] = 0.5,
         td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
         target_network_update_freq: Annotated[int, "environment steps between its updates", at_least(1)] = 500,
         num_steps_sampled_before_learning_starts: Annotated[int, "environment steps", at_least(0)] = 1000,
@@ -106,7 +108,7 @@ class DQNConfig(AlgorithmConfig):
         ] = None,
         replay_buffer_config: Annotated[
             dict, "type, capacity, prioritized_replay_alpha, _beta, _eps", Merged
-        ] = _REPLAY,
+        ] = REPLAY_DEFAULTS,
         store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
     ) -> Self:
         """How it learns."""
@@ -125,6 +127,16 @@ class DQNConfig(AlgorithmConfig):
             return (
                 f"v_min={self.v_min} must be below v_max={self.v_max}: they are the ends of the returns that "
                 "num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
+            )
+
+    @relation("noisy", "exploration_config")
+    def _check_noise(self):
+        given = {**self.default_exploration, **self.exploration_config}
+        never = all(given.get(name) == 0 for name in ("initial_epsilon", "final_epsilon"))
+        if self.noisy and given != self.default_exploration and not never:
+            return (
+                f"noisy=True explores by noise in the weights alone, without exploration_config={given!r}. Leave that "
+                "out, or use .training(noisy=False)."
             )
 
     @relation("hiddens", "model")
@@ -151,7 +163,7 @@ class DQNConfig(AlgorithmConfig):
     def replay_settings(self) -> dict[str, Any]:
         """replay_buffer_config under the names of Ray 2.6, with the defaults for what it does not say."""
         given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
-        settings = {**_REPLAY, **given}
+        settings = {**REPLAY_DEFAULTS, **given}
         kind = settings["type"]
         settings["type"] = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
         return {**settings, "has_priorities": REPLAY_TYPES.get(settings["type"], False)}
@@ -165,9 +177,9 @@ def _replay_problem(settings: dict, learning_start: int) -> str | None:
     capacity, kind = settings["capacity"], settings["type"]
     if kind not in REPLAY_TYPES:
         return f"replay_buffer_config: there is no type {kind!r}. There are {', '.join(REPLAY_TYPES)}."
-    unknown = settings.keys() - _REPLAY.keys() - {"has_priorities"}
+    unknown = settings.keys() - REPLAY_DEFAULTS.keys() - {"has_priorities"}
     if unknown:
-        return f"replay_buffer_config takes {', '.join(_REPLAY)}, not {', '.join(sorted(map(str, unknown)))}."
+        return f"replay_buffer_config takes {', '.join(REPLAY_DEFAULTS)}, not {', '.join(sorted(map(str, unknown)))}."
     if type(capacity) is not int or capacity < 1:
         return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
     if capacity < learning_start:
@@ -180,21 +192,10 @@ def _replay_problem(settings: dict, learning_start: int) -> str | None:
     for name in ("prioritized_replay_alpha", "prioritized_replay_eps"):
         value = settings[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
-            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {_REPLAY[name]}}}."
+            default = {name: REPLAY_DEFAULTS[name]}
+            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {default}."
     beta = schedule_problem(settings["prioritized_replay_beta"])
     return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
-
-
-class RainbowConfig(DQNConfig):
-    """All parts at once but the noisy networks; the choices are those of the Rainbow paper, per 4 environment steps."""
-
-    @section
-    def rollouts(self, *, rollout_fragment_length=4) -> Self:
-        """Who samples, how much at a time, and how."""
-
-    @section
-    def training(self, *, double_q=True, dueling=True, n_step=3, num_atoms=51) -> Self:
-        """How it learns; v_min and v_max are to be set to what returns can be."""
 
 
 class SimpleQConfig(DQNConfig):
@@ -213,7 +214,7 @@ class SimpleQConfig(DQNConfig):
         double_q=False,
         dueling=False,
         hiddens=[],  # noqa: B006
-        replay_buffer_config={**_REPLAY, "type": "ReplayBuffer"},  # noqa: B006
+        replay_buffer_config={**REPLAY_DEFAULTS, "type": "ReplayBuffer"},  # noqa: B006
     ) -> Self:
         """How it learns."""
 
@@ -250,8 +251,17 @@ class DQN(Algorithm):
         spec = super().make_policy_spec(observation_space, action_space)
         values = EpsilonGreedy(int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max)
         return dataclasses.replace(
-            spec, distribution=values, hiddens=(*spec.hiddens, *config.hiddens), critic=False, vf_share_layers=True
+            spec,
+            distribution=values,
+            hiddens=(*spec.hiddens, *config.hiddens),
+            critic=False,
+            vf_share_layers=True,
+            noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,
+            sigma0=config.sigma0,
         )
+
+    def make_exploration(self) -> Exploration:
+        return NoisyWeights() if self.config.noisy else super().make_exploration()
 
     def make_postprocess(self) -> Transitions:
         stored = observation_column(self.observation_space)
@@ -308,6 +318,8 @@ class DQN(Algorithm):
     def _update(self) -> dict[str, float]:
         lr = self._lr(self.timesteps)
         batch = self.replay.sample(self.config.train_batch_size, self._learner_rng, self._beta(self.timesteps))
+        for policy in (self.policy, self.target):
+            policy.resample(self._learner_rng)
         self._add_targets(batch)
         stats = self.learn(batch, lr=lr, shuffle=False)
         self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))

@@ -12,4 +12,5 @@ ALGORITHMS = {
     "PG": "rllib.algorithms.pg",
     "DQN": "rllib.algorithms.dqn",
     "SimpleQ": "rllib.algorithms.dqn",
+    "Rainbow": "rllib.algorithms.rainbow",
 }

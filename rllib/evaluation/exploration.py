@@ -97,6 +97,14 @@ class Greedy(Explorer):
         return np.zeros_like(super().begin(num_steps, timesteps))
 
 
+class NoisyWeightsExplorer(Explorer):
+    """Draws new noise in the weights at every step, the same for all environments of the worker."""
+
+    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+        self.policy.resample(self.rngs[0])
+        self.policy.act(observations, noise, dist_inputs, actions)
+
+
 class Exploration:
     """Base of the descriptions."""
 
@@ -168,3 +176,10 @@ class RandomValues(Exploration):
 
     def numbers(self, timesteps) -> dict[str, Any]:
         return {"epsilon": 1.0}
+
+
+@dataclass(frozen=True)
+class NoisyWeights(Exploration):
+    """The noise of noisy layers alone makes actions vary (arXiv:1706.10295)."""
+
+    explorer = NoisyWeightsExplorer

@@ -12,6 +12,7 @@ from rllib.models.encoders import BoxEncoder, Encoder, OneHotEncoder, encoder_fr
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
 from rllib.models.initializers import INITIALIZERS
 from rllib.models.layout import ParameterLayout
+from rllib.models.noisy_network import NoisyLayout
 
 MODEL_DEFAULTS = {
     "fcnet_hiddens": [256, 256],  # widths of the hidden layers
@@ -61,6 +62,8 @@ class PolicySpec:
         observation_filter: "NoFilter" or "MeanStdFilter".
         critic: whether there is a value head; without one there is a single tower.
         initializer: of the weights, a name in models/initializers.py.
+        noisy_layers: how many of the last layers, the head among them, have noise in their weights (single tower).
+        sigma0: how much at first.
     """
 
     encoder: Encoder
@@ -72,16 +75,19 @@ class PolicySpec:
     observation_filter: str = "NoFilter"
     critic: bool = True
     initializer: str = "orthogonal"
+    noisy_layers: int = 0
+    sigma0: float = 0.5
 
-    def layout(self) -> ParameterLayout:
+    def layout(self) -> ParameterLayout | NoisyLayout:
         """Where the parameters lie in the flat vector."""
         num_outputs = self.distribution.num_inputs
         num_log_std = self.distribution.size if self.free_log_std else 0
         # Without hidden layers there is nothing to share or to separate: both heads read the observation.
         num_towers = 1 if self.vf_share_layers or not self.hiddens or not self.critic else 2
-        return ParameterLayout(
+        plain = ParameterLayout(
             self.encoder.size, self.hiddens, num_outputs - num_log_std, num_towers, num_log_std, int(self.critic)
         )
+        return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
 
     def make_filter(self) -> Filter:
         """A new observation filter."""
@@ -99,6 +105,8 @@ class PolicySpec:
             "observation_filter": self.observation_filter,
             "critic": self.critic,
             "initializer": self.initializer,
+            "noisy_layers": self.noisy_layers,
+            "sigma0": self.sigma0,
         }
 
     @classmethod

@@ -43,6 +43,9 @@ class NumpyNetwork:
         weights: flat float32 [layout.size]; the network reads this very memory.
     """
 
+    # There is a `backward`.
+    closed_form = True
+
     def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
         if weights.shape != (layout.size,) or weights.dtype != np.float32:
             raise ValueError(

@@ -8,6 +8,7 @@ Names and settings are those of Ray 2.6's exploration classes. The explorers for
 exploration_noise.py, those by noise in the weights in parameter_noise.py.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -135,7 +136,13 @@ class EpsilonGreedy(Exploration):
     points: tuple[tuple[float, float], ...]
 
     def numbers(self, timesteps) -> dict[str, Any]:
-        return {"epsilon": np.interp(timesteps, *zip(*self.points))}
+        return {"epsilon": np.interp(timesteps, *_columns(self.points))}
+
+
+@functools.lru_cache(maxsize=16)
+def _columns(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Timesteps and values of a schedule."""
+    return tuple(np.array(points, np.float64).T)
 
 
 STOCHASTIC_SAMPLING = StochasticSampling()

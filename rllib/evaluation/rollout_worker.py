@@ -157,7 +157,6 @@ class RolloutWorker:
         """
         self.policy.set_weights(weights)
         self._timesteps = int((exploration or {}).get("timesteps", 0))
-        self.policy.exploration = self._explorer.exploration.numbers(self._timesteps)
         self.policy_version = version
         if filter_state is not None:
             self.policy.filter.set_state(filter_state)
@@ -364,6 +363,7 @@ class RolloutWorker:
             round_index: which evaluation this is; each has its own seeds.
             explore: sample the actions instead of taking the most likely ones.
         """
+        self.policy.exploration = self._explorer.exploration.numbers(self._timesteps)
         return play_episodes(
             self.policy, self.settings, num_episodes, round_index, worker_index=self.worker_index, explore=explore
         )

@@ -66,6 +66,7 @@ def test_per_worker_epsilon_greedy_in_workers():
 
 
 def _epsilon(worker):
+    worker.play_episodes(1, 1, explore=True)
     return float(worker.policy.exploration["epsilon"])
 
 

@@ -7,7 +7,10 @@ import numpy as np
 from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
 from rllib.models.catalog import PolicySpec
-from rllib.models.numpy_network import NumpyNetwork, initialize
+from rllib.models.initializers import initialize
+from rllib.models.layout import ParameterLayout
+from rllib.models.noisy_network import NoisyLayout, NoisyNetwork
+from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.numpy_torso import ConvolutionalNetwork
 
 BACKENDS = ("numpy", "torch")
@@ -47,7 +50,7 @@ class Policy:
         if weights is None:
             weights = np.zeros(self.layout.size, np.float32)
             if rng is not None:
-                initialize(self.layout, weights, rng)
+                initialize(self.layout, weights, rng, spec.initializer, spec.sigma0)
         self._weights = weights
         self.network = _make_network(self, backend)
         self._inputs = BuffersByRows(self.new_inputs)
@@ -122,11 +125,34 @@ class Policy:
         """Parameter name -> view of the weights, shaped as in torch.nn.Linear."""
         return self.layout.named_parameters(self._weights)
 
+    # ------------------------------------------------------------------ noise in the weights
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether some layers have noise in their weights."""
+        return bool(self.spec.noisy_layers)
+
+    def resample(self, rng: np.random.Generator) -> None:
+        """Draws new noise in the weights; without noisy layers, nothing is drawn."""
+        if self.is_noisy:
+            self.network.resample(rng)
+
+    def silence(self) -> None:
+        """Takes the noise out of the weights until the next `resample`."""
+        if self.is_noisy:
+            self.network.silence()
+
     # ------------------------------------------------------------------ acting
 
-    def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
-        """What makes actions random, float32 [*shape, ...]; zeros in its place give the most probable actions."""
-        return self.distribution.noise(rng, *shape, **self.exploration)
+    def noise(self, rng: np.random.Generator, *shape: int, **exploration) -> np.ndarray:
+        """What makes actions random, float32 [*shape, ...]; zeros in its place give the most probable actions.
+
+        Args:
+            rng: draws it.
+            shape: of the actions that it is for.
+            exploration: how much is explored, as the distribution's `noise` takes it; by default `self.exploration`.
+        """
+        return self.distribution.noise(rng, *shape, **(exploration or self.exploration))
 
     def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
         """Chooses one action per row: the hot path of sampling. Results are written in place.
@@ -168,10 +194,14 @@ class Policy:
             )
         if not filtered:
             observations = self.filter(observations)
+        rng = np.random.default_rng() if rng is None else rng
+        if explore:
+            self.resample(rng)
+        else:
+            self.silence()
         dist_inputs = self.network.forward_policy(self.encode(observations)).copy()
         if not explore:
             return self.distribution.mode(dist_inputs)
-        rng = np.random.default_rng() if rng is None else rng
         return self.distribution.sample(dist_inputs, self.noise(rng, len(observations)))
 
     # ------------------------------------------------------------------ whole fragments
@@ -225,11 +255,20 @@ CHUNK = 512
 
 
 def _make_network(policy: Policy, backend: str):
+    if isinstance(policy.layout, NoisyLayout):
+        plain = policy.layout.plain
+        return NoisyNetwork(
+            policy.layout, lambda weights: _plain_network(policy, plain, weights, backend), policy.weights
+        )
+    return _plain_network(policy, policy.layout, policy.weights, backend)
+
+
+def _plain_network(policy: Policy, layout: ParameterLayout, weights: np.ndarray, backend: str):
     if backend == "numpy":
-        kind = ConvolutionalNetwork if policy.layout.torso else NumpyNetwork
-        return kind(policy.layout, policy.spec.activation, policy.weights)
+        kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
+        return kind(layout, policy.spec.activation, weights)
     if backend == "torch":
         from rllib.models.torch_network import ActingNetwork
 
-        return ActingNetwork(policy.layout, policy.spec.activation, policy.weights)
+        return ActingNetwork(layout, policy.spec.activation, weights)
     raise ValueError(f"unknown policy backend {backend!r}; known are {BACKENDS}")

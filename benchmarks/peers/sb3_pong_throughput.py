@@ -8,7 +8,6 @@ chooses: the convolutions are its work, and it has no other process to share the
 import argparse
 import json
 import os
-import time
 
 # The benchmarks set one thread for processes that share the cores; this one is alone.
 os.environ["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))

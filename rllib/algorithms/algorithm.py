@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.exploration import exploration_settings
+from rllib.algorithms.exploration_of import make_exploration
 from rllib.checkpoint import read_checkpoint, write_checkpoint
 from rllib.env.actions import ActionMapper
 from rllib.env.atari import AtariFactory, is_atari
@@ -26,6 +28,7 @@ from rllib.env.spaces import mismatch
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.exploration import Exploration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
@@ -56,6 +59,8 @@ class Algorithm(ABC):
     config_class: ClassVar[type[AlgorithmConfig]]
     # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
+    # Weights to start from (models/initializers.py), where the model's settings do not say.
+    initializer: ClassVar[str] = "orthogonal"
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
         self.config = _frozen(self.config_class, config, env)
@@ -129,12 +134,29 @@ class Algorithm(ABC):
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         """The network for these spaces."""
         return policy_spec(
-            observation_space, action_space, self.config.model, observation_filter=self.config.observation_filter
+            observation_space,
+            action_space,
+            self.config.model,
+            observation_filter=self.config.observation_filter,
+            initializer=self.initializer,
         )
 
     def exploration(self) -> dict[str, float]:
-        """How much the workers explore at this moment, as the action distribution's `noise` takes it."""
-        return {}
+        """What workers need to know in order to explore: how far the run is."""
+        return {"timesteps": self.timesteps}
+
+    def make_exploration(self) -> Exploration:
+        """How workers try out new behaviour."""
+        settings = exploration_settings(self.config.exploration_config, self.config.default_exploration)
+        return make_exploration(settings, self.action_space)
+
+    def explored_by(self) -> dict[str, Any]:
+        """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
+        return self._rollout_settings.exploration.numbers(self.timesteps)
+
+    def exploration_stats(self) -> dict[str, float]:
+        """The same as `cur_epsilon`, ..., for the learner's statistics."""
+        return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
 
     def algorithm_state(self) -> dict[str, Any]:
         """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
@@ -155,9 +177,8 @@ class Algorithm(ABC):
         with self.metrics.timer("sample"):
             while steps < num_steps:
                 filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
-                self.policy.exploration = self.exploration()
                 for batch, report in self.workers.sample(
-                    self.policy.weights, self.num_updates, filter_state, self.policy.exploration
+                    self.policy.weights, self.num_updates, filter_state, self.exploration()
                 ):
                     self.take_in(report)
                     batches.append(batch)
@@ -307,6 +328,7 @@ class Algorithm(ABC):
         if self.config.evaluation_num_workers and not self._stopped:
             episodes = self._remote_evaluation(count, explore)
         else:
+            self.policy.exploration = self.explored_by()
             episodes = play_episodes(self.policy, self._rollout_settings, count, self._evaluations, explore=explore)
         statistics = episode_statistics(episodes)
         statistics["episodes_this_iter"] = len(episodes)
@@ -335,7 +357,7 @@ class Algorithm(ABC):
             )
         filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
         episodes = self._evaluation_workers.play_episodes(
-            self.policy.weights, filter_state, num_episodes, self._evaluations, explore, self.policy.exploration
+            self.policy.weights, filter_state, num_episodes, self._evaluations, explore, self.exploration()
         )
         self._tell_recreated_workers(self._evaluation_workers, is_evaluation=True)
         return episodes
@@ -354,6 +376,7 @@ class Algorithm(ABC):
         explore = self.config.explore if explore is None else explore
         for observation in observations:
             self._refuse_odd(observation)
+        self.policy.exploration = self.explored_by()
         rows = np.stack([self._observation_column.row(observation) for observation in observations])
         return self._to_env(self.policy.compute_actions(rows, explore, self._inference_rng))
 
@@ -525,6 +548,7 @@ class Algorithm(ABC):
             num_workers=config.num_rollout_workers,
             complete_episodes=config.batch_mode == "complete_episodes",
             explore=config.explore,
+            exploration=self.make_exploration(),
             normalize_actions=config.normalize_actions,
             clip_actions=config.clip_actions,
             clip_rewards=factory.clips_rewards if config.clip_rewards is None else config.clip_rewards,

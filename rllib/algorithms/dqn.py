@@ -4,11 +4,15 @@
 - `dueling`: Q is a value plus advantages (arXiv:1511.06581);
 - `n_step`: rewards of several steps before the bootstrap;
 - prioritised replay (arXiv:1511.05952), `replay_buffer_config`: {"type": "PrioritizedReplayBuffer"};
-- `num_atoms` > 1: a distribution of returns, C51 (arXiv:1707.06887).
+- `num_atoms` > 1: a distribution of returns, C51 (arXiv:1707.06887);
+- `noisy`: exploration by learned noise in the weights of `hiddens` and the head instead of epsilon (arXiv:1706.10295).
 
 Departures: both streams of the dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`, and are
 linear (the papers give each a hidden layer of its own); the priorities of C51 are KL(target || prediction), as in
 Rainbow; a window of rewards that the newest step cuts is bootstrapped there, instead of being held back.
+
+Weights begin as torch's layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do: the larger steps of
+orthogonal ones let values overestimate for longer.
 
 Everything is counted in environment steps, whatever the number of environments: epsilon, the start of learning, and the
 updates of the target network.
@@ -24,9 +28,10 @@ from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration import epsilon_points, exploration_settings
-from rllib.algorithms.settings import Merged, NotYet, above, at_least, section
+from rllib.algorithms.exploration import OF_VALUES
+from rllib.algorithms.settings import Merged, above, at_least, section
 from rllib.env.observations import observation_column
+from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.evaluation.transitions import Transitions
 from rllib.learners.learner import Learner
 from rllib.losses.distributional import DistributionalLoss, project
@@ -38,7 +43,7 @@ from rllib.replay.transition_replay import TransitionReplay
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import Schedule, schedule_problem
 
-_REPLAY = {
+REPLAY_DEFAULTS = {
     "type": "MultiAgentPrioritizedReplayBuffer",
     "capacity": 50_000,
     "prioritized_replay_alpha": 0.6,
@@ -67,7 +72,7 @@ class DQNConfig(AlgorithmConfig):
     """Settings of DQN; the defaults are those of Ray 2.6."""
 
     algo_class = "DQN"
-    exploration_kinds: ClassVar[tuple[str, ...]] = ("EpsilonGreedy",)
+    exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000,
     }  # fmt: skip
@@ -90,8 +95,8 @@ class DQNConfig(AlgorithmConfig):
         num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
         v_min: Annotated[float, "least return of the distribution"] = -10.0,
         v_max: Annotated[float, "largest return of the distribution"] = 10.0,
-        noisy: Annotated[bool, "explore by noise in the weights", NotYet()] = False,
-        sigma0: Annotated[float, "initial noise in the weights", above(0)] = 0.5,
+        noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
+        sigma0: Annotated[float, "initial noise in the weights, before the root of a layer's inputs", above(0)] = 0.5,
         td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
         target_network_update_freq: Annotated[int, "environment steps between its updates", at_least(1)] = 500,
         num_steps_sampled_before_learning_starts: Annotated[int, "environment steps", at_least(0)] = 1000,
@@ -102,7 +107,7 @@ class DQNConfig(AlgorithmConfig):
         ] = None,
         replay_buffer_config: Annotated[
             dict, "type, capacity, prioritized_replay_alpha, _beta, _eps", Merged
-        ] = _REPLAY,
+        ] = REPLAY_DEFAULTS,
         store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
     ) -> Self:
         """How it learns."""
@@ -121,6 +126,16 @@ class DQNConfig(AlgorithmConfig):
             return (
                 f"v_min={self.v_min} must be below v_max={self.v_max}: they are the ends of the returns that "
                 "num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
+            )
+
+    @relation("noisy", "exploration_config")
+    def _check_noise(self):
+        given = {**self.default_exploration, **self.exploration_config}
+        never = all(given.get(name) == 0 for name in ("initial_epsilon", "final_epsilon"))
+        if self.noisy and given != self.default_exploration and not never:
+            return (
+                f"noisy=True explores by noise in the weights alone, without exploration_config={given!r}. Leave that "
+                "out, or use .training(noisy=False)."
             )
 
     @relation("hiddens", "model")
@@ -147,7 +162,7 @@ class DQNConfig(AlgorithmConfig):
     def replay_settings(self) -> dict[str, Any]:
         """replay_buffer_config under the names of Ray 2.6, with the defaults for what it does not say."""
         given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
-        settings = {**_REPLAY, **given}
+        settings = {**REPLAY_DEFAULTS, **given}
         kind = settings["type"]
         settings["type"] = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
         return {**settings, "has_priorities": REPLAY_TYPES.get(settings["type"], False)}
@@ -161,9 +176,9 @@ def _replay_problem(settings: dict, learning_start: int) -> str | None:
     capacity, kind = settings["capacity"], settings["type"]
     if kind not in REPLAY_TYPES:
         return f"replay_buffer_config: there is no type {kind!r}. There are {', '.join(REPLAY_TYPES)}."
-    unknown = settings.keys() - _REPLAY.keys() - {"has_priorities"}
+    unknown = settings.keys() - REPLAY_DEFAULTS.keys() - {"has_priorities"}
     if unknown:
-        return f"replay_buffer_config takes {', '.join(_REPLAY)}, not {', '.join(sorted(map(str, unknown)))}."
+        return f"replay_buffer_config takes {', '.join(REPLAY_DEFAULTS)}, not {', '.join(sorted(map(str, unknown)))}."
     if type(capacity) is not int or capacity < 1:
         return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
     if capacity < learning_start:
@@ -176,21 +191,10 @@ def _replay_problem(settings: dict, learning_start: int) -> str | None:
     for name in ("prioritized_replay_alpha", "prioritized_replay_eps"):
         value = settings[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
-            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {_REPLAY[name]}}}."
+            default = {name: REPLAY_DEFAULTS[name]}
+            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {default}."
     beta = schedule_problem(settings["prioritized_replay_beta"])
     return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
-
-
-class RainbowConfig(DQNConfig):
-    """All parts at once but the noisy networks; the choices are those of the Rainbow paper, per 4 environment steps."""
-
-    @section
-    def rollouts(self, *, rollout_fragment_length=4) -> Self:
-        """Who samples, how much at a time, and how."""
-
-    @section
-    def training(self, *, double_q=True, dueling=True, n_step=3, num_atoms=51) -> Self:
-        """How it learns; v_min and v_max are to be set to what returns can be."""
 
 
 class SimpleQConfig(DQNConfig):
@@ -209,7 +213,7 @@ class SimpleQConfig(DQNConfig):
         double_q=False,
         dueling=False,
         hiddens=[],  # noqa: B006
-        replay_buffer_config={**_REPLAY, "type": "ReplayBuffer"},  # noqa: B006
+        replay_buffer_config={**REPLAY_DEFAULTS, "type": "ReplayBuffer"},  # noqa: B006
     ) -> Self:
         """How it learns."""
 
@@ -218,15 +222,13 @@ class DQN(Algorithm):
     """The algorithm; see the module's docstring."""
 
     config_class = DQNConfig
+    initializer = "uniform"
 
     def __init__(self, config: DQNConfig | dict | None = None, env: Any = None):
         super().__init__(config, env)
         config = self.config
         self.target = Policy(self.policy.spec, weights=self.policy.weights.copy())
         self._lr = config.get_schedule("lr")
-        self._epsilon = Schedule(
-            epsilon_points(exploration_settings(config.exploration_config, config.default_exploration))
-        )
         settings = config.replay_settings()
         self._beta = Schedule(settings["prioritized_replay_beta"])
         try:
@@ -248,8 +250,17 @@ class DQN(Algorithm):
         spec = super().make_policy_spec(observation_space, action_space)
         values = EpsilonGreedy(int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max)
         return dataclasses.replace(
-            spec, distribution=values, hiddens=(*spec.hiddens, *config.hiddens), critic=False, vf_share_layers=True
+            spec,
+            distribution=values,
+            hiddens=(*spec.hiddens, *config.hiddens),
+            critic=False,
+            vf_share_layers=True,
+            noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,
+            sigma0=config.sigma0,
         )
+
+    def make_exploration(self) -> Exploration:
+        return NoisyWeights() if self.config.noisy else super().make_exploration()
 
     def make_postprocess(self) -> Transitions:
         stored = observation_column(self.observation_space)
@@ -281,9 +292,6 @@ class DQN(Algorithm):
         loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
         return self.make_default_learner(loss)
 
-    def exploration(self) -> dict[str, float]:
-        return {"epsilon": self._epsilon(self.timesteps) if self.config.explore else 0.0}
-
     def training_step(self) -> dict[str, float]:
         batch = self.sample(1)
         self.replay.add(batch, self.config.get_rollout_fragment_length(), max(self.config.num_rollout_workers, 1))
@@ -291,7 +299,7 @@ class DQN(Algorithm):
             for _ in range(self._updates_for(batch.count)):
                 self._stats = self._update()
             self._update_target()
-        return {**self._stats, "cur_epsilon": self._epsilon(self.timesteps)}
+        return {**self._stats, **self.exploration_stats()}
 
     def _updates_for(self, steps: int) -> int:
         """Updates that so many sampled steps ask for; fractions add up from round to round."""
@@ -306,6 +314,8 @@ class DQN(Algorithm):
     def _update(self) -> dict[str, float]:
         lr = self._lr(self.timesteps)
         batch = self.replay.sample(self.config.train_batch_size, self._learner_rng, self._beta(self.timesteps))
+        for policy in (self.policy, self.target):
+            policy.resample(self._learner_rng)
         self._add_targets(batch)
         stats = self.learn(batch, lr=lr, shuffle=False)
         self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
@@ -338,7 +348,6 @@ class DQN(Algorithm):
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self._updates_owed, self._target_updated_at = state["updates_owed"], state["target_updated_at"]
-        self.policy.exploration = self.exploration()
 
     def get_state(self) -> dict[str, Any]:
         state = super().get_state()

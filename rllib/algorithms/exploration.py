@@ -1,25 +1,43 @@
-"""What exploration_config may say, by type; algorithms name the types that they can explore by."""
+"""What exploration_config may say, by type; algorithms name the types that they can explore by.
+
+What checked settings lead to is made in exploration_of.py: this module is loaded with every config, and stays light.
+"""
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
 
 from rllib.algorithms.setting_types import shortened
 
+_EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 10_000, "warmup_timesteps": 0}
+_SCALE = {"random_timesteps": 1000, "initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000}
+
 # type -> its keys with their defaults, those of Ray 2.6
 KINDS: Mapping[str, Mapping] = {
     "StochasticSampling": {},
-    "EpsilonGreedy": {
-        "initial_epsilon": 1.0,
-        "final_epsilon": 0.05,
-        "epsilon_timesteps": 10_000,
-        "warmup_timesteps": 0,
-    },
+    "EpsilonGreedy": _EPSILON,
+    "PerWorkerEpsilonGreedy": _EPSILON,
+    "SoftQ": {"temperature": 1.0},
+    "ParameterNoise": {"initial_stddev": 1.0, "random_timesteps": 10_000, "sub_exploration": None},
+    "GaussianNoise": {"stddev": 0.1, **_SCALE},
+    "OrnsteinUhlenbeckNoise": {"ou_base_scale": 0.1, "ou_theta": 0.15, "ou_sigma": 0.2, **_SCALE},
+    "Random": {},
+}
+# By the values of discrete actions.
+OF_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "ParameterNoise", "Random")
+# Around a deterministic policy's continuous actions.
+OF_ACTIONS = ("GaussianNoise", "OrnsteinUhlenbeckNoise", "Random")
+
+# Why a type does not go with an algorithm that has none of its group.
+_REASONS = {
+    **dict.fromkeys(OF_VALUES, "it chooses among actions by their values"),
+    **dict.fromkeys(OF_ACTIONS, "it changes the actions, and then their probabilities under the policy mean nothing"),
 }
 
 
 def exploration_settings(config: Mapping, default: Mapping) -> dict:
     """All settings of an exploration_config: what it says, the algorithm's defaults, then those of the type."""
     kind = config.get("type", default["type"])
+    kind = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
     of_algorithm = default if kind == default["type"] else {}
     return {**KINDS.get(kind, {}), **of_algorithm, **config, "type": kind}
 
@@ -30,19 +48,27 @@ def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str])
     kind = settings.pop("type")
     advice = f"Use .exploration(exploration_config={dict(default)!r})."
     if kind not in kinds:
+        reason = f" ({kind}: {_REASONS[kind]})" if kind in _REASONS else ""
         return (
             f"exploration_config={shortened(config)} is not available: this algorithm explores by "
-            f"{' or '.join(kinds)}. {advice}"
+            f"{' or '.join(kinds)}{reason}. {advice}"
         )
     unknown = settings.keys() - KINDS[kind].keys()
     if unknown:
         known = ", ".join(KINDS[kind]) or "nothing else"
         return f"exploration_config: {kind} takes {known}, not {', '.join(sorted(map(str, unknown)))}. {advice}"
+    sub_exploration = settings.pop("sub_exploration", None)
     for name, value in settings.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < float("inf"):
             never = ": a schedule that never ends" if name == "epsilon_timesteps" else ""
             return f"exploration_config: {name}={value!r} must be a finite number >= 0{never}. {advice}"
-    return _epsilon_problem(settings, advice) if kind == "EpsilonGreedy" else None
+    if settings.get("temperature", 1) == 0:
+        return "exploration_config: temperature=0 never explores. Use .exploration(explore=False) or a temperature > 0."
+    if "initial_epsilon" in settings:
+        return _epsilon_problem(settings, advice)
+    if sub_exploration is not None:
+        return exploration_problem(sub_exploration, {"type": "EpsilonGreedy"}, ("EpsilonGreedy",))
+    return None
 
 
 def _epsilon_problem(settings: Mapping, advice: str) -> str | None:
@@ -54,11 +80,11 @@ def _epsilon_problem(settings: Mapping, advice: str) -> str | None:
         )
 
 
-def epsilon_points(settings: Mapping) -> list:
-    """The schedule [[timestep, epsilon], ...] of EpsilonGreedy settings."""
+def epsilon_points(settings: Mapping) -> tuple:
+    """The schedule ((timestep, epsilon), ...) of EpsilonGreedy settings."""
     initial, final = settings["initial_epsilon"], settings["final_epsilon"]
     start, length = settings["warmup_timesteps"], settings["epsilon_timesteps"]
-    points = [[0, initial]] if start or length else []
+    points = ((0, initial),) if start or length else ()
     if start and length:
-        points.append([start, initial])
-    return [*points, [start + length, final]]
+        points += ((start, initial),)
+    return (*points, (start + length, final))

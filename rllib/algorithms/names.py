@@ -13,4 +13,5 @@ ALGORITHMS = {
     "PQN": "rllib.algorithms.pqn",
     "DQN": "rllib.algorithms.dqn",
     "SimpleQ": "rllib.algorithms.dqn",
+    "Rainbow": "rllib.algorithms.rainbow",
 }

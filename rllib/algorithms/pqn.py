@@ -13,7 +13,7 @@ Defaults are those of the authors' and CleanRL's script for classic control.
 """
 
 import dataclasses
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
@@ -22,16 +22,14 @@ from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration import epsilon_points, exploration_settings
+from rllib.algorithms.exploration import OF_VALUES
 from rllib.algorithms.settings import at_least, between, section
 from rllib.evaluation.q_targets import QLambda
 from rllib.learners.learner import Learner
 from rllib.losses.td import TDLoss
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog import PolicySpec, check_model
 from rllib.models.q_values import EpsilonGreedy
-from rllib.schedules import Schedule
 
-_ANY_SPACE = gym.spaces.Box(-1.0, 1.0, (1,))
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
 
 
@@ -40,7 +38,7 @@ class PQNConfig(AlgorithmConfig):
 
     algo_class = "PQN"
     on_policy = True
-    exploration_kinds: ClassVar[tuple[str, ...]] = ("EpsilonGreedy",)
+    exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 250_000,
     }  # fmt: skip
@@ -75,7 +73,7 @@ class PQNConfig(AlgorithmConfig):
     @relation("model")
     def _check_model(self):
         try:
-            policy_spec(_ANY_SPACE, _ANY_SPACE, self.model)
+            check_model(self.model)
         except ValueError as error:
             return str(error)
 
@@ -88,8 +86,6 @@ class PQN(Algorithm):
     def setup(self) -> None:
         config = self.config
         self._lr = config.get_schedule("lr")
-        explored = exploration_settings(config.exploration_config, config.default_exploration)
-        self._epsilon = Schedule(epsilon_points(explored))
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         if not isinstance(action_space, gym.spaces.Discrete):
@@ -108,18 +104,12 @@ class PQN(Algorithm):
     def make_learner(self) -> Learner:
         return self.make_default_learner(TDLoss("mse"))
 
-    def exploration(self) -> dict[str, float]:
-        return {"epsilon": self._epsilon(self.timesteps) if self.config.explore else 0.0}
-
     def training_step(self) -> dict[str, float]:
         config = self.config
-        epsilon = self.exploration()["epsilon"]
+        explored = self.exploration_stats()
         batch = self.sample(config.train_batch_size)
         batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
         lr = self._lr(self.timesteps)
         stats = self.learn(batch, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, lr=lr)
         del stats["td_error"]
-        return {**stats, "cur_lr": lr, "cur_epsilon": epsilon}
-
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self.policy.exploration = self.exploration()
+        return {**stats, "cur_lr": lr, **explored}

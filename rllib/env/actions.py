@@ -43,6 +43,14 @@ class ActionMapper:
         self._clip = normalize_actions or clip_actions
         self._integer = space.dtype.kind != "f"
 
+    @property
+    def policy_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Least and largest actions in the policy's own units, float32 (Box only; else None)."""
+        if not self._box:
+            return None
+        half_range = np.where(self._half_range > 0, self._half_range, 1.0)
+        return tuple(((bound - self._middle) / half_range).astype(np.float32) for bound in (self._low, self._high))
+
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions [N, ...] of the policy as actions of the environment, in the dtype of its space.
 

@@ -18,6 +18,7 @@ from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Patience, play_episodes
+from rllib.evaluation.exploration import Greedy, Place
 from rllib.evaluation.fragment import Column, Fragment
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Policy
@@ -97,6 +98,9 @@ class RolloutWorker:
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
         self.episodes = EpisodeTracker(settings.num_envs)
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
+        self._explorer = self._make_explorer()
+        # Environment steps of the whole run before the next step here, as far as this worker knows.
+        self._timesteps = 0
         self._columns = self._column_table()
         self._learner = settings.learner and settings.learner(self.policy)
         self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
@@ -104,6 +108,13 @@ class RolloutWorker:
         self._observations: np.ndarray | None = None
         self._scratch = np.empty((settings.num_envs, self.policy.num_dist_inputs), np.float32)
         self._raw = np.empty((settings.num_envs, *self.stream.observation_shape), self.stream.observation_dtype)
+
+    def _make_explorer(self):
+        settings = self.settings
+        low, high = self._mapper.policy_bounds or (None, None)
+        place = Place(self.worker_index, settings.num_workers, settings.num_envs, low, high)
+        kind = settings.exploration.explorer if settings.explore else Greedy
+        return kind(settings.exploration, self.policy, self._rngs, place)
 
     def _column_table(self) -> tuple[Column, ...]:
         policy, stream = self.policy, self.stream
@@ -142,22 +153,26 @@ class RolloutWorker:
             weights: the flat parameter vector.
             version: how many updates it has seen.
             filter_state: the observation filter's merged statistics, if there are any.
-            exploration: the policy's `exploration`.
+            exploration: "timesteps", environment steps that the run has made so far.
         """
         self.policy.set_weights(weights)
-        self.policy.exploration = dict(exploration or {})
+        self._timesteps = int((exploration or {}).get("timesteps", 0))
         self.policy_version = version
         if filter_state is not None:
             self.policy.filter.set_state(filter_state)
 
     def get_state(self) -> list[dict]:
-        """The state of the action streams, one dict an environment, for an exact continuation."""
-        return [rng.bit_generator.state for rng in self._rngs]
+        """The action streams and what exploration remembers, one dict an environment, for an exact continuation."""
+        return [
+            {"rng": rng.bit_generator.state, "exploration": explored}
+            for rng, explored in zip(self._rngs, self._explorer.get_state(), strict=True)
+        ]
 
     def set_state(self, state: list[dict]) -> None:
-        """Continues the action streams of `get_state`."""
+        """Goes on from what `get_state` gave."""
         for rng, saved in zip(self._rngs, state, strict=True):
-            rng.bit_generator.state = saved
+            rng.bit_generator.state = saved["rng"]
+        self._explorer.set_state([saved["exploration"] for saved in state])
 
     def start_over(self, incarnation: int | None = None) -> None:
         """Drops the running episodes; the next sample starts new ones.
@@ -167,6 +182,7 @@ class RolloutWorker:
         """
         self._observations = None
         self.episodes.reset()
+        self._explorer.start_over()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
 
@@ -235,13 +251,14 @@ class RolloutWorker:
     def _step_through(self, fragment: Fragment, observations: list, active: list[bool] | None) -> tuple[float, float]:
         """The hot loop. Returns the seconds spent in the environments and in the policy."""
         policy, step, to_env, clock = self.policy, self.stream.step, self._mapper.to_env, time.perf_counter
+        act = self._explorer.act
         filtering = policy.filters_observations
         env_time = inference_time = 0.0
         still = None if active is None else ~np.asarray(active)
         rows = zip(
             observations[:-1],
             observations[1:],
-            self._noise(fragment.num_steps),
+            self._explorer.begin(fragment.num_steps, self._timesteps),
             self._dist_inputs(fragment),
             fragment[sb.ACTIONS],
             fragment[sb.REWARDS],
@@ -250,7 +267,7 @@ class RolloutWorker:
         )
         for t, (observation, following, noise, dist_inputs, actions, rewards, terminated, truncated) in enumerate(rows):
             begun = clock()
-            policy.act(observation, noise, dist_inputs, actions)
+            act(observation, noise, dist_inputs, actions)
             acted = clock()
             target = self._raw if filtering else following
             if still is not None:
@@ -267,6 +284,8 @@ class RolloutWorker:
             dropped = self.stream.reset_rows if still is None else still
             if dropped is not None:
                 fragment.mark_invalid(t, dropped)
+        self._timesteps += fragment.num_steps * self._explorer.place.stride
+        self._explorer.end()
         return env_time, inference_time
 
     def _dist_inputs(self, fragment: Fragment) -> Iterable[np.ndarray]:
@@ -274,12 +293,6 @@ class RolloutWorker:
         if sb.ACTION_DIST_INPUTS in fragment.columns:
             return fragment[sb.ACTION_DIST_INPUTS]
         return itertools.repeat(self._scratch, fragment.num_steps)
-
-    def _noise(self, num_steps: int) -> np.ndarray:
-        """[T, N, ...] of what makes the actions random, each environment's from its own stream."""
-        noise = [self.policy.noise(rng, num_steps) for rng in self._rngs]
-        stacked = np.stack(noise, axis=1)
-        return stacked if self.settings.explore else np.zeros_like(stacked)
 
     def _filtered(self, raw: np.ndarray, out: np.ndarray) -> None:
         if self.policy.filters_observations:
@@ -290,6 +303,7 @@ class RolloutWorker:
     def _note_ends(self, fragment: Fragment, t: int, ended: list[tuple[int, np.ndarray]]) -> None:
         truncated = fragment[sb.TRUNCATEDS][t]
         terminated = fragment[sb.TERMINATEDS][t]
+        self._explorer.episodes_ended([i for i, _ in ended])
         for i, final in ended:
             if self._every_final_observation or (truncated[i] and not terminated[i]):
                 if self.policy.filters_observations:
@@ -349,6 +363,7 @@ class RolloutWorker:
             round_index: which evaluation this is; each has its own seeds.
             explore: sample the actions instead of taking the most likely ones.
         """
+        self.policy.exploration = self._explorer.exploration.numbers(self._timesteps)
         return play_episodes(
             self.policy, self.settings, num_episodes, round_index, worker_index=self.worker_index, explore=explore
         )

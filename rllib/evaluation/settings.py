@@ -9,6 +9,7 @@ from rllib.env.stream import EnvironmentStream
 from rllib.env.vector import make_stream
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.exploration import STOCHASTIC_SAMPLING, Exploration
 from rllib.evaluation.fragment import Column, Fragment
 from rllib.learners.learner import Learner
 from rllib.models.catalog import PolicySpec
@@ -53,7 +54,8 @@ class RolloutSettings:
         seed: the run's seed.
         num_workers: remote workers of the set this one belongs to.
         complete_episodes: go on until every episode begun in the fragment is over.
-        explore: sample actions; False takes the most likely ones.
+        explore: try out new behaviour; False takes the most likely actions.
+        exploration: how that is done.
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
@@ -83,6 +85,7 @@ class RolloutSettings:
     sequences: bool = False
     learner: Callable[[Policy], Learner] | None = None
     check_env: bool = True
+    exploration: Exploration = STOCHASTIC_SAMPLING
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""

@@ -8,7 +8,6 @@ import numpy as np
 from rllib.learners.numpy_learner import NumpyBackend
 from rllib.learners.optimizers import NAMES, OptimizerSettings
 from rllib.losses.loss import Loss
-from rllib.models.numpy_network import NumpyNetwork
 from rllib.policy import Policy
 from rllib.sample_batch import OBS, SampleBatch
 
@@ -263,7 +262,7 @@ def make_learner(
             raise ValueError(f"{name} must be one of {known}, but got {value!r}")
     if grad_clip is not None and not grad_clip > 0:
         raise ValueError(f"grad_clip must be positive, or None for no clipping, but got {grad_clip!r}")
-    closed_form = device == "cpu" and isinstance(policy.network, NumpyNetwork)
+    closed_form = device == "cpu" and getattr(policy.network, "closed_form", False)
     if kind == "numpy" and not closed_form:
         what = "a network with convolutions" if policy.layout.torso else f"device={device!r}"
         raise ValueError(

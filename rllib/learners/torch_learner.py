@@ -10,8 +10,10 @@ from rllib.learners.numpy_learner import check_identity, parts_of, raise_not_fin
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.transfers import InPlace, PinnedTransfers
 from rllib.losses.loss import Loss
+from rllib.models.noisy_network import NoisyLayout
 from rllib.models.torch_distributions import TorchDistribution
 from rllib.models.torch_network import TorchNetwork
+from rllib.models.torch_noisy_network import NoisyTorchNetwork
 from rllib.policy import Policy
 
 # Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
@@ -53,7 +55,7 @@ class TorchBackend:
         self._on_gpu = self.device.type == "cuda"
         self._transfers = PinnedTransfers(self.device) if self._on_gpu else InPlace()
         flat = shared.to(self.device) if self._on_gpu else shared
-        self.network = TorchNetwork(policy.layout, policy.spec.activation, flat)
+        self.network = _make_network(policy, flat)
         self._distribution = TorchDistribution(policy.distribution)
         self._clip = grad_clip, grad_clip_by
         self._gradient_parts = [parameter.grad for parameter in self.network.parameters()]
@@ -248,6 +250,13 @@ def _shuffled(sources: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]
 def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:
     # Without asking the device whether the norm exceeds the limit.
     vector.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
+
+
+def _make_network(policy: Policy, flat: Tensor) -> TorchNetwork | NoisyTorchNetwork:
+    """The module of a policy's parameters, on a flat tensor of them."""
+    if isinstance(policy.layout, NoisyLayout):
+        return NoisyTorchNetwork(policy.layout, policy.spec.activation, flat, policy.network)
+    return TorchNetwork(policy.layout, policy.spec.activation, flat)
 
 
 def _device(name: str) -> torch.device:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rllib.losses.td import STATS
+from rllib.losses.td import STATS, q_statistics
 from rllib.models.q_values import log_softmax
 from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, WEIGHTS
 
@@ -72,8 +72,7 @@ class DistributionalLoss:
         q = distribution.support @ p
         divergence = cross_entropy + np.einsum("nb,nb->b", targets, np.log(np.maximum(targets, TINY)))
         divergence = np.maximum(divergence, np.float32(0))
-        statistics = [loss, float(q.mean()), float(q.min()), float(q.max()), float(divergence.mean())]
-        return statistics, (gradient, no_values), (divergence,)
+        return q_statistics(loss, q, divergence), (gradient, no_values), (divergence,)
 
     def torch(self, distribution, outputs, minibatch):
         from rllib.losses.td_torch import distributional_loss

@@ -11,7 +11,9 @@ import numpy as np
 from rllib.models.distributions import Categorical, DiagGaussian, Distribution, MultiCategorical, distribution_from_json
 from rllib.models.encoders import Encoder, OneHotEncoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
+from rllib.models.initializers import INITIALIZERS
 from rllib.models.layout import ParameterLayout
+from rllib.models.noisy_network import NoisyLayout
 from rllib.models.preprocessing import preprocessing
 from rllib.models.torso import NATURE_HIDDENS, Torso, filters_from, torso_from_json
 
@@ -28,6 +30,7 @@ MODEL_DEFAULTS = {
     "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
     "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
     "framestack": True,  # their observations are the last four pictures
+    "fcnet_weights_initializer": None,  # "orthogonal", "uniform" (torch.nn.Linear's); None: the algorithm's own
     "vf_share_layers": False,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
@@ -71,6 +74,9 @@ class PolicySpec:
         critic: whether there is a value head; without one there is a single tower.
         layer_norm: hidden layers are normalised before their activation.
         torso: convolutions that read the stored observations, for the hidden layers to read; None without images.
+        initializer: of the weights, a name in models/initializers.py.
+        noisy_layers: how many of the last layers, the head among them, have noise in their weights (single tower).
+        sigma0: how much at first.
     """
 
     encoder: Encoder
@@ -83,15 +89,18 @@ class PolicySpec:
     critic: bool = True
     layer_norm: bool = False
     torso: Torso | None = None
+    initializer: str = "orthogonal"
+    noisy_layers: int = 0
+    sigma0: float = 0.5
 
-    def layout(self) -> ParameterLayout:
+    def layout(self) -> ParameterLayout | NoisyLayout:
         """Where the parameters lie in the flat vector."""
         num_outputs = self.distribution.num_inputs
         num_log_std = self.distribution.size if self.free_log_std else 0
         # Without any layers there is nothing to share or to separate: both heads read the observation.
         has_layers = bool(self.hiddens) or self.torso is not None
         num_towers = 1 if self.vf_share_layers or not has_layers or not self.critic else 2
-        return ParameterLayout(
+        plain = ParameterLayout(
             self.encoder.size if self.torso is None else self.torso.num_features,
             self.hiddens,
             num_outputs - num_log_std,
@@ -101,6 +110,7 @@ class PolicySpec:
             self.layer_norm,
             self.torso,
         )
+        return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
 
     def make_filter(self) -> Filter:
         """A new observation filter."""
@@ -119,6 +129,9 @@ class PolicySpec:
             "critic": self.critic,
             "layer_norm": self.layer_norm,
             "torso": self.torso and self.torso.to_json(),
+            "initializer": self.initializer,
+            "noisy_layers": self.noisy_layers,
+            "sigma0": self.sigma0,
         }
 
     @classmethod
@@ -141,6 +154,7 @@ def policy_spec(
     model: Mapping | None = None,
     *,
     observation_filter: str = "NoFilter",
+    initializer: str = "orthogonal",
 ) -> PolicySpec:
     """Chooses the network for an environment.
 
@@ -148,6 +162,7 @@ def policy_spec(
         observation_space, action_space: of a single environment.
         model: settings that differ from MODEL_DEFAULTS.
         observation_filter: "NoFilter" or "MeanStdFilter"; observations that are one of n states are never filtered.
+        initializer: of the weights, where `model` does not name one.
 
     Raises:
         ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
@@ -173,6 +188,7 @@ def policy_spec(
         free_log_std=settings["free_log_std"],
         layer_norm=settings["layer_norm"],
         torso=torso,
+        initializer=settings["fcnet_weights_initializer"] or initializer,
         observation_filter="NoFilter" if isinstance(encoder, OneHotEncoder) else FILTERS[observation_filter],
     )
 
@@ -227,6 +243,12 @@ def _check_values(settings: dict) -> None:
     for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation"):
         if settings[key] not in ACTIVATION_NAMES:
             raise ValueError(f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, but got {settings[key]!r}")
+    initializer = settings["fcnet_weights_initializer"]
+    if initializer is not None and initializer not in INITIALIZERS:
+        raise ValueError(
+            f"model['fcnet_weights_initializer'] must be one of {list(INITIALIZERS)}, or None for the algorithm's own, "
+            f"but got {initializer!r}"
+        )
     if type(settings["dim"]) is not int or settings["dim"] < 1:
         raise ValueError(f"model['dim'] must be a number of pixels like 84, but got {settings['dim']!r}")
     if settings["conv_filters"] and settings["conv_filters"] != "nature":

@@ -40,7 +40,7 @@ class NetworkPerRow:
             layer = block[:, 0] if index else block[:, :, :width]
             norm = LayerNorm(blocks[f"norm_{index}"][:, 0], 1) if layout.layer_norm else None
             self._steps.append((layer, norm, np.empty((rows, 1, width), np.float32), augmented[:, :, :-1], augmented))
-        self._head = blocks["policy_head"] if layout.num_towers == 2 else blocks["head"][:, :, :-1]
+        self._head = blocks["policy_head"] if layout.num_towers == 2 else blocks["head"][:, :, : layout.num_outputs]
         self._log_std = blocks.get("log_std")
         num_log_std = layout.num_log_std
         self._result = np.empty((rows, layout.num_outputs + num_log_std), np.float32)

@@ -58,6 +58,9 @@ class NumpyNetwork:
         weights: flat float32 [layout.size]; the network reads this very memory.
     """
 
+    # There is a `backward`.
+    closed_form = True
+
     def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
         check_weights(layout, weights)
         self.layout = layout

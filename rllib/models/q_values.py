@@ -49,9 +49,21 @@ class EpsilonGreedy:
         """The returns [n] that the atoms stand for, float32."""
         return _support(self.num_atoms, self.v_min, self.v_max)
 
-    def noise(self, rng: np.random.Generator, *shape: int, epsilon: float = 0.0) -> np.ndarray:
-        """What `sample` needs, [*shape, num_actions] float32: zeros, or infinity at the action that chance takes."""
+    def noise(
+        self, rng: np.random.Generator, *shape: int, epsilon: float | np.ndarray = 0.0, temperature: float = 0.0
+    ) -> np.ndarray:
+        """What `sample` needs, [*shape, num_actions] float32: zeros, or infinity at the action that chance takes.
+
+        Args:
+            rng: draws it.
+            shape: of the actions.
+            epsilon: share of the actions that chance takes, a number or an array of that shape.
+            temperature: the others are drawn with probabilities softmax(Q / temperature); 0 takes the best.
+        """
         noise = np.zeros((*shape, self.num_actions), np.float32)
+        if temperature:
+            # The best of Q / temperature + Gumbel noise is a draw from the softmax.
+            noise += np.float32(temperature) * rng.gumbel(size=noise.shape)
         # Both are always drawn, so that the streams of two runs with different epsilons stay in step.
         by_chance = rng.random(shape, dtype=np.float32) < epsilon
         actions = rng.integers(self.num_actions, size=shape)

@@ -124,6 +124,9 @@ class ActingNetwork:
         weights: flat float32 array; torch reads this very memory.
     """
 
+    # There is no `backward`; learners have a network of their own.
+    closed_form = False
+
     def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
         self._layout, self._activation = layout, activation
         self._parts = pieces(layout, torch.from_numpy(weights))

@@ -262,7 +262,7 @@ def test_a_wrong_value_is_told_with_the_rule_and_what_to_do(training, message):
         (lambda c: c.evaluation(evaluation_config={"explore": 1}), "explore=1 must be True or False"),
         (
             lambda c: c.exploration(exploration_config={"type": "EpsilonGreedy"}),
-            "is not available: this algorithm explores by StochasticSampling. Use",
+            "this algorithm explores by StochasticSampling (EpsilonGreedy: it chooses among actions by",
         ),
         (lambda c: c.fault_tolerance(restart_failed_sub_environments=True), "is not available yet"),
         (lambda c: c.debugging(seed=-1), "seed=-1 must be an integer >= 0 or None"),

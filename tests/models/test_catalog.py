@@ -80,7 +80,8 @@ def test_defaults_are_those_of_the_ecosystem():
     assert not spec.layer_norm
     assert set(MODEL_DEFAULTS) == {
         "fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation", "post_fcnet_hiddens",
-        "post_fcnet_activation", "dim", "framestack", "vf_share_layers", "free_log_std", "layer_norm",
+        "post_fcnet_activation", "dim", "framestack", "fcnet_weights_initializer", "vf_share_layers", "free_log_std",
+        "layer_norm",
     }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Rows with weights of their own: the same numbers as N policies give one after the other."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
@@ -11,6 +13,7 @@ from rllib.policy import Policy
 OBSERVATIONS = Box(-1.0, 1.0, (5,), np.float32)
 
 
+@pytest.mark.parametrize("critic", [True, False])
 @pytest.mark.parametrize(
     ("actions", "model"),
     [
@@ -23,8 +26,8 @@ OBSERVATIONS = Box(-1.0, 1.0, (5,), np.float32)
         (Discrete(3), {"fcnet_hiddens": [8], "layer_norm": True, "vf_share_layers": True}),
     ],
 )
-def test_each_row_is_what_a_policy_with_its_weights_computes(actions, model):
-    spec = policy_spec(OBSERVATIONS, actions, model)
+def test_each_row_is_what_a_policy_with_its_weights_computes(actions, model, critic):
+    spec = dataclasses.replace(policy_spec(OBSERVATIONS, actions, model), critic=critic)
     layout, rng = spec.layout(), np.random.default_rng(1)
     weights = rng.normal(size=(4, layout.size)).astype(np.float32)
     network = NetworkPerRow(layout, spec.activation, weights)

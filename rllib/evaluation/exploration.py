@@ -1,0 +1,192 @@
+"""How a worker tries out new behaviour: what exploration_config names, by type.
+
+A description (`Exploration`) travels to the workers, and each makes an `Explorer` of it, which chooses the actions in
+place of the policy. Everything random comes from the streams of the environments, so what an environment sees does not
+depend on which worker it is in; schedules run over the environment steps of the whole run, step by step.
+
+Names and settings are those of Ray 2.6's exploration classes. The explorers for continuous actions are in
+exploration_noise.py, those by noise in the weights in parameter_noise.py.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rllib.policy import Policy
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an explorer acts.
+
+    Attributes:
+        worker_index: 0 for the local worker, 1... for the remote ones.
+        num_workers: remote workers of the run.
+        num_envs: environments of this worker.
+        low, high: bounds of a continuous action as the policy gives it, where there are some.
+    """
+
+    worker_index: int
+    num_workers: int
+    num_envs: int
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+    @property
+    def stride(self) -> int:
+        """Environment steps that the whole run makes in one step of this worker."""
+        return self.num_envs * max(self.num_workers, 1)
+
+
+class Explorer:
+    """Acts in the environments of one worker. This one lets chance in by the noise of the policy's distribution.
+
+    Args:
+        exploration: what it does.
+        policy: acts.
+        rngs: one for each environment.
+        place: where.
+    """
+
+    def __init__(self, exploration: "Exploration", policy: Policy, rngs: Sequence[np.random.Generator], place: Place):
+        self.exploration = exploration.in_worker(place)
+        self.policy = policy
+        self.rngs = rngs
+        self.place = place
+
+    def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
+        """Draws what is random in the next steps.
+
+        Args:
+            num_steps: T, steps of each environment.
+            timesteps: environment steps that the run has made before.
+
+        Returns:
+            noise [T, N, ...], whose rows `act` gets one by one.
+        """
+        numbers = self.exploration.numbers(timesteps + self.place.stride * np.arange(num_steps))
+        return np.stack([self.policy.noise(rng, num_steps, **numbers) for rng in self.rngs], axis=1)
+
+    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+        """Chooses one action per environment; arguments as for `Policy.act`."""
+        self.policy.act(observations, noise, dist_inputs, actions)
+
+    def episodes_ended(self, environments: Sequence[int]) -> None:
+        """Tells that these environments begin new episodes with the next action."""
+
+    def end(self) -> None:
+        """Tells that the steps since `begin` are over; the policy's weights may change."""
+
+    def start_over(self) -> None:
+        """Tells that the running episodes were dropped: every environment begins a new one."""
+
+    def get_state(self) -> list[dict[str, Any]]:
+        """What each environment's exploration remembers, JSON-able."""
+        return [{} for _ in self.rngs]
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Takes `get_state` back; every environment begins a new episode then."""
+
+
+class Greedy(Explorer):
+    """Takes the most probable actions: for `explore=False`. The streams of the environments move on all the same."""
+
+    def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
+        return np.zeros_like(super().begin(num_steps, timesteps))
+
+
+class NoisyWeightsExplorer(Explorer):
+    """Draws new noise in the weights at every step, the same for all environments of the worker."""
+
+    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+        self.policy.resample(self.rngs[0])
+        self.policy.act(observations, noise, dist_inputs, actions)
+
+
+class Exploration:
+    """Base of the descriptions."""
+
+    explorer: ClassVar[type[Explorer]] = Explorer
+
+    def numbers(self, timesteps) -> dict[str, Any]:
+        """How much is explored, as the distribution's `noise` takes it, at environment steps: a number or an array."""
+        return {}
+
+    def in_worker(self, place: Place) -> "Exploration":
+        """What this means for one worker."""
+        return self
+
+
+@dataclass(frozen=True)
+class StochasticSampling(Exploration):
+    """Actions are drawn from the policy's own distribution."""
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy(Exploration):
+    """The action of the highest value, or with probability epsilon any.
+
+    Attributes:
+        points: schedule [[timestep, epsilon], ...].
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def numbers(self, timesteps) -> dict[str, Any]:
+        return {"epsilon": np.interp(timesteps, *_columns(self.points))}
+
+
+@functools.lru_cache(maxsize=16)
+def _columns(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Timesteps and values of a schedule."""
+    return tuple(np.array(points, np.float64).T)
+
+
+STOCHASTIC_SAMPLING = StochasticSampling()
+
+# Constants of Ape-X (arXiv:1803.00933, section 4.1).
+BASE, EXPONENT = 0.4, 7.0
+
+
+def worker_epsilon(worker_index: int, num_workers: int) -> float:
+    """Epsilon of actor i of N, 0.4^(1 + 7 i / (N - 1)) with i from 0; the worker's index counts from 1."""
+    return BASE ** (1 + EXPONENT * (worker_index - 1) / max(num_workers - 1, 1))
+
+
+@dataclass(frozen=True)
+class PerWorkerEpsilonGreedy(EpsilonGreedy):
+    """Epsilon-greedy with an epsilon of its own in each worker, for the whole run; without workers, by the schedule."""
+
+    def in_worker(self, place: Place) -> Exploration:
+        if not place.num_workers:
+            return EpsilonGreedy(self.points)
+        epsilon = worker_epsilon(place.worker_index, place.num_workers) if place.worker_index else 0.0
+        return EpsilonGreedy(((0, epsilon),))
+
+
+@dataclass(frozen=True)
+class SoftQ(Exploration):
+    """Actions are drawn with probabilities softmax(Q / temperature)."""
+
+    temperature: float = 1.0
+
+    def numbers(self, timesteps) -> dict[str, Any]:
+        return {"temperature": self.temperature}
+
+
+@dataclass(frozen=True)
+class RandomValues(Exploration):
+    """Any of the actions that have values, all with equal probability."""
+
+    def numbers(self, timesteps) -> dict[str, Any]:
+        return {"epsilon": 1.0}
+
+
+@dataclass(frozen=True)
+class NoisyWeights(Exploration):
+    """The noise of noisy layers alone makes actions vary (arXiv:1706.10295)."""
+
+    explorer = NoisyWeightsExplorer

@@ -1,0 +1,123 @@
+"""Noise in the weights, the same for a whole episode (Plappert et al., arXiv:1706.01905).
+
+Each environment acts by weights of its own: the policy's plus scale * a normal direction that is drawn anew for every
+episode. The scale adapts to how much that changes behaviour: where softmax(Q) of the perturbed network is farther from
+that of the plain one, in KL(plain || perturbed) averaged over the episode, than epsilon-greedy actions would be,
+-log(1 - epsilon + epsilon / actions), it shrinks by 1.01, else it grows by that.
+
+Departure from the paper: it adapts after each episode rather than every 50 steps, and each environment has a scale of
+its own, so that runs do not depend on how environments are shared out among workers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rllib.evaluation.exploration import EpsilonGreedy, Explorer
+from rllib.models.network_per_row import NetworkPerRow
+
+# The scale changes by this factor after an episode.
+ADAPTATION = 1.01
+TINY = 1e-12
+
+
+class ParameterNoiseExplorer(Explorer):
+    """Perturbs the weights of each environment's policy, and still acts at random with probability epsilon."""
+
+    def __init__(self, exploration, policy, rngs, place):
+        super().__init__(exploration, policy, rngs, place)
+        size = policy.layout.size
+        self.scales = np.full(len(rngs), self.exploration.initial_stddev)
+        self._directions = np.zeros((len(rngs), size), np.float32)
+        self._perturbed = np.zeros((len(rngs), size), np.float32)
+        self._network = NetworkPerRow(policy.layout, policy.spec.activation, self._perturbed)
+        self._begins = np.ones(len(rngs), bool)
+        # Of the running episodes: divergence and tolerance, summed up over their steps.
+        self._divergence, self._tolerance = np.zeros(len(rngs)), np.zeros(len(rngs))
+        # Of each step since `begin`: observations, what the perturbed networks said, epsilon; and how many of these
+        # steps each environment's sums hold.
+        self._observations: list[np.ndarray] = []
+        self._inputs: list[np.ndarray] = []
+        self._epsilons = np.empty(0)
+        self._measured = np.zeros(len(rngs), int)
+
+    def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
+        self._observations, self._inputs = [], []
+        self._measured[:] = 0
+        steps = timesteps + self.place.stride * np.arange(num_steps)
+        self._epsilons = self.exploration.numbers(steps)["epsilon"]
+        noise = super().begin(num_steps, timesteps)
+        # The policy's weights are others than before.
+        self._perturb(range(len(self.rngs)))
+        return noise
+
+    def _perturb(self, environments: Sequence[int]) -> None:
+        for i in environments:
+            if self._begins[i]:
+                self.rngs[i].standard_normal(dtype=np.float32, out=self._directions[i])
+            np.multiply(self._directions[i], np.float32(self.scales[i]), out=self._perturbed[i])
+            self._perturbed[i] += self.policy.weights
+        self._begins[environments] = False
+
+    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+        if self._begins.any():
+            self._perturb(np.flatnonzero(self._begins))
+        dist_inputs[:] = self._network.forward(self.policy.encode(observations))
+        self._observations.append(observations)
+        self._inputs.append(dist_inputs.copy())
+        self.policy.distribution.sample(dist_inputs, noise, actions)
+
+    def episodes_ended(self, environments: Sequence[int]) -> None:
+        for i in environments:
+            self._measure(i)
+            self.scales[i] *= ADAPTATION if self._divergence[i] < self._tolerance[i] else 1 / ADAPTATION
+            self._divergence[i] = self._tolerance[i] = 0
+        self._begins[environments] = True
+
+    def end(self) -> None:
+        for i in range(len(self.rngs)):
+            self._measure(i)
+        self._observations, self._inputs = [], []
+
+    def start_over(self) -> None:
+        self._begins[:] = True
+        self._divergence[:] = self._tolerance[:] = 0
+
+    def _measure(self, i: int) -> None:
+        """Adds the steps of environment i that are not in its sums yet."""
+        steps = slice(self._measured[i], len(self._inputs))
+        self._measured[i] = steps.stop
+        if steps.start == steps.stop:
+            return
+        plain = self._log_probabilities(self.policy.dist_inputs(np.stack([o[i] for o in self._observations[steps]])))
+        noisy = self._log_probabilities(np.stack([inputs[i] for inputs in self._inputs[steps]]))
+        self._divergence[i] += (np.exp(plain) * (plain - noisy)).sum()
+        by_chance = self._epsilons[steps] * (1 - 1 / self.policy.distribution.num_actions)
+        self._tolerance[i] += -np.log(np.maximum(1 - by_chance, TINY)).sum()
+
+    def _log_probabilities(self, inputs: np.ndarray) -> np.ndarray:
+        """log softmax(Q) [B, A]."""
+        q = self.policy.distribution.at(inputs).q_values().astype(np.float64)
+        q -= q.max(1, keepdims=True)
+        return q - np.log(np.exp(q).sum(1, keepdims=True))
+
+    def get_state(self) -> list[dict[str, Any]]:
+        return [{"scale": float(scale)} for scale in self.scales]
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        self.scales[:] = [each["scale"] for each in state]
+        self.start_over()
+
+
+@dataclass(frozen=True)
+class ParameterNoise(EpsilonGreedy):
+    """Noise in the weights, beside epsilon-greedy actions by the schedule `points`.
+
+    Attributes:
+        initial_stddev: scale of the noise before it has adapted.
+    """
+
+    initial_stddev: float = 1.0
+    explorer = ParameterNoiseExplorer

@@ -1,0 +1,111 @@
+"""exploration_config: what each type means, which algorithms take it, and what is refused."""
+
+import numpy as np
+import pytest
+
+from rllib.algorithms.dqn import DQNConfig
+from rllib.algorithms.exploration import KINDS, OF_ACTIONS, OF_VALUES, exploration_settings
+from rllib.algorithms.exploration_of import make_exploration
+from rllib.algorithms.ppo import PPOConfig
+from tests.envs import ConstantReward, MatchObservation
+
+
+def make_config(exploration, env=MatchObservation, workers=0, **training):
+    return (
+        DQNConfig()
+        .environment(env)
+        .rollouts(num_rollout_workers=workers, rollout_fragment_length=4)
+        .training(
+            lr=3e-3, num_steps_sampled_before_learning_starts=100, target_network_update_freq=50, hiddens=[],
+            model={"fcnet_hiddens": [16]}, **training,
+        )
+        .exploration(exploration_config=exploration)
+        .reporting(min_sample_timesteps_per_iteration=400)
+        .debugging(seed=3)
+    )  # fmt: skip
+
+
+EACH = [
+    {"type": "EpsilonGreedy", "epsilon_timesteps": 500},
+    {"type": "PerWorkerEpsilonGreedy", "epsilon_timesteps": 500},
+    {"type": "SoftQ", "temperature": 0.3},
+    {"type": "ParameterNoise", "random_timesteps": 300, "initial_stddev": 0.3},
+    {"type": "ParameterNoise", "sub_exploration": {"epsilon_timesteps": 300}},
+    {"type": "Random"},
+]
+
+
+@pytest.mark.parametrize("exploration", EACH, ids=lambda each: each["type"])
+def test_dqn_learns_by_each(exploration):
+    with make_config(exploration).build() as algo:
+        for _ in range(4):
+            result = algo.train()
+        assert algo.evaluate(30)["episode_reward_mean"] == 1.0
+        stats = result["info"]["learner"]["default_policy"]["learner_stats"]
+        assert ("cur_epsilon" in stats) == (exploration["type"] != "SoftQ")
+        assert algo.compute_single_action(np.zeros(1, np.float32), explore=True) in (0, 1)
+        assert 0 <= algo.evaluate(10, explore=True)["episode_reward_mean"] <= 1
+
+
+@pytest.mark.parametrize("exploration", EACH, ids=lambda each: each["type"])
+def test_checkpoints_go_on(exploration, tmp_path):
+    """Episodes of one step that are all alike: restored environments begin new ones."""
+    config = make_config(exploration, ConstantReward, store_buffer_in_checkpoints=True)
+    with config.build() as algo, config.build() as other:
+        algo.train()
+        other.restore(algo.save(tmp_path / "checkpoint"))
+        assert algo.train().get("timesteps_total") == other.train().get("timesteps_total")
+        assert np.array_equal(algo.policy.weights, other.policy.weights)
+
+
+def test_per_worker_epsilon_greedy_in_workers():
+    with make_config({"type": "PerWorkerEpsilonGreedy"}, workers=2).build() as algo:
+        algo.sample(1)
+        found = algo.workers.foreach_worker(_epsilon)
+    np.testing.assert_allclose(found, [0.4, 0.4**8])
+
+
+def _epsilon(worker):
+    worker.play_episodes(1, 1, explore=True)
+    return float(worker.policy.exploration["epsilon"])
+
+
+def test_every_type_has_a_maker_and_belongs_to_someone():
+    box, discrete = PPOConfig().environment("Pendulum-v1").build().action_space, None
+    for kind in KINDS:
+        settings = exploration_settings({"type": kind}, {"type": "StochasticSampling"})
+        assert make_exploration(settings, box if kind in OF_ACTIONS else discrete) is not None
+        assert kind == "StochasticSampling" or kind in OF_VALUES + OF_ACTIONS
+
+
+def test_a_class_in_place_of_its_name():
+    class SoftQ:
+        pass
+
+    assert exploration_settings({"type": SoftQ}, {"type": "EpsilonGreedy"})["type"] == "SoftQ"
+
+
+@pytest.mark.parametrize(
+    ("exploration", "message"),
+    [
+        ({"type": "GaussianNoise"}, "explores by EpsilonGreedy or"),
+        ({"type": "SoftQ", "temperature": 0}, "temperature=0 never explores"),
+        ({"type": "SoftQ", "temperatur": 1}, "SoftQ takes temperature, not temperatur"),
+        ({"type": "Random", "epsilon": 1}, "Random takes nothing else, not epsilon"),
+        ({"type": "ParameterNoise", "initial_stddev": -1}, "initial_stddev=-1 must be a finite number >= 0"),
+        ({"type": "ParameterNoise", "sub_exploration": {"type": "SoftQ"}}, "explores by EpsilonGreedy"),
+        ({"type": "ParameterNoise", "sub_exploration": {"final_epsilon": 2}}, "must be at most initial_epsilon"),
+    ],
+    ids=str,
+)
+def test_mistakes(exploration, message):
+    with pytest.raises(ValueError) as raised:
+        make_config(exploration).build()
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [*OF_VALUES, *OF_ACTIONS])
+def test_on_policy_algorithms_say_why_they_refuse(kind):
+    config = PPOConfig().environment("Pendulum-v1").exploration(exploration_config={"type": kind})
+    with pytest.raises(ValueError, match=f"explores by StochasticSampling \\({kind}: it c"):
+        config.build()

@@ -1,0 +1,218 @@
+"""Exploration: what each type draws, step by step, and that it depends on the environment alone."""
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from rllib import sample_batch as sb
+from rllib.env.actions import ActionMapper
+from rllib.env.registry import resolve
+from rllib.evaluation import exploration as ex
+from rllib.evaluation.exploration_noise import GaussianNoise, OrnsteinUhlenbeckNoise, RandomActions
+from rllib.evaluation.parameter_noise import ADAPTATION, ParameterNoise
+from rllib.evaluation.rollout_worker import RolloutWorker
+from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
+from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.encoders import BoxEncoder
+from rllib.models.q_values import EpsilonGreedy
+from tests.envs import BoundedAction, InfiniteHorizon
+
+VALUES = PolicySpec(BoxEncoder((1,)), EpsilonGreedy(2), (8,), critic=False, vf_share_layers=True)
+GAUSSIAN = policy_spec(Box(-1, 1, (1,)), Box(0, 10, (1,)), {"fcnet_hiddens": [8]})
+
+
+def make_worker(exploration, spec=VALUES, env=InfiniteHorizon, envs=1, steps=50, index=0, workers=0, **more):
+    settings = RolloutSettings(
+        resolve(env), more.pop("env_config", {}), spec, NO_POSTPROCESS, envs, steps, 7,
+        num_workers=workers, exploration=exploration, **more,
+    )  # fmt: skip
+    worker = RolloutWorker(settings, index)
+    weights = np.random.default_rng(0).standard_normal(worker.policy.layout.size).astype(np.float32)
+    worker.set_weights(weights, 0, None, {"timesteps": 0})
+    return worker
+
+
+def greedy_share(worker, batch):
+    """How often the actions are the best ones by the worker's own weights."""
+    best = worker.policy.compute_actions(batch[sb.OBS], explore=False)
+    return float((batch[sb.ACTIONS] == best).mean())
+
+
+def test_epsilon_follows_the_steps_within_a_fragment():
+    """1 until step 1000, then 0: of two actions the greedy one is taken in half of the first steps, in all others."""
+    exploration = ex.EpsilonGreedy(((0, 1.0), (1000, 1.0), (1001, 0.0)))
+    worker = make_worker(exploration, envs=4, steps=500)
+    batch, _ = worker.sample()
+    assert 0.45 < greedy_share(worker, batch.rows(slice(0, 1000))) < 0.55
+    assert greedy_share(worker, batch.rows(slice(1004, 2000))) == 1
+
+
+def test_epsilon_goes_on_where_the_run_is():
+    worker = make_worker(ex.EpsilonGreedy(((0, 1.0), (1000, 1.0), (1001, 0.0))))
+    worker.set_weights(worker.policy.weights.copy(), 1, None, {"timesteps": 1001})
+    assert greedy_share(worker, worker.sample()[0]) == 1
+
+
+def test_other_workers_steps_count():
+    """Two workers of two environments each make four steps at a time."""
+    place = ex.Place(worker_index=2, num_workers=2, num_envs=2)
+    assert place.stride == 4
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 8])
+def test_per_worker_epsilons_are_those_of_ape_x(num_workers):
+    found = []
+    for index in range(1, num_workers + 1):
+        place = ex.Place(index, num_workers, 1)
+        found.append(float(ex.PerWorkerEpsilonGreedy(((0, 1.0),)).in_worker(place).numbers(10**6)["epsilon"]))
+    i, n = np.arange(num_workers), num_workers
+    np.testing.assert_allclose(found, 0.4 ** (1 + 7 * i / max(n - 1, 1)))
+    assert found[0] == 0.4
+    if num_workers > 1:
+        assert found[-1] == pytest.approx(0.4**8)
+
+
+def test_per_worker_epsilons_are_acted_by():
+    shares = []
+    for index in (1, 2):
+        worker = make_worker(ex.PerWorkerEpsilonGreedy(((0, 1.0),)), index=index, workers=2, steps=4000)
+        shares.append(1 - greedy_share(worker, worker.sample()[0]))
+    np.testing.assert_allclose(shares, [0.2, 0.4**8 / 2], atol=0.02)
+
+
+def test_without_workers_the_schedule_counts():
+    alone = ex.PerWorkerEpsilonGreedy(((0, 1.0), (100, 0.0))).in_worker(ex.Place(0, 0, 1))
+    assert alone.numbers(50)["epsilon"] == 0.5
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_soft_q_draws_from_the_softmax(temperature):
+    worker = make_worker(ex.SoftQ(temperature), steps=20_000)
+    batch, _ = worker.sample()
+    q = worker.policy.action_values(batch[sb.OBS][:1]).q_values()[0] / temperature
+    expected = np.exp(q) / np.exp(q).sum()
+    np.testing.assert_allclose(np.bincount(batch[sb.ACTIONS], minlength=2) / 20_000, expected, atol=0.015)
+
+
+def test_random_values():
+    worker = make_worker(ex.RandomValues(), steps=5000)
+    np.testing.assert_allclose(np.bincount(worker.sample()[0][sb.ACTIONS]) / 5000, 0.5, atol=0.03)
+
+
+EVERY = [
+    ex.EpsilonGreedy(((0, 0.5),)), ex.SoftQ(5.0), ex.RandomValues(), ParameterNoise(((0, 0.5),), 3.0),
+    GaussianNoise(random_timesteps=20, stddev=3.0), OrnsteinUhlenbeckNoise(random_timesteps=20), RandomActions(),
+]  # fmt: skip
+each = pytest.mark.parametrize("exploration", EVERY, ids=lambda each: type(each).__name__)
+
+
+def options(exploration):
+    continuous = isinstance(exploration, GaussianNoise | OrnsteinUhlenbeckNoise | RandomActions)
+    return {"spec": GAUSSIAN, "env": BoundedAction} if continuous else {"env_config": {"length": 7}}
+
+
+@each
+def test_without_explore_actions_are_the_best(exploration):
+    worker = make_worker(exploration, explore=False, **options(exploration))
+    assert greedy_share(worker, worker.sample()[0]) == 1
+
+
+@each
+def test_environments_see_the_same_in_any_worker(exploration):
+    """Two environments of one worker, and one each in two."""
+    together = make_worker(exploration, envs=2, **options(exploration)).sample()[0][sb.ACTIONS].reshape(50, 2, -1)
+    for i in range(2):
+        alone = make_worker(exploration, index=i + 1, workers=2, **options(exploration)).sample()[0][sb.ACTIONS]
+        np.testing.assert_allclose(alone.reshape(50, -1), together[:, i], atol=1e-6)
+
+
+@each
+def test_state_goes_on(exploration):
+    """A worker that takes over the state draws what the first one draws next; both begin new episodes."""
+    worker, other = (make_worker(exploration, **options(exploration)) for _ in range(2))
+    worker.sample()
+    other.set_state(worker.get_state())
+    for each_worker in (worker, other):
+        each_worker.start_over(incarnation=1)
+        each_worker.set_weights(worker.policy.weights.copy(), 0, None, {"timesteps": 50})
+    if isinstance(exploration, ParameterNoise):
+        assert worker.get_state() == other.get_state()
+    np.testing.assert_array_equal(worker.sample()[0][sb.ACTIONS], other.sample()[0][sb.ACTIONS])
+
+
+# ------------------------------------------------------------------ continuous actions
+
+
+def test_gaussian_noise_shrinks_after_the_random_steps():
+    noise = GaussianNoise(random_timesteps=1000, stddev=0.1, initial_scale=1.0, final_scale=0.2, scale_timesteps=2000)
+    worker = make_worker(noise, GAUSSIAN, BoundedAction, steps=20_000)
+    worker.policy.weights[:] = 0
+    actions = worker.sample()[0][sb.ACTIONS][:, 0]
+    assert abs(actions).max() <= 1
+    np.testing.assert_allclose(actions[:1000].std(), 1 / np.sqrt(3), atol=0.03)  # uniform in [-1, 1]
+    np.testing.assert_allclose(actions[1000:1200].std(), 0.096, atol=0.015)
+    np.testing.assert_allclose(actions[3000:].std(), 0.02, atol=0.001)
+
+
+def test_ornstein_uhlenbeck_noise_against_its_recursion():
+    noise = OrnsteinUhlenbeckNoise(random_timesteps=0, scale_timesteps=0, final_scale=1.0, ou_base_scale=0.5)
+    worker = make_worker(noise, GAUSSIAN, InfiniteHorizonInBox, steps=30_000, env_config={"length": 30_000})
+    worker.policy.weights[:] = 0
+    x = worker.sample()[0][sb.ACTIONS][:, 0] / 0.5
+    steps = x[1:] - 0.85 * x[:-1]
+    np.testing.assert_allclose([steps.mean(), steps.std()], [0, 0.2], atol=0.01)
+    np.testing.assert_allclose(x.std(), 0.2 / np.sqrt(1 - 0.85**2), atol=0.02)
+
+
+def test_ornstein_uhlenbeck_noise_begins_at_zero_in_each_episode():
+    noise = OrnsteinUhlenbeckNoise(random_timesteps=0, scale_timesteps=0, final_scale=1.0, ou_base_scale=1.0)
+    worker = make_worker(noise, GAUSSIAN, BoundedAction, steps=5000)  # episodes of one step
+    worker.policy.weights[:] = 0
+    np.testing.assert_allclose(worker.sample()[0][sb.ACTIONS].std(), 0.2, atol=0.01)
+
+
+class InfiniteHorizonInBox(InfiniteHorizon):
+    """The same with continuous actions."""
+
+    action_space = Box(0, 10, (1,))
+
+
+def test_bounds_in_the_units_of_the_policy():
+    space = Box(np.float32([0, -2, -np.inf]), np.float32([10, 2, 1]))
+    np.testing.assert_allclose(ActionMapper(space).policy_bounds, [[-1, -1, -np.inf], [1, 1, 1]])
+    np.testing.assert_allclose(ActionMapper(space, normalize_actions=False).policy_bounds, [space.low, space.high])
+    assert ActionMapper(Discrete(3)).policy_bounds is None
+
+
+def test_noise_needs_bounds():
+    with pytest.raises(ValueError, match="needs continuous actions with finite bounds"):
+        make_worker(GaussianNoise(), VALUES)
+
+
+# ------------------------------------------------------------------ noise in the weights
+
+
+def test_parameter_noise_stays_for_an_episode():
+    """Of one observation, always seen: the action changes with the episode alone."""
+    worker = make_worker(ParameterNoise(((0, 0.0),), 3.0), steps=200, env_config={"length": 10})
+    worker.policy.weights[:] = 0
+    actions = worker.sample()[0][sb.ACTIONS].reshape(20, 10)
+    assert (actions == actions[:, :1]).all()
+    assert 2 < actions[:, 0].sum() < 18
+
+
+@pytest.mark.parametrize(("stddev", "factor"), [(1e-6, ADAPTATION), (1e3, 1 / ADAPTATION)])
+def test_parameter_noise_adapts_after_each_episode(stddev, factor):
+    worker = make_worker(ParameterNoise(((0, 0.1),), stddev), envs=2, steps=20, env_config={"length": 10})
+    worker.sample()
+    np.testing.assert_allclose([each["exploration"]["scale"] for each in worker.get_state()], stddev * factor**2)
+
+
+def test_parameter_noise_settles_where_it_changes_as_much_as_epsilon():
+    worker = make_worker(ParameterNoise(((0, 0.3),), 5.0), steps=5000, env_config={"length": 5})
+    for _ in range(3):
+        worker.sample()
+    settled = worker.get_state()[0]["exploration"]["scale"]
+    worker.sample()
+    np.testing.assert_allclose(worker.get_state()[0]["exploration"]["scale"], settled, rtol=0.4)
+    assert settled < 4

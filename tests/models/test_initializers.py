@@ -1,0 +1,48 @@
+"""Initial weights: against torch's own layers, and that value-based algorithms begin like these."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from rllib.algorithms.dqn import DQNConfig
+from rllib.models.initializers import INITIALIZERS, uniform
+from rllib.models.layout import ParameterLayout
+
+
+def test_uniform_begins_like_torch_layers():
+    layout = ParameterLayout(50, (300, 200), 10, 1, num_values=0)
+    weights = np.zeros(layout.size, np.float32)
+    uniform(layout, weights, np.random.default_rng(0))
+    torch.manual_seed(0)
+    layers = {"shared.hidden_0": (50, 300), "shared.hidden_1": (300, 200), "policy.head": (200, 10)}
+    for name, (fan_in, width) in layers.items():
+        linear = torch.nn.Linear(fan_in, width)
+        for kind, theirs in (("weight", linear.weight), ("bias", linear.bias)):
+            ours, theirs = layout.named_parameters(weights)[f"{name}.{kind}"], theirs.detach().numpy()
+            assert ours.shape == theirs.shape
+            assert abs(ours).max() <= 1 / math.sqrt(fan_in)
+            np.testing.assert_allclose(ours.std(), theirs.std(), rtol=0.05 if kind == "weight" else 0.6)
+
+
+@pytest.mark.parametrize("name", INITIALIZERS)
+def test_seeds(name):
+    layout, drawn = ParameterLayout(4, (8,), 2, 2), []
+    for seed in (0, 0, 1):
+        weights = np.zeros(layout.size, np.float32)
+        INITIALIZERS[name](layout, weights, np.random.default_rng(seed))
+        drawn.append(weights)
+    assert np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize(("model", "has_bias"), [({}, True), ({"fcnet_weights_initializer": "orthogonal"}, False)])
+def test_action_values_begin_uniformly_unless_told_otherwise(model, has_bias):
+    with DQNConfig().environment("CartPole-v1").training(model=model).build() as algo:
+        assert algo.policy.parameters()["policy.head.bias"].any() == has_bias
+        assert np.array_equal(algo.policy.weights, algo.target.weights)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="must be one of"):
+        DQNConfig().environment("CartPole-v1").training(model={"fcnet_weights_initializer": "xavier"}).build()

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.evaluation.fragment import Column, Fragment
+from rllib.evaluation.fragment import Fragment
 from rllib.policy import Policy
+from rllib.sample_batch import Column
 
 
 @dataclass(frozen=True)

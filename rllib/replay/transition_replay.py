@@ -123,7 +123,7 @@ class TransitionReplay:
 
         Returns:
             obs, actions, rewards (the discounted sum of k <= n_step), new_obs (k steps later), discounts (gamma^k, 0
-            where the task ended), weights, batch_indices (for `update_priorities`).
+            where the task ended), weights, batch_indexes (for `update_priorities`).
         """
         if self.priorities is None:
             # As with priorities that are all 1: then both draw the same rows.

@@ -51,6 +51,7 @@ REPLAY_DEFAULTS = {
     "prioritized_replay_beta": 0.4,
     "prioritized_replay_eps": 1e-6,
     "replay_sequence_length": 1,
+    "frame_stack_axis": None,
 }
 # Names of Ray's buffers -> whether they have priorities.
 REPLAY_TYPES = {
@@ -107,7 +108,7 @@ class DQNConfig(AlgorithmConfig):
             above(0),
         ] = None,
         replay_buffer_config: Annotated[
-            dict, "type, capacity, prioritized_replay_alpha, _beta, _eps", Merged
+            dict, "type, capacity, prioritized_replay_alpha, _beta, _eps, frame_stack_axis", Merged
         ] = REPLAY_DEFAULTS,
         store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
     ) -> Self:
@@ -189,6 +190,11 @@ def _replay_problem(settings: dict, learning_start: int) -> str | None:
         )
     if settings["replay_sequence_length"] != 1:
         return "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps."
+    if settings["frame_stack_axis"] not in (None, 0, -1):
+        return (
+            f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} must be 0 or -1, the axis of the "
+            "frames in an observation, so that each is stored once; or None, to store observations whole."
+        )
     for name in ("prioritized_replay_alpha", "prioritized_replay_eps"):
         value = settings[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
@@ -286,7 +292,20 @@ class DQN(Algorithm):
             config.n_step,
             settings["prioritized_replay_alpha"] if settings["has_priorities"] else None,
             settings["prioritized_replay_eps"],
+            self._frame_axis(observation, settings["frame_stack_axis"]),
         )
+
+    def _frame_axis(self, observation: tuple[int, ...], axis: int | None) -> int | None:
+        if axis is not None and len(observation) < 2:
+            raise ValueError(
+                f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
+                f"those of {self.config.env!r} have the shape {observation}. Leave it at None."
+            )
+        return axis
+
+    def result_info(self) -> dict[str, Any]:
+        replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
+        return {**super().result_info(), "replay": replay}
 
     def make_learner(self) -> Learner:
         config = self.config

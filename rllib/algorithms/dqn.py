@@ -34,10 +34,11 @@ from rllib.env.observations import observation_column
 from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.evaluation.transitions import Transitions
 from rllib.learners.learner import Learner
-from rllib.losses.distributional import DistributionalLoss, project
-from rllib.losses.td import TDLoss, next_values, td_targets
+from rllib.losses.distributional import DistributionalLoss
+from rllib.losses.q_targets import q_targets
+from rllib.losses.td import TDLoss
 from rllib.models.catalog import PolicySpec, policy_spec
-from rllib.models.q_values import EpsilonGreedy, log_softmax
+from rllib.models.q_values import EpsilonGreedy
 from rllib.policy import Policy
 from rllib.replay.transition_replay import TransitionReplay
 from rllib.sample_batch import SampleBatch
@@ -348,14 +349,9 @@ class DQN(Algorithm):
         """What the rows' values are fitted to, by the target network."""
         following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
         judged = self.target.action_values(following)
-        judged_q = judged.q_values()
-        choosing_q = self.policy.action_values(following).q_values() if self.config.double_q else judged_q
-        if self.config.num_atoms == 1:
-            batch[sb.TD_TARGETS] = td_targets(rewards, discounts, next_values(judged_q, choosing_q))
-        else:
-            probabilities = np.exp(log_softmax(judged.chosen(choosing_q.argmax(-1)))).T
-            support = self.policy.distribution.support
-            batch[sb.TARGET_PROBABILITIES] = project(probabilities, rewards, discounts, support)
+        choosing = self.policy.action_values(following) if self.config.double_q else judged
+        name, targets = q_targets(self.policy.distribution, judged, choosing.q_values(), rewards, discounts)
+        batch[name] = targets
 
     def _update_target(self) -> None:
         if self.timesteps - self._target_updated_at >= self.config.target_network_update_freq:

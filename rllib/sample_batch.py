@@ -21,6 +21,7 @@
 | batch_indexes      | [B]                    | int64        | where the row lies in the replay                     |
 | td_targets         | [B]                    | float32      | what the value of the action is fitted to            |
 | target_probabilities | [B, atoms]           | float32      | what the distribution of its return is fitted to     |
+| td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,6 +48,7 @@ WEIGHTS = "weights"
 INDICES = "batch_indexes"
 TD_TARGETS = "td_targets"
 TARGET_PROBABILITIES = "target_probabilities"
+TD_ERRORS = "td_errors"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ KNOW_THE_RUNTIME = [
     "runtime",
     "rllib.evaluation.worker_set",
     "rllib.evaluation.requests_in_flight",
+    "rllib.evaluation.replay_shards",
     "rllib.learners.learner_group",
     "rllib.tune",
 ]

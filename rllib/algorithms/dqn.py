@@ -35,6 +35,7 @@ from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.evaluation.transitions import Transitions
 from rllib.learners.learner import Learner
 from rllib.losses.distributional import DistributionalLoss
+from rllib.losses.loss import Loss
 from rllib.losses.q_targets import q_targets
 from rllib.losses.td import TDLoss
 from rllib.models.catalog import PolicySpec, policy_spec
@@ -75,6 +76,8 @@ class DQNConfig(AlgorithmConfig):
     """Settings of DQN; the defaults are those of Ray 2.6."""
 
     algo_class = "DQN"
+    # What replay_buffer_config may say, and what counts where it does not.
+    replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000,
@@ -152,7 +155,9 @@ class DQNConfig(AlgorithmConfig):
 
     @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
     def _check_replay(self):
-        return _replay_problem(self.replay_settings(), self.num_steps_sampled_before_learning_starts)
+        return _replay_problem(
+            self.replay_settings(), self.replay_defaults, self.num_steps_sampled_before_learning_starts
+        )
 
     @relation("batch_mode", "n_step")
     def _check_batch_mode(self):
@@ -165,7 +170,7 @@ class DQNConfig(AlgorithmConfig):
     def replay_settings(self) -> dict[str, Any]:
         """replay_buffer_config under the names of Ray 2.6, with the defaults for what it does not say."""
         given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
-        settings = {**REPLAY_DEFAULTS, **given}
+        settings = {**self.replay_defaults, **given}
         kind = settings["type"]
         settings["type"] = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
         return {**settings, "has_priorities": REPLAY_TYPES.get(settings["type"], False)}
@@ -175,13 +180,13 @@ class DQNConfig(AlgorithmConfig):
         return self.n_step if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
 
 
-def _replay_problem(settings: dict, learning_start: int) -> str | None:
+def _replay_problem(settings: dict, defaults: dict, learning_start: int) -> str | None:
     capacity, kind = settings["capacity"], settings["type"]
     if kind not in REPLAY_TYPES:
         return f"replay_buffer_config: there is no type {kind!r}. There are {', '.join(REPLAY_TYPES)}."
-    unknown = settings.keys() - REPLAY_DEFAULTS.keys() - {"has_priorities"}
+    unknown = settings.keys() - defaults.keys() - {"has_priorities"}
     if unknown:
-        return f"replay_buffer_config takes {', '.join(REPLAY_DEFAULTS)}, not {', '.join(sorted(map(str, unknown)))}."
+        return f"replay_buffer_config takes {', '.join(defaults)}, not {', '.join(sorted(map(str, unknown)))}."
     if type(capacity) is not int or capacity < 1:
         return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
     if capacity < learning_start:
@@ -199,8 +204,7 @@ def _replay_problem(settings: dict, learning_start: int) -> str | None:
     for name in ("prioritized_replay_alpha", "prioritized_replay_eps"):
         value = settings[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
-            default = {name: REPLAY_DEFAULTS[name]}
-            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {default}."
+            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {defaults[name]}}}."
     beta = schedule_problem(settings["prioritized_replay_beta"])
     return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
 
@@ -308,10 +312,13 @@ class DQN(Algorithm):
         replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
         return {**super().result_info(), "replay": replay}
 
-    def make_learner(self) -> Learner:
+    def make_loss(self) -> Loss:
+        """That of numbers, or of distributions."""
         config = self.config
-        loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
-        return self.make_default_learner(loss)
+        return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+
+    def make_learner(self) -> Learner:
+        return self.make_default_learner(self.make_loss())
 
     def training_step(self) -> dict[str, float]:
         batch = self.sample(1)

@@ -33,14 +33,16 @@ class ReplayBuffer:
             raise ValueError(f"capacity={capacity} must be at least 1")
         self.capacity = capacity
         self._table = tuple(columns)
-        check_memory(capacity, self._bytes_for(capacity))
+        check_memory(capacity, self.bytes_for(columns, capacity))
         # Zeros cost nothing until they are written to.
         self._columns = {column.name: np.zeros((capacity, *column.shape), column.dtype) for column in self._table}
         self._added = 0
         self._out: dict[str, np.ndarray] = {}
 
-    def _bytes_for(self, capacity: int) -> int:
-        return capacity * sum(math.prod(column.shape) * np.dtype(column.dtype).itemsize for column in self._table)
+    @staticmethod
+    def bytes_for(columns: Sequence[Column], capacity: int) -> int:
+        """What `size_bytes` would be."""
+        return capacity * sum(math.prod(column.shape) * np.dtype(column.dtype).itemsize for column in columns)
 
     def __len__(self) -> int:
         """Rows that can be sampled."""
@@ -180,8 +182,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         super().__init__(columns, capacity)
         self.priorities = Priorities(capacity, alpha, epsilon, stratified)
 
-    def _bytes_for(self, capacity: int) -> int:
-        return super()._bytes_for(capacity) + SumTree.bytes_for(capacity)
+    @staticmethod
+    def bytes_for(columns: Sequence[Column], capacity: int) -> int:
+        return ReplayBuffer.bytes_for(columns, capacity) + SumTree.bytes_for(capacity)
 
     @property
     def size_bytes(self) -> int:

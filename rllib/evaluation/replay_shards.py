@@ -6,6 +6,7 @@ takes its place, and is asked for samples again when it holds as much as when le
 """
 
 import logging
+import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -55,6 +56,10 @@ class ReplayActor:
     def size_bytes(self) -> int:
         """Memory of the full ring."""
         return self._replay.size_bytes
+
+    def pid(self) -> int:
+        """Number of the process."""
+        return os.getpid()
 
     def get_state(self) -> dict[str, np.ndarray]:
         """The ring's arrays."""

@@ -33,6 +33,7 @@ class ReplayBuffer:
             raise ValueError(f"capacity={capacity} must be at least 1")
         self.capacity = capacity
         self._table = tuple(columns)
+        self._shapes = [(column.name, column.shape) for column in columns]
         check_memory(capacity, self.bytes_for(columns, capacity))
         # Zeros cost nothing until they are written to.
         self._columns = {column.name: np.zeros((capacity, *column.shape), column.dtype) for column in self._table}
@@ -55,7 +56,7 @@ class ReplayBuffer:
 
     # ------------------------------------------------------------------ adding
 
-    def add(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None = None) -> np.ndarray:
+    def add(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None = None) -> range:
         """Copies rows in.
 
         Args:
@@ -63,31 +64,46 @@ class ReplayBuffer:
             td_errors: [B] that the priorities of the rows come from; None: the largest priority so far.
 
         Returns:
-            [B] int64, the numbers of the rows. Of more than `capacity` rows the newest are kept.
+            the numbers of the rows. Of more than `capacity` rows the newest are kept.
 
         Raises:
             ValueError: if a column is missing, or has another shape; if a TD error is not finite. Nothing changes then.
         """
-        rows = [_as_rows(batch, column) for column in self._table]
-        given = len(rows[0])
         if td_errors is not None:
             td_errors = np.asarray(td_errors).reshape(-1)
-        if any(len(column) != given for column in rows) or (td_errors is not None and len(td_errors) != given):
-            lengths = {column.name: len(part) for column, part in zip(self._table, rows)}
-            errors = "" if td_errors is None else f" and {len(td_errors)} TD errors"
-            raise ValueError(f"the columns of a batch must have equal lengths, but got {lengths}{errors}")
+        rows, given = self._checked(batch, td_errors)
         count = min(given, self.capacity)
         start = (self._added + given - count) % self.capacity
-        before_end = self.capacity - start
+        stop = start + count
         self._note_added(start, count, None if td_errors is None else td_errors[given - count :])
-        for column, new in zip(self._columns.values(), rows):
-            if count < given:
+        if count == given and stop <= self.capacity:
+            for column, new in zip(self._columns.values(), rows):
+                column[start:stop] = new
+        else:
+            before_end = self.capacity - start
+            for column, new in zip(self._columns.values(), rows):
                 new = new[given - count :]
-            column[start : start + count] = new[:before_end]
-            if count > before_end:
-                column[: count - before_end] = new[before_end:]
+                column[start:stop] = new[:before_end]
+                column[: max(stop - self.capacity, 0)] = new[before_end:]
         self._added += given
-        return np.arange(self._added - given, self._added)
+        return range(self._added - given, self._added)
+
+    def _checked(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None) -> tuple[list[np.ndarray], int]:
+        """The columns of the table as rows, and how many there are."""
+        rows, given = [], -1 if td_errors is None else len(td_errors)
+        for name, shape in self._shapes:
+            new = batch.get(name)
+            if type(new) is not np.ndarray or new.shape[1:] != shape:
+                new = _as_rows(batch, name, shape)
+            if len(new) != given:
+                if given >= 0:
+                    raise ValueError(
+                        f"the columns of a batch and its TD errors must have equal lengths, but {name} has {len(new)} "
+                        f"rows and what comes before it {given}"
+                    )
+                given = len(new)
+            rows.append(new)
+        return rows, given
 
     def _note_added(self, start: int, count: int, td_errors: np.ndarray | None) -> None:
         """For buffers that keep more of a row than its columns."""
@@ -203,6 +219,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         Raises:
             ValueError: if there never was such a row, or a TD error is not finite.
         """
+        indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
         there = rows_still_there(indexes, self._added - len(self), self._added)
         self.priorities.update(indexes[there] % self.capacity, td_errors[there])
 
@@ -246,14 +263,12 @@ def rows_still_there(numbers: np.ndarray, oldest: int, added: int) -> np.ndarray
     return slice(None) if least >= oldest else numbers >= oldest
 
 
-def _as_rows(batch: Mapping[str, np.ndarray], column: Column) -> np.ndarray:
+def _as_rows(batch: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
     """The column as [B, *shape]."""
-    if column.name not in batch:
-        raise ValueError(f"the replay stores the column {column.name!r}, but the batch has {sorted(batch)}")
-    given = np.asarray(batch[column.name])
-    own = given.ndim - len(column.shape)
-    if own not in (1, 2) or given.shape[own:] != column.shape:
-        raise ValueError(
-            f"{column.name} must have the shape [B, *{column.shape}] or [T, N, *{column.shape}], but has {given.shape}"
-        )
-    return given if own == 1 else given.reshape(-1, *column.shape)
+    if name not in batch:
+        raise ValueError(f"the replay stores the column {name!r}, but the batch has {sorted(batch)}")
+    given = np.asarray(batch[name])
+    own = given.ndim - len(shape)
+    if own not in (1, 2) or given.shape[own:] != shape:
+        raise ValueError(f"{name} must have the shape [B, *{shape}] or [T, N, *{shape}], but has {given.shape}")
+    return given if own == 1 else given.reshape(-1, *shape)

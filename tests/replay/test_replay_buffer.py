@@ -28,7 +28,7 @@ def test_a_counter_fills_the_ring_three_times(kind, capacity, size):
     replay, added = kind(TABLE, capacity), 0
     while added < 3 * capacity or added < size:
         numbers = replay.add(rows(added, size))
-        assert numbers.tolist() == list(range(added, added + size))
+        assert list(numbers) == list(range(added, added + size))
         added += size
     assert len(replay) == capacity
     batch = replay.sample(capacity * 30, rng())
@@ -116,9 +116,9 @@ def test_bad_input(kind):
         replay.add({"number": np.arange(3)})
     with pytest.raises(ValueError, match="obs must have the shape"):
         replay.add({"number": np.arange(3), "obs": np.zeros((3, 2))})
-    with pytest.raises(ValueError, match="equal lengths"):
+    with pytest.raises(ValueError, match="equal lengths, but obs has 4"):
         replay.add({"number": np.arange(3), "obs": np.zeros((4, 3))})
-    with pytest.raises(ValueError, match=r"equal lengths, but got .* and 2 TD errors"):
+    with pytest.raises(ValueError, match="but number has 3 rows and what comes before it 2"):
         replay.add(rows(0, 3), np.ones(2))
 
 

@@ -18,12 +18,14 @@
 |                    |                        |              | that the row before is bootstrapped from             |
 | discounts          | [B]                    | float32      | gamma^k to new_obs, k steps later; 0 past the end    |
 | weights            | [B]                    | float32      | importance of the row in the loss                    |
-| batch_indices      | [B]                    | int64        | where the row lies in the replay                     |
+| batch_indexes      | [B]                    | int64        | where the row lies in the replay                     |
 | td_targets         | [B]                    | float32      | what the value of the action is fitted to            |
 | target_probabilities | [B, atoms]           | float32      | what the distribution of its return is fitted to     |
+| td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,9 +45,19 @@ LOSS_MASK = "loss_mask"
 TARGET_DIST_INPUTS = "target_dist_inputs"
 DISCOUNTS = "discounts"
 WEIGHTS = "weights"
-INDICES = "batch_indices"
+INDICES = "batch_indexes"
 TD_TARGETS = "td_targets"
 TARGET_PROBABILITIES = "target_probabilities"
+TD_ERRORS = "td_errors"
+
+
+@dataclass(frozen=True)
+class Column:
+    """Name, shape of one row and dtype of a column."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
 
 
 class SampleBatch(dict):

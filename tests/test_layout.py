@@ -26,6 +26,7 @@ KNOW_THE_RUNTIME = [
     "rllib.evaluation.worker_set",
     "rllib.evaluation.requests_in_flight",
     "rllib.evaluation.aggregation",
+    "rllib.evaluation.replay_shards",
     "rllib.learners.learner_group",
     "rllib.tune",
 ]

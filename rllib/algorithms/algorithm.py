@@ -118,7 +118,7 @@ class Algorithm(ABC):
             self._rollout_settings,
             self.config.num_rollout_workers,
             _actor_options(self.config),
-            _tolerance(self.config),
+            fault_tolerance(self.config),
             [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
             **more,
         )
@@ -353,7 +353,7 @@ class Algorithm(ABC):
                 self._rollout_settings,
                 self.config.evaluation_num_workers,
                 _actor_options(self.config),
-                _tolerance(self.config),
+                fault_tolerance(self.config),
             )
         filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
         episodes = self._evaluation_workers.play_episodes(
@@ -631,7 +631,8 @@ def _actor_options(config: AlgorithmConfig) -> dict:
     }
 
 
-def _tolerance(config: AlgorithmConfig) -> FaultTolerance:
+def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
+    """What the config says about processes that die."""
     return FaultTolerance(
         restart=config.recreate_failed_workers,
         ignore=config.ignore_worker_failures,

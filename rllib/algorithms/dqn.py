@@ -34,10 +34,12 @@ from rllib.env.observations import observation_column
 from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.evaluation.transitions import Transitions
 from rllib.learners.learner import Learner
-from rllib.losses.distributional import DistributionalLoss, project
-from rllib.losses.td import TDLoss, next_values, td_targets
+from rllib.losses.distributional import DistributionalLoss
+from rllib.losses.loss import Loss
+from rllib.losses.q_targets import q_targets
+from rllib.losses.td import TDLoss
 from rllib.models.catalog import PolicySpec, check_model
-from rllib.models.q_values import EpsilonGreedy, log_softmax
+from rllib.models.q_values import EpsilonGreedy
 from rllib.policy import Policy
 from rllib.replay.transition_replay import TransitionReplay
 from rllib.sample_batch import SampleBatch
@@ -50,6 +52,7 @@ REPLAY_DEFAULTS = {
     "prioritized_replay_beta": 0.4,
     "prioritized_replay_eps": 1e-6,
     "replay_sequence_length": 1,
+    "frame_stack_axis": None,
 }
 # Names of Ray's buffers -> whether they have priorities.
 REPLAY_TYPES = {
@@ -72,6 +75,8 @@ class DQNConfig(AlgorithmConfig):
     """Settings of DQN; the defaults are those of Ray 2.6."""
 
     algo_class = "DQN"
+    # What replay_buffer_config may say, and what counts where it does not.
+    replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000,
@@ -106,7 +111,7 @@ class DQNConfig(AlgorithmConfig):
             above(0),
         ] = None,
         replay_buffer_config: Annotated[
-            dict, "type, capacity, prioritized_replay_alpha, _beta, _eps", Merged
+            dict, "type, capacity, prioritized_replay_alpha, _beta, _eps, frame_stack_axis", Merged
         ] = REPLAY_DEFAULTS,
         store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
     ) -> Self:
@@ -149,7 +154,9 @@ class DQNConfig(AlgorithmConfig):
 
     @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
     def _check_replay(self):
-        return _replay_problem(self.replay_settings(), self.num_steps_sampled_before_learning_starts)
+        return _replay_problem(
+            self.replay_settings(), self.replay_defaults, self.num_steps_sampled_before_learning_starts
+        )
 
     @relation("batch_mode", "n_step")
     def _check_batch_mode(self):
@@ -162,7 +169,7 @@ class DQNConfig(AlgorithmConfig):
     def replay_settings(self) -> dict[str, Any]:
         """replay_buffer_config under the names of Ray 2.6, with the defaults for what it does not say."""
         given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
-        settings = {**REPLAY_DEFAULTS, **given}
+        settings = {**self.replay_defaults, **given}
         kind = settings["type"]
         settings["type"] = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
         return {**settings, "has_priorities": REPLAY_TYPES.get(settings["type"], False)}
@@ -172,13 +179,13 @@ class DQNConfig(AlgorithmConfig):
         return self.n_step if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
 
 
-def _replay_problem(settings: dict, learning_start: int) -> str | None:
+def _replay_problem(settings: dict, defaults: dict, learning_start: int) -> str | None:
     capacity, kind = settings["capacity"], settings["type"]
     if kind not in REPLAY_TYPES:
         return f"replay_buffer_config: there is no type {kind!r}. There are {', '.join(REPLAY_TYPES)}."
-    unknown = settings.keys() - REPLAY_DEFAULTS.keys() - {"has_priorities"}
+    unknown = settings.keys() - defaults.keys() - {"has_priorities"}
     if unknown:
-        return f"replay_buffer_config takes {', '.join(REPLAY_DEFAULTS)}, not {', '.join(sorted(map(str, unknown)))}."
+        return f"replay_buffer_config takes {', '.join(defaults)}, not {', '.join(sorted(map(str, unknown)))}."
     if type(capacity) is not int or capacity < 1:
         return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
     if capacity < learning_start:
@@ -188,11 +195,15 @@ def _replay_problem(settings: dict, learning_start: int) -> str | None:
         )
     if settings["replay_sequence_length"] != 1:
         return "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps."
+    if settings["frame_stack_axis"] not in (None, 0, -1):
+        return (
+            f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} must be 0 or -1, the axis of the "
+            "frames in an observation, so that each is stored once; or None, to store observations whole."
+        )
     for name in ("prioritized_replay_alpha", "prioritized_replay_eps"):
         value = settings[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
-            default = {name: REPLAY_DEFAULTS[name]}
-            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {default}."
+            return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {defaults[name]}}}."
     beta = schedule_problem(settings["prioritized_replay_beta"])
     return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
 
@@ -285,12 +296,28 @@ class DQN(Algorithm):
             config.n_step,
             settings["prioritized_replay_alpha"] if settings["has_priorities"] else None,
             settings["prioritized_replay_eps"],
+            self._frame_axis(observation, settings["frame_stack_axis"]),
         )
 
-    def make_learner(self) -> Learner:
+    def _frame_axis(self, observation: tuple[int, ...], axis: int | None) -> int | None:
+        if axis is not None and len(observation) < 2:
+            raise ValueError(
+                f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
+                f"those of {self.config.env!r} have the shape {observation}. Leave it at None."
+            )
+        return axis
+
+    def result_info(self) -> dict[str, Any]:
+        replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
+        return {**super().result_info(), "replay": replay}
+
+    def make_loss(self) -> Loss:
+        """That of numbers, or of distributions."""
         config = self.config
-        loss = DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
-        return self.make_default_learner(loss)
+        return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+
+    def make_learner(self) -> Learner:
+        return self.make_default_learner(self.make_loss())
 
     def training_step(self) -> dict[str, float]:
         batch = self.sample(1)
@@ -325,14 +352,9 @@ class DQN(Algorithm):
         """What the rows' values are fitted to, by the target network."""
         following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
         judged = self.target.action_values(following)
-        judged_q = judged.q_values()
-        choosing_q = self.policy.action_values(following).q_values() if self.config.double_q else judged_q
-        if self.config.num_atoms == 1:
-            batch[sb.TD_TARGETS] = td_targets(rewards, discounts, next_values(judged_q, choosing_q))
-        else:
-            probabilities = np.exp(log_softmax(judged.chosen(choosing_q.argmax(-1)))).T
-            support = self.policy.distribution.support
-            batch[sb.TARGET_PROBABILITIES] = project(probabilities, rewards, discounts, support)
+        choosing = self.policy.action_values(following) if self.config.double_q else judged
+        name, targets = q_targets(self.policy.distribution, judged, choosing.q_values(), rewards, discounts)
+        batch[name] = targets
 
     def _update_target(self) -> None:
         if self.timesteps - self._target_updated_at >= self.config.target_network_update_freq:

@@ -14,4 +14,7 @@ ALGORITHMS = {
     "DQN": "rllib.algorithms.dqn",
     "SimpleQ": "rllib.algorithms.dqn",
     "Rainbow": "rllib.algorithms.rainbow",
+    "ApexDQN": "rllib.algorithms.apex_dqn",
 }
+# Other names that Ray has for them
+ALSO = {"APEX": "ApexDQN"}

@@ -2,7 +2,7 @@
 
 import importlib
 
-from rllib.algorithms.names import ALGORITHMS
+from rllib.algorithms.names import ALGORITHMS, ALSO
 from rllib.algorithms.settings import nearest
 
 
@@ -32,7 +32,7 @@ def get_algorithm_config(name: str):
 
 
 def _canonical(name: str) -> str:
-    by_lower = {known.lower(): known for known in ALGORITHMS}
+    by_lower = {name.lower(): known for name, known in (*zip(ALGORITHMS, ALGORITHMS), *ALSO.items())}
     if isinstance(name, str) and name.lower() in by_lower:
         return by_lower[name.lower()]
     near = nearest(name, ALGORITHMS) if isinstance(name, str) else []

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.evaluation.fragment import Column, Fragment
+from rllib.evaluation.fragment import Fragment
 from rllib.losses.gae import gae
 from rllib.policy import Policy
+from rllib.sample_batch import Column
 
 
 @dataclass(frozen=True)

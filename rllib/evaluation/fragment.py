@@ -6,23 +6,13 @@ columns are born in shared memory and returning them costs one small message and
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import Column, SampleBatch
 
 _ALIGNMENT = 64  # bytes; a cache line, and what vector instructions like
-
-
-@dataclass(frozen=True)
-class Column:
-    """Name, shape of one row and dtype of a column."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
 
 
 class Fragment:

@@ -6,9 +6,10 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.evaluation.advantages import bootstrap_values
-from rllib.evaluation.fragment import Column, Fragment
+from rllib.evaluation.fragment import Fragment
 from rllib.losses.q_lambda import q_lambda_targets
 from rllib.policy import Policy
+from rllib.sample_batch import Column
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Patience, play_episodes
 from rllib.evaluation.exploration import Greedy, Place
-from rllib.evaluation.fragment import Column, Fragment
+from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Policy
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import Column, SampleBatch
 
 
 @dataclass

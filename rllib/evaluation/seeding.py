@@ -17,6 +17,7 @@ INFERENCE = 6
 EPISODES = 20
 EPISODE_ACTIONS = 21
 NOISE_TABLE = 22
+REPLAY = 23
 
 
 def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.SeedSequence:

@@ -10,10 +10,11 @@ from rllib.env.vector import make_stream
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.exploration import STOCHASTIC_SAMPLING, Exploration
-from rllib.evaluation.fragment import Column, Fragment
+from rllib.evaluation.fragment import Fragment
 from rllib.learners.learner import Learner
 from rllib.models.catalog import PolicySpec
 from rllib.policy import Policy
+from rllib.sample_batch import Column
 
 
 class Postprocess(Protocol):

@@ -1,17 +1,21 @@
 """Transitions of E environments in contiguous columns [steps, E], sampled uniformly or by priority.
 
-A step of all environments is a row, so that the row after it holds what followed: n-step returns (Sutton, 1988) are
-summed up when they are sampled, never across an episode's end, the write head, or a gap in an environment's steps.
-Priorities are proportional ones (Schaul et al., arXiv:1511.05952).
+The transitions of a step of all environments lie side by side, and those of the next step behind them, so n-step
+returns (Sutton, 1988) are summed up when they are sampled, never across an episode's end, the write head, or a gap in
+an environment's steps. Observations of stacked frames can be kept as single frames (frame_stacks.py).
 """
 
 import math
 from collections.abc import Mapping
 
 import numpy as np
-import psutil
 
 from rllib import sample_batch as sb
+from rllib.replay.frame_stacks import FrameStacks
+from rllib.replay.memory import check_memory
+from rllib.replay.priorities import Priorities
+from rllib.replay.replay_buffer import numbers_of, rows_still_there, uniform_draw
+from rllib.replay.sum_tree import SumTree
 from rllib.sample_batch import SampleBatch
 
 STORED = (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS)
@@ -28,6 +32,9 @@ class TransitionReplay:
         n_step: rewards that a sample sums up, at most.
         alpha: exponent of the priorities; None samples uniformly.
         epsilon: added to every |TD error|, so that nothing is never sampled again.
+        frame_axis: 0 or -1 for observations that are stacks of frames along this axis, each then kept once; None: they
+            are kept whole. Where so many episodes begin that their first stacks overfill the room for frames, the
+            oldest steps go before their time.
 
     Raises:
         ValueError: if the columns are larger than the memory that is free.
@@ -42,28 +49,43 @@ class TransitionReplay:
         n_step: int = 1,
         alpha: float | None = None,
         epsilon: float = 1e-6,
+        frame_axis: int | None = None,
     ):
         self.num_steps = math.ceil(capacity / num_envs)
         self.num_envs = num_envs
         self.gamma = gamma
         self.n_step = n_step
         self.steps_added = 0
-        rows = self.num_steps * num_envs
-        row_bytes = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in columns.values())
-        _check_memory(rows, row_bytes + (0 if alpha is None else 8))
-        self.priorities = None if alpha is None else Priorities(rows, alpha, epsilon)
+        # The oldest step that can be sampled.
+        self._oldest = 0
+        self._rows = self.num_steps * num_envs
+        table = {name: columns[name] for name in STORED}
+        stack = table[sb.OBS]
+        if frame_axis is not None:
+            table |= {sb.OBS: ((), "int64"), sb.NEXT_OBS: ((), "int64")}
+        check_memory(
+            self._rows,
+            self._rows * sum(_row_bytes(*column) for column in table.values())
+            + (0 if alpha is None else SumTree.bytes_for(self._rows))
+            + (0 if frame_axis is None else FrameStacks.bytes_for(*stack, frame_axis, num_envs, self.num_steps)),
+        )
+        self.priorities = None if alpha is None else Priorities(self._rows, alpha, epsilon)
+        self.stacks = None if frame_axis is None else FrameStacks(*stack, frame_axis, num_envs, self.num_steps)
+        # Zeros cost nothing until they are written to.
         self.columns = {
-            name: np.zeros((self.num_steps, num_envs, *columns[name][0]), columns[name][1]) for name in STORED
+            name: np.zeros((self.num_steps, num_envs, *shape), dtype) for name, (shape, dtype) in table.items()
         }
 
     def __len__(self) -> int:
         """Transitions that can be sampled."""
-        return min(self.steps_added, self.num_steps) * self.num_envs
+        return (self.steps_added - self._oldest) * self.num_envs
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the columns."""
-        return sum(column.nbytes for column in self.columns.values())
+        """Memory of columns, frames and priorities when all are full."""
+        frames = 0 if self.stacks is None else self.stacks.size_bytes
+        priorities = 0 if self.priorities is None else self.priorities.tree.size_bytes
+        return sum(column.nbytes for column in self.columns.values()) + frames + priorities
 
     def add(self, batch: SampleBatch, steps: int, num_fragments: int = 1) -> None:
         """Appends fragments, one behind the other, each [steps * environments] time-major, of E environments in all.
@@ -82,6 +104,8 @@ class TransitionReplay:
                 "or some rows are no transitions (environments that reset in a step of their own)"
             )
         parts = {name: self._by_step(batch[name], steps, num_fragments) for name in STORED}
+        if self.stacks is not None:
+            parts[sb.OBS], parts[sb.NEXT_OBS] = self._positions(parts[sb.OBS], parts[sb.NEXT_OBS])
         if self.n_step > 1 and self.steps_added:
             self._cut_where_steps_are_missing(parts[sb.OBS][0])
         for start in range(0, steps, self.num_steps):
@@ -91,6 +115,14 @@ class TransitionReplay:
         """[fragments * steps * environments, ...] as [steps, E, ...]."""
         fragments = column.reshape(num_fragments, steps, -1, *column.shape[1:])
         return fragments.swapaxes(0, 1).reshape(steps, self.num_envs, *column.shape[1:])
+
+    def _positions(self, observations: np.ndarray, following: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the frames of the stacks [steps, E, ...] lie, [steps, E] each; writes those that are new."""
+        places = np.empty((2, *observations.shape[:2]), np.int64)
+        for t, env in np.ndindex(places.shape[1:]):
+            places[0, t, env] = self.stacks.append(env, observations[t, env])
+            places[1, t, env] = self.stacks.append(env, following[t, env])
+        return places[0], places[1]
 
     def _cut_where_steps_are_missing(self, observations: np.ndarray) -> None:
         """Ends the episodes of environments that do not go on where they stood: a replaced worker's begin anew."""
@@ -107,9 +139,21 @@ class TransitionReplay:
             self.columns[name][head : head + first] = part[:first]
             self.columns[name][: steps - first] = part[first:]
         if self.priorities is not None:
-            rows = (head * self.num_envs + np.arange(steps * self.num_envs)) % (self.num_steps * self.num_envs)
-            self.priorities.set_newest(rows)
+            self.priorities.add(head * self.num_envs, steps * self.num_envs)
         self.steps_added += steps
+        self._oldest = max(self._oldest, self.steps_added - self.num_steps)
+        if self.stacks is not None:
+            self._drop_steps_without_frames()
+
+    def _drop_steps_without_frames(self) -> None:
+        oldest = self.stacks.oldest()
+        while self._oldest < self.steps_added:
+            step = self._oldest % self.num_steps
+            if (self.columns[sb.OBS][step] >= oldest).all():
+                return
+            if self.priorities is not None:
+                self.priorities.drop(step * self.num_envs, self.num_envs)
+            self._oldest += 1
 
     # ------------------------------------------------------------------ sampling
 
@@ -123,26 +167,42 @@ class TransitionReplay:
 
         Returns:
             obs, actions, rewards (the discounted sum of k <= n_step), new_obs (k steps later), discounts (gamma^k, 0
-            where the task ended), weights, batch_indices (for `update_priorities`).
+            where the task ended), weights (float32), batch_indexes (int64, for `update_priorities`).
+
+        Raises:
+            ValueError: if there is nothing to sample.
         """
+        if not len(self):
+            raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
         if self.priorities is None:
-            # As with priorities that are all 1: then both draw the same rows.
-            rows, weights = (rng.random(count) * len(self)).astype(np.int64), np.ones(count, np.float32)
+            rows, weights = self._in_order(uniform_draw(len(self), count, rng)), np.ones(count, np.float32)
         else:
-            rows, weights = self.priorities.sample(count, len(self), rng, beta)
+            rows, weights = self.priorities.sample(count, rng, beta)
         flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in self.columns.items()}
         rewards, discounts, last = self._returns(rows, flat)
         return SampleBatch(
             {
-                sb.OBS: flat[sb.OBS][rows],
+                sb.OBS: self._observations(flat[sb.OBS], rows),
                 sb.ACTIONS: flat[sb.ACTIONS][rows],
                 sb.REWARDS: rewards,
-                sb.NEXT_OBS: flat[sb.NEXT_OBS][last],
+                sb.NEXT_OBS: self._observations(flat[sb.NEXT_OBS], last),
                 sb.DISCOUNTS: discounts,
-                sb.WEIGHTS: weights,
-                sb.INDICES: rows,
+                sb.WEIGHTS: weights.astype(np.float32, copy=False),
+                sb.INDICES: numbers_of(rows, self.steps_added * self.num_envs, self._rows),
             }
         )
+
+    def _in_order(self, numbers: np.ndarray) -> np.ndarray:
+        """The places of the rows that can be sampled, counted from the beginning of the columns."""
+        first, head = self._oldest % self.num_steps, self.steps_added % self.num_steps
+        if first < head:  # all in one piece, behind what was dropped
+            return numbers + first * self.num_envs
+        return np.where(numbers < head * self.num_envs, numbers, numbers + (first - head) * self.num_envs)
+
+    def _observations(self, column: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        if self.stacks is None:
+            return column[rows]
+        return self.stacks.take(rows % self.num_envs, column[rows])
 
     def _returns(self, rows: np.ndarray, flat: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rewards and discounts [B], and the rows of the windows' last steps."""
@@ -159,10 +219,15 @@ class TransitionReplay:
             discounts = np.where(going, discounts * factor, discounts)
         return rewards, discounts * ~flat[sb.TERMINATEDS][last], last
 
-    def update_priorities(self, rows: np.ndarray, td_errors: np.ndarray) -> None:
-        """Sets the priorities of sampled rows; does nothing for uniform sampling."""
+    def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
+        """Sets the priorities of sampled rows that are still there; does nothing for uniform sampling.
+
+        Raises:
+            ValueError: if there never was such a row, or a TD error is not finite.
+        """
         if self.priorities is not None:
-            self.priorities.update(rows, td_errors)
+            there = rows_still_there(indexes, self._oldest * self.num_envs, self.steps_added * self.num_envs)
+            self.priorities.update(indexes[there] % self._rows, td_errors[there])
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -170,9 +235,11 @@ class TransitionReplay:
         """Named arrays: all that has been added, and the priorities."""
         filled = min(self.steps_added, self.num_steps)
         state = {f"columns.{name}": column[:filled] for name, column in self.columns.items()}
-        state["steps_added"] = np.array(self.steps_added)
+        state["steps"] = np.array([self._oldest, self.steps_added])
+        if self.stacks is not None:
+            state |= {f"stacks.{name}": array for name, array in self.stacks.get_state().items()}
         if self.priorities is not None:
-            state["priorities"] = self.priorities.values.reshape(-1)[: filled * self.num_envs]
+            state["priorities"] = self.priorities.tree[: filled * self.num_envs]
             state["largest"] = np.array(self.priorities.largest)
         return state
 
@@ -180,82 +247,26 @@ class TransitionReplay:
         """Takes over what `get_state` gave.
 
         Raises:
-            ValueError: if it is of another capacity, number of environments or kind of sampling.
+            ValueError: if it is of another capacity, number of environments, kind of sampling or of observations.
         """
-        self.steps_added = int(state["steps_added"])
-        filled = min(self.steps_added, self.num_steps)
+        oldest, added = state["steps"].tolist()
+        filled = min(added, self.num_steps)
         stored = {name.removeprefix("columns."): part for name, part in state.items() if name.startswith("columns.")}
         shapes = {part.shape[:2] for part in stored.values()}
-        if shapes - {(filled, self.num_envs)} or ("priorities" in state) != (self.priorities is not None):
+        kinds = "priorities" in state, "stacks.frames" in state
+        if shapes - {(filled, self.num_envs)} or kinds != (self.priorities is not None, self.stacks is not None):
             raise ValueError(
                 f"the saved replay holds {sorted(shapes)} steps and environments, this one takes "
                 f"{(filled, self.num_envs)}; capacity, environments and priorities must be as they were"
             )
+        self._oldest, self.steps_added = oldest, added
         for name, part in stored.items():
             self.columns[name][:filled] = part
+        if self.stacks is not None:
+            self.stacks.set_state({name: state[f"stacks.{name}"] for name in ("frames", "written")})
         if self.priorities is not None:
             self.priorities.load(state["priorities"], float(state["largest"]))
 
 
-def _check_memory(rows: int, row_bytes: int) -> None:
-    needed, free = rows * row_bytes, psutil.virtual_memory().available
-    if needed > free:
-        raise ValueError(
-            f"a replay of {rows} transitions takes {needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free. "
-            f"Use .training(replay_buffer_config={{'capacity': {free // (2 * row_bytes)}}})."
-        )
-
-
-# Priorities in a block of the table below.
-BLOCK = 64
-
-
-class Priorities:
-    """(|TD error| + epsilon)^alpha of each row, and draws in proportion to them.
-
-    Two levels: the sums of blocks of 64 priorities, added up at each draw, lead to a block, and the running sums within
-    it to the row. For some 10,000 rows and more that is as fast in numpy as a binary tree, whose every level costs a
-    call; and sums are always computed afresh, so none drifts. All in float64.
-    """
-
-    def __init__(self, rows: int, alpha: float, epsilon: float):
-        self.alpha, self.epsilon = alpha, epsilon
-        self.values = np.zeros((math.ceil(rows / BLOCK), BLOCK))
-        self._sums = np.zeros(len(self.values))
-        self._flat = self.values.reshape(-1)
-        self.largest = 1.0
-
-    def set_newest(self, rows: np.ndarray) -> None:
-        """Rows that were never sampled get the largest priority so far, so that they soon are."""
-        self._set(rows, self.largest)
-
-    def update(self, rows: np.ndarray, td_errors: np.ndarray) -> None:
-        """Takes the new TD errors of the rows."""
-        priorities = (np.abs(td_errors).astype(np.float64) + self.epsilon) ** self.alpha
-        self.largest = max(self.largest, float(priorities.max()))
-        self._set(rows, priorities)
-
-    def load(self, priorities: np.ndarray, largest: float) -> None:
-        """Takes over the priorities of the first rows."""
-        self._flat[: len(priorities)] = priorities
-        self._sums[:] = self.values.sum(1)
-        self.largest = largest
-
-    def sample(self, count: int, rows: int, rng: np.random.Generator, beta: float) -> tuple[np.ndarray, np.ndarray]:
-        """Rows [count] below `rows`, with their importance weights (N P)^-beta, divided by the largest of them."""
-        ends = np.cumsum(self._sums)
-        total = ends[-1]
-        drawn = rng.random(count) * total
-        blocks = np.minimum(np.searchsorted(ends, drawn, side="right"), (rows - 1) // BLOCK)
-        within = np.cumsum(self.values[blocks], axis=1)
-        rest = drawn - (ends[blocks] - self._sums[blocks])
-        # Rounding may leave a rest beyond the last priority: then the last row that has one is meant.
-        column = (within <= np.minimum(rest, np.nextafter(within[:, -1], 0))[:, None]).sum(1)
-        found = np.minimum(blocks * BLOCK + column, rows - 1)
-        weights = (rows * self._flat[found] / total) ** -beta
-        return found, (weights / weights.max()).astype(np.float32)
-
-    def _set(self, rows: np.ndarray, priorities) -> None:
-        self._flat[rows] = priorities
-        blocks = rows // BLOCK
-        self._sums[blocks] = self.values[blocks].sum(1)
+def _row_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * np.dtype(dtype).itemsize

@@ -1,5 +1,6 @@
 """DQN: what its settings do, what they refuse, that runs repeat and go on, and probe environments."""
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -280,3 +281,47 @@ def test_noise_in_the_weights_explores():
 def test_continuous_actions_are_refused():
     with pytest.raises(ValueError, match="needs a Discrete action space"):
         make_config(BoundedAction).build()
+
+
+class TestFramesOfStackedObservations:
+    @pytest.mark.parametrize("axis", [0, -1])
+    def test_the_run_is_the_same_and_its_replay_smaller(self, axis):
+        results = []
+        for stored in (axis, None):
+            config = make_config(StackedCounting, env_config={"axis": axis}, replay_buffer_config={
+                "capacity": 2000, "frame_stack_axis": stored,
+            })  # fmt: skip
+            with config.build() as algo:
+                info = train(algo, 3)["info"]
+                results.append((algo.policy.weights.copy(), info["replay"]))
+        (single, small), (whole, large) = results
+        assert np.array_equal(single, whole)
+        assert small["num_entries"] == large["num_entries"] == 600
+        assert small["size_bytes"] < 0.4 * large["size_bytes"]
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match="frame_stack_axis=1 must be 0 or -1"):
+            make_config(replay_buffer_config={"frame_stack_axis": 1}).build()
+        with pytest.raises(ValueError, match=r"have the shape \(4,\). Leave it at None"):
+            make_config(replay_buffer_config={"frame_stack_axis": -1}).build()
+
+
+class StackedCounting(gymnasium.Env):
+    """The last four numbers of steps, each on a frame of 2 x 8, after zeros; episodes of 30 steps, reward 1."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config):
+        self.axis = config["axis"]
+        self.observation_space = gymnasium.spaces.Box(0, 100, self.stack([0] * 4).shape, np.float32)
+
+    def stack(self, numbers):
+        return np.stack([np.full((2, 8), number, np.float32) for number in numbers], self.axis)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self.stack([0, 0, 0, 0]), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.stack([max(self.t - i, 0) for i in (3, 2, 1, 0)]), 1.0, self.t == 30, False, {}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.replay.transition_replay import Priorities, TransitionReplay
+from rllib.replay.transition_replay import TransitionReplay
 from rllib.sample_batch import DISCOUNTS, INDICES, WEIGHTS, SampleBatch
 
 
@@ -79,32 +79,6 @@ def test_a_replaced_environment_is_cut_off_from_its_past():
     replay.add(steps([10, 10, 10]), 3)  # observations begin at 0 again, and nothing had ended
     rewards = replay.sample(500, np.random.default_rng(0))[sb.REWARDS]
     assert set(rewards.tolist()) == {1, 2, 3, 10, 20, 30}
-
-
-@pytest.mark.parametrize(
-    ("alpha", "probabilities", "weights"),
-    [
-        (1.0, [0.1, 0.2, 0.3, 0.4], [1, 0.757858, 0.644394, 0.574349]),
-        (0.6, [0.14823, 0.224674, 0.286555, 0.340542], [1, 0.846745, 0.768229, 0.716978]),
-    ],
-)
-def test_priorities_gold(alpha, probabilities, weights):
-    priorities = Priorities(4, alpha, 0.0)
-    priorities.update(np.arange(4), np.array([1.0, 2, 3, 4]))
-    rows, found = priorities.sample(100_000, 4, np.random.default_rng(0), beta=0.4)
-    np.testing.assert_allclose(np.bincount(rows) / len(rows), probabilities, atol=0.006)
-    np.testing.assert_allclose([found[rows == row][0] for row in range(4)], weights, atol=1e-6)
-
-
-def test_a_large_table_of_priorities_is_sampled_in_proportion():
-    """A capacity that is no multiple of a block, against probabilities computed for all rows at once."""
-    rng = np.random.default_rng(0)
-    priorities, errors = Priorities(1000, 0.7, 1e-6), rng.exponential(size=1000)
-    priorities.update(np.arange(1000), errors)
-    rows, _ = priorities.sample(400_000, 1000, rng, beta=0.4)
-    expected = (errors + 1e-6) ** 0.7
-    expected /= expected.sum()
-    np.testing.assert_allclose(np.bincount(rows, minlength=1000) / 400_000, expected, atol=6e-4)
 
 
 def test_new_rows_get_the_largest_priority():

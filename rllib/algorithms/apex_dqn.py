@@ -1,0 +1,312 @@
+"""Ape-X DQN: many explore, replay by priority in its own processes, one learns (Horgan et al., arXiv:1803.00933).
+
+Workers act with epsilons of their own, from large to nearly none, and send rows of n-step returns with the TD errors
+that their own weights make of them, so that new rows have a priority before the learner has seen them. The rows go to
+replay shards in turn. Samples are fetched from the shards ahead of the learner, and their new TD errors are sent back.
+
+Departures from the paper:
+- Sampling and learning keep to a ratio, `training_intensity` rows trained on per step sampled: whoever is ahead waits.
+  None lets both run as fast as they can. Both the ratio and how old the workers' weights are stand in the results.
+- Every queue has a bound: requests of each worker and each shard, rows and samples under way (Ray's are unbounded).
+- The oldest rows make room for new ones one by one, not in bulk.
+- Adam instead of centred RMSprop. Everything is counted in environment steps, the updates of the target network too.
+- A window of rewards does not go on into the worker's next fragment; it is bootstrapped after fewer steps there.
+
+Returns in the results are those of the third of the workers that explore least, as in Ray: they come closest to the
+greedy policy. With num_rollout_workers=0 this process samples and learns in turn, exploring by the epsilon schedule.
+
+A restored run goes on with the saved weights, target network and optimizer, and with the rows if
+`store_buffer_in_checkpoints` is set; fragments and samples that were under way are lost, so it is not the same to the
+bit.
+"""
+
+import functools
+import logging
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.algorithm import fault_tolerance
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.dqn import DQN, REPLAY_DEFAULTS, DQNConfig
+from rllib.algorithms.settings import Merged, at_least, section
+from rllib.evaluation.replay_shards import ReplayShards
+from rllib.evaluation.requests_in_flight import RequestsInFlight
+from rllib.evaluation.transitions import NStepTransitions
+from rllib.replay.memory import check_memory
+from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
+from rllib.sample_batch import Column, SampleBatch
+
+logger = logging.getLogger(__name__)
+
+_APEX_REPLAY = {
+    **REPLAY_DEFAULTS,
+    "capacity": 2_000_000,
+    "worker_side_prioritization": True,
+    # Of Ray's configs; there is nothing to choose here.
+    "no_local_replay_buffer": True,
+    "replay_buffer_shards_colocated_with_driver": True,
+}
+# Updates that the learner may be behind before the workers have to wait for it.
+MOST_UPDATES_OWED = 8
+
+
+class ApexDQNConfig(DQNConfig):
+    """Settings of Ape-X DQN; the defaults are those of Ray 2.6, but for num_gpus, which is 0, and the bounded queue."""
+
+    algo_class = "ApexDQN"
+    default_exploration: ClassVar[dict] = {"type": "PerWorkerEpsilonGreedy"}
+    replay_defaults: ClassVar[dict] = _APEX_REPLAY
+
+    @section
+    def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self:
+        """Who samples, how much at a time, and how."""
+
+    @section
+    def training(
+        self,
+        *,
+        n_step=3,
+        train_batch_size=512,
+        target_network_update_freq=500_000,
+        training_intensity=1,
+        num_steps_sampled_before_learning_starts=50_000,
+        replay_buffer_config: Annotated[
+            dict,
+            "type, capacity (of all shards), prioritized_replay_alpha, _beta, _eps, worker_side_prioritization",
+            Merged,
+        ] = _APEX_REPLAY,
+        num_replay_buffer_shards: Annotated[int, "processes that the replay is shared out to", at_least(1)] = 4,
+        max_weight_sync_delay: Annotated[int, "steps that a worker makes between new weights", at_least(1)] = 400,
+        max_requests_in_flight_per_sampler_worker: Annotated[
+            int, "fragments that a worker is asked for ahead; 2 keep it busy", at_least(1)
+        ] = 2,
+        max_requests_in_flight_per_replay_worker: Annotated[
+            int, "samples that a replay shard is asked for ahead of the learner", at_least(1)
+        ] = 2,
+    ) -> Self:
+        """How it learns."""
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self:
+        """How new behaviour is tried out."""
+
+    @section
+    def reporting(self, *, min_time_s_per_iteration=30, min_sample_timesteps_per_iteration=25_000) -> Self:
+        """What counts as an iteration, and what is reported about it."""
+
+    @relation("batch_mode", "n_step")
+    def _check_batch_mode(self):
+        """Rows need no other rows here, so whole episodes are as good as parts."""
+
+    @relation("replay_buffer_config", "num_replay_buffer_shards")
+    def _check_shards(self):
+        settings, shards = self.replay_settings(), self.num_replay_buffer_shards
+        if settings["frame_stack_axis"] is not None:
+            return (
+                f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']} is not available here: rows "
+                "come from many workers, and each is stored whole. Leave it at None."
+            )
+        if type(settings["capacity"]) is int and 0 < settings["capacity"] < shards:
+            return (
+                f"replay_buffer_config: capacity={settings['capacity']} is below num_replay_buffer_shards={shards}. "
+                f"Use .training(num_replay_buffer_shards=1) or a larger capacity."
+            )
+        if type(settings["worker_side_prioritization"]) is not bool:
+            given = settings["worker_side_prioritization"]
+            return f"replay_buffer_config: worker_side_prioritization={given!r} must be True or False."
+
+
+@dataclass
+class _Sent:
+    """What a worker acts by.
+
+    Attributes:
+        actor: the worker.
+        request: asks for a fragment by these weights.
+        steps: that it was asked for since it got them.
+    """
+
+    actor: Any
+    request: Any
+    steps: int = 0
+
+
+class ApexDQN(DQN):
+    """The algorithm; see the module's docstring."""
+
+    config_class = ApexDQNConfig
+
+    def setup(self) -> None:
+        self.replay: ReplayShards | None = None
+        self._sent: dict[int, _Sent] = {}
+        self._newest: tuple[int, Any] | None = None
+        self._lags: list[int] = [0]
+        if not self.config.num_rollout_workers:
+            logger.warning(
+                "ApexDQN with num_rollout_workers=0 runs synchronously: this process samples and learns in turn"
+            )
+
+    def __init__(self, config: ApexDQNConfig | dict | None = None, env: Any = None):
+        super().__init__(config, env)
+        self._requests = self._no_requests()
+
+    def make_postprocess(self) -> NStepTransitions:
+        config, column = self.config, super().make_postprocess()
+        return NStepTransitions(column.shape, column.dtype, config.n_step, config.gamma, self.make_loss())
+
+    def _make_replay(self, settings: dict) -> ReplayShards:
+        config, stored = self.config, self._rollout_settings.postprocess
+        columns = (
+            Column(sb.OBS, stored.shape, stored.dtype),
+            Column(sb.NEXT_OBS, stored.shape, stored.dtype),
+            Column(sb.ACTIONS, self.policy.action_shape, str(self.policy.action_dtype)),
+            Column(sb.REWARDS, (), "float32"),
+            Column(sb.DISCOUNTS, (), "float32"),
+        )
+        self._keeps_td_errors = settings["worker_side_prioritization"]
+        shards, options = config.num_replay_buffer_shards, {}
+        if settings["has_priorities"]:
+            options = {"alpha": settings["prioritized_replay_alpha"], "epsilon": settings["prioritized_replay_eps"]}
+        kind = PrioritizedReplayBuffer if settings["has_priorities"] else ReplayBuffer
+        check_memory(settings["capacity"], shards * kind.bytes_for(columns, settings["capacity"] // shards))
+        return ReplayShards(
+            functools.partial(kind, columns, settings["capacity"] // shards, **options),
+            shards,
+            self.seed,
+            min_rows=max(config.num_steps_sampled_before_learning_starts // shards, 1),
+            max_in_flight=config.max_requests_in_flight_per_replay_worker,
+            fault_tolerance=fault_tolerance(config),
+        )
+
+    # ------------------------------------------------------------------ training
+
+    def training_step(self) -> dict[str, float]:
+        if self._updates_owed < MOST_UPDATES_OWED or not self.replay.is_ready:
+            self._store(self._arriving_fragments())
+        if self._updates_owed >= 1:
+            self.replay.request_samples(self.config.train_batch_size, self._beta(self.timesteps))
+            with self.metrics.timer("replay"):
+                sample = self.replay.next_sample(self.config.sample_timeout_s)
+            if sample is not None:
+                self._stats = self._update_from(*sample)
+            self._update_target()
+        return {**self._stats, **self._exploration_stats(), **self._asynchrony()}
+
+    def _arriving_fragments(self) -> list[SampleBatch]:
+        """The fragments that are there; waits for one if the learner has nothing to do."""
+        if not self.config.num_rollout_workers:
+            return [self.sample(1)]
+        with self.metrics.timer("sample"):
+            self._requests.ask(self._request)
+            learns = self._updates_owed >= 1 and self.replay.is_ready
+            answers = self._requests.take(0.0 if learns else self.config.sample_timeout_s)
+        counted = self._counted_workers()
+        for index, (_, report) in answers:
+            if index not in counted:
+                report.episodes = []
+            self.take_in(report)
+        if answers:
+            self._lags = [self.num_updates - batch.policy_version for _, (batch, _) in answers]
+        return [batch for _, (batch, _) in answers]
+
+    def _store(self, fragments: list[SampleBatch]) -> None:
+        """Hands rows to the replay; once learning has begun, they ask for updates."""
+        config = self.config
+        for batch in fragments:
+            while not self.replay.has_room:
+                self.replay.wait_for_room(config.sample_timeout_s)
+            self.replay.add(batch if self._keeps_td_errors else _without_td_errors(batch))
+            if not self.replay.is_ready or self.timesteps < config.num_steps_sampled_before_learning_starts:
+                continue
+            if config.training_intensity is None:
+                self._updates_owed = MOST_UPDATES_OWED - 1
+            else:
+                self._updates_owed += batch.count * config.training_intensity / config.train_batch_size
+        self.replay.wait_for_room(0.0)
+
+    def _update_from(self, source: tuple[int, int], batch: SampleBatch) -> dict[str, float]:
+        lr = self._lr(self.timesteps)
+        # Replayed rows are of many weights; how old those of new rows are is told by _asynchrony.
+        batch.policy_version = self.num_updates
+        self._add_targets(batch)
+        stats = self.learn(batch, lr=lr, shuffle=False)
+        self.replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
+        if self.config.training_intensity is not None:
+            self._updates_owed -= 1
+        return {**stats, "cur_lr": lr}
+
+    def _asynchrony(self) -> dict[str, float]:
+        counters = self.metrics.counters
+        sampled = counters["num_env_steps_sampled"] - self.config.num_steps_sampled_before_learning_starts
+        lag = float(np.mean(self._lags))
+        return {
+            "policy_lag_updates": lag,
+            "policy_lag_mean": lag,
+            "policy_lag_max": float(max(self._lags)),
+            "rows_trained_per_step_sampled": counters["num_env_steps_trained"] / max(sampled, 1),
+        }
+
+    # ------------------------------------------------------------------ workers
+
+    def _request(self, actor, index: int):
+        """Asks for a fragment, by the weights that the worker has had for less than max_weight_sync_delay steps."""
+        sent = self._sent.get(index)
+        if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
+            sent = self._sent[index] = _Sent(actor, self._newest_request())
+        sent.steps += self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
+        return sent.request(actor, index)
+
+    def _newest_request(self):
+        if self._newest is None or self._newest[0] != self.num_updates:
+            filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
+            request = self.workers.sample_request(
+                self.policy.weights, self.num_updates, filter_state, self.exploration()
+            )
+            self._newest = self.num_updates, request
+        return self._newest[1]
+
+    def _counted_workers(self) -> range:
+        """The workers whose returns stand in the results."""
+        workers = self.config.num_rollout_workers
+        if self.config.exploration_config.get("type") != "PerWorkerEpsilonGreedy":
+            return range(1, workers + 1)
+        return range(workers - (workers - 1) // 3, workers + 1)
+
+    @property
+    def num_requests_in_flight(self) -> int:
+        return self._requests.num_in_flight
+
+    def _no_requests(self) -> RequestsInFlight:
+        return RequestsInFlight(self.workers, self.config.max_requests_in_flight_per_sampler_worker)
+
+    def result_info(self) -> dict[str, Any]:
+        info = super().result_info()
+        info["replay"] |= {"num_shards": self.replay.num_shards, "num_shard_restarts": self.replay.num_restarts}
+        return info
+
+    # ------------------------------------------------------------------ state and the end
+
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        super().set_weights(weights)
+        self._forget_weights()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._requests = self._no_requests()
+        self._forget_weights()
+
+    def _forget_weights(self) -> None:
+        self._sent.clear()
+        self._newest = None
+
+    def stop(self) -> None:
+        super().stop()
+        if self.replay is not None:
+            self.replay.stop()
+
+
+def _without_td_errors(batch: SampleBatch) -> SampleBatch:
+    return SampleBatch({name: column for name, column in batch.items() if name != sb.TD_ERRORS})

@@ -1,0 +1,85 @@
+"""Proportional prioritisation of experience replay (Schaul et al., arXiv:1511.05952, section 3.3)."""
+
+import math
+
+import numpy as np
+
+from rllib.replay.sum_tree import SumTree
+
+
+class Priorities:
+    """p = (|TD error| + epsilon)^alpha of each row, and draws with P(i) = p_i / sum p.
+
+    Args:
+        rows: how many there can be.
+        alpha: exponent; 0 makes all rows alike.
+        epsilon: keeps rows without error in play.
+        stratified: a draw of B rows takes one from each of B equal parts of the total (the paper's appendix B.2.1);
+            False draws them independently, which with alpha 0 is exactly what uniform replay draws.
+
+    Attributes:
+        largest: the largest p so far, which new rows get; 1 before there is any.
+    """
+
+    def __init__(self, rows: int, alpha: float, epsilon: float, stratified: bool = False):
+        self.alpha, self.epsilon, self.stratified = alpha, epsilon, stratified
+        self.tree = SumTree(rows)
+        self.largest = 1.0
+
+    def add(self, start: int, count: int, td_errors: np.ndarray | None = None) -> None:
+        """Gives `count` rows from `start` on, round the end to the beginning, the largest p so far or their own."""
+        values = np.full(count, self.largest) if td_errors is None else self._values(td_errors)
+        self._set_range(start, values)
+
+    def drop(self, start: int, count: int) -> None:
+        """Takes `count` rows from `start` on out of play."""
+        self._set_range(start, np.zeros(count))
+
+    def update(self, rows: np.ndarray, td_errors: np.ndarray) -> None:
+        """Takes the new TD errors [B] of the rows [B].
+
+        Raises:
+            ValueError: if one is NaN or infinite: it would spoil every later draw. Then nothing is changed.
+        """
+        self.tree.set(rows, self._values(td_errors))
+
+    def sample(self, count: int, rng: np.random.Generator, beta: float) -> tuple[np.ndarray, np.ndarray]:
+        """Draws rows with replacement.
+
+        Returns:
+            rows: [count] int64.
+            weights: [count] float64, (N P(i))^-beta, divided by the largest of them; so N and the sum of all p, the
+                same for every row, cancel out.
+
+        Raises:
+            ValueError: if no row is in play.
+        """
+        fractions = rng.random(count)
+        if self.stratified:
+            fractions += np.arange(count)
+            fractions /= count
+        rows = self.tree.draw(fractions)
+        values = self.tree[rows]
+        return rows, (values / values.min()) ** -beta
+
+    def load(self, values: np.ndarray, largest: float) -> None:
+        """Takes over the p of the first rows."""
+        self.tree.set_range(0, values)
+        self.largest = largest
+
+    def _values(self, td_errors: np.ndarray) -> np.ndarray:
+        values = np.abs(td_errors, dtype=np.float64)
+        # A maximum is NaN if any of the numbers is. Before the power: with alpha 0 that makes 1 even of NaN.
+        largest = float(values.max(initial=0.0))
+        if not math.isfinite(largest):
+            raise ValueError(f"TD errors must be finite, but got {np.asarray(td_errors)[~np.isfinite(values)][:3]}")
+        values += self.epsilon
+        values **= self.alpha
+        if len(values):
+            self.largest = max(self.largest, (largest + self.epsilon) ** self.alpha)
+        return values
+
+    def _set_range(self, start: int, values: np.ndarray) -> None:
+        before_end = self.tree.capacity - start
+        self.tree.set_range(start, values[:before_end])
+        self.tree.set_range(0, values[before_end:])

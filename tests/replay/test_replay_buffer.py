@@ -1,0 +1,157 @@
+"""Rings of independent rows: what goes in comes out, at the seam too; numbers of rows; bad input."""
+
+import numpy as np
+import pytest
+
+from rllib.replay import memory
+from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
+from rllib.sample_batch import INDICES, WEIGHTS, Column
+
+TABLE = (Column("number", (), "int64"), Column("obs", (3,), "float32"))
+BOTH = pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
+
+
+def rows(start, count):
+    numbers = np.arange(start, start + count)
+    return {"number": numbers, "obs": np.repeat(numbers[:, None], 3, 1).astype(np.float32)}
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+@BOTH
+@pytest.mark.parametrize("capacity", [1, 10, 53, 64])
+@pytest.mark.parametrize("size", [1, 7, 60, 200])
+def test_a_counter_fills_the_ring_three_times(kind, capacity, size):
+    """The last rows are there, each once and whole, and none that is older."""
+    replay, added = kind(TABLE, capacity), 0
+    while added < 3 * capacity or added < size:
+        numbers = replay.add(rows(added, size))
+        assert list(numbers) == list(range(added, added + size))
+        added += size
+    assert len(replay) == capacity
+    batch = replay.sample(capacity * 30, rng())
+    assert (batch["obs"] == batch["number"][:, None]).all()
+    assert np.array_equal(batch[INDICES], batch["number"])
+    assert set(batch["number"].tolist()) == set(range(added - capacity, added))
+
+
+def test_time_major_columns_are_taken_as_rows():
+    replay = ReplayBuffer(TABLE, 100)
+    batch = rows(0, 12)
+    replay.add({name: column.reshape(4, 3, *column.shape[1:]) for name, column in batch.items()})
+    assert len(replay) == 12
+    assert set(replay.sample(300, rng())["number"].tolist()) == set(range(12))
+
+
+@BOTH
+def test_uniform_is_uniform(kind):
+    replay = kind(TABLE, 300)
+    replay.add(rows(0, 500))
+    batch = replay.sample(60_000, rng(1), beta=0.4)
+    np.testing.assert_allclose(np.bincount(batch["number"] - 200, minlength=300) / 60_000, 1 / 300, atol=1.2e-3)
+    assert batch[WEIGHTS].dtype == np.float32 and (batch[WEIGHTS] == 1).all()
+
+
+def test_exponent_zero_draws_the_rows_of_uniform_replay():
+    uniform, flat = ReplayBuffer(TABLE, 300), PrioritizedReplayBuffer(TABLE, 300, alpha=0.0, stratified=False)
+    for replay in (uniform, flat):
+        replay.add(rows(0, 450), rng().random(450))
+    for seed in range(20):
+        first, second = (replay.sample(64, rng(seed), beta=0.4) for replay in (uniform, flat))
+        assert np.array_equal(first["number"], second["number"])
+        assert np.array_equal(first[WEIGHTS], second[WEIGHTS])
+        flat.update_priorities(second[INDICES], rng(seed).random(64))
+
+
+def test_priorities_of_the_worker_count_from_the_start():
+    replay = PrioritizedReplayBuffer(TABLE, 4, alpha=1.0, epsilon=0.0)
+    replay.add(rows(0, 4), [1, 2, 3, 4])
+    batch = replay.sample(100_000, rng(), beta=0.4)
+    np.testing.assert_allclose(np.bincount(batch["number"]) / 100_000, [0.1, 0.2, 0.3, 0.4], atol=0.006)
+    weights = [batch[WEIGHTS][batch["number"] == row][0] for row in range(4)]
+    np.testing.assert_allclose(weights, [1, 0.757858, 0.644394, 0.574349], atol=1e-6)
+
+
+def test_news_of_rows_that_are_gone_is_not_taken_for_those_in_their_place():
+    replay = PrioritizedReplayBuffer(TABLE, 4, alpha=1.0, epsilon=0.0)
+    old = replay.add(rows(0, 4))
+    replay.add(rows(4, 2))
+    replay.update_priorities(old, np.array([100.0, 100, 3, 7]))  # rows 0 and 1 have been overwritten by 4 and 5
+    assert replay.priorities.tree[:].tolist() == [1, 1, 3, 7]
+    replay.update_priorities(np.empty(0, np.int64), np.empty(0))
+    with pytest.raises(ValueError, match="rows 0 to 5 have been added, but rows 2 to 6 are meant"):
+        replay.update_priorities(np.array([2, 6]), np.ones(2))
+
+
+def test_only_the_newest_of_too_many_rows_count():
+    replay = PrioritizedReplayBuffer(TABLE, 4, alpha=1.0, epsilon=0.0)
+    replay.add(rows(0, 11), np.arange(11.0))
+    batch = replay.sample(4000, rng())
+    found = dict(zip(batch["number"].tolist(), (batch["number"] % 4).tolist()))
+    assert set(found) == {7, 8, 9, 10}
+    assert sorted(replay.priorities.tree[:].tolist()) == [7, 8, 9, 10]
+    assert all(replay.priorities.tree[place] == number for number, place in found.items())
+
+
+def test_errors_that_are_no_numbers_are_refused_and_nothing_is_added():
+    replay = PrioritizedReplayBuffer(TABLE, 4)
+    replay.add(rows(0, 2), [1, 2])
+    with pytest.raises(ValueError, match="TD errors must be finite"):
+        replay.add(rows(2, 2), [1, np.nan])
+    assert len(replay) == 2 and set(replay.sample(50, rng())["number"].tolist()) == {0, 1}
+    with pytest.raises(ValueError, match="TD errors must be finite"):
+        replay.update_priorities(np.array([0, 1]), np.array([np.nan, 1]))
+
+
+@BOTH
+def test_bad_input(kind):
+    with pytest.raises(ValueError, match="capacity=0 must be at least 1"):
+        kind(TABLE, 0)
+    replay = kind(TABLE, 10)
+    with pytest.raises(ValueError, match=r"the replay is empty. Call add\(\) first"):
+        replay.sample(3, rng())
+    with pytest.raises(ValueError, match="stores the column 'obs', but the batch has"):
+        replay.add({"number": np.arange(3)})
+    with pytest.raises(ValueError, match="obs must have the shape"):
+        replay.add({"number": np.arange(3), "obs": np.zeros((3, 2))})
+    with pytest.raises(ValueError, match="equal lengths, but obs has 4"):
+        replay.add({"number": np.arange(3), "obs": np.zeros((4, 3))})
+    with pytest.raises(ValueError, match="but number has 3 rows and what comes before it 2"):
+        replay.add(rows(0, 3), np.ones(2))
+
+
+@BOTH
+def test_more_than_the_memory_is_refused_with_the_size(kind, monkeypatch):
+    with pytest.raises(ValueError, match=r"takes \d+\.\d GiB, but \d+\.\d GiB are free. Use .*'capacity'"):
+        kind(TABLE, 10**13)
+    replay = kind(TABLE, 1000)
+    monkeypatch.setattr(memory, "free_bytes", lambda: replay.size_bytes - 1)
+    with pytest.raises(ValueError, match="a replay of 1000 transitions"):
+        kind(TABLE, 1000)
+    monkeypatch.setattr(memory, "free_bytes", lambda: replay.size_bytes)
+    kind(TABLE, 1000)
+
+
+def test_size_in_bytes():
+    assert ReplayBuffer(TABLE, 1000).size_bytes == 1000 * 20
+    assert PrioritizedReplayBuffer(TABLE, 1000).size_bytes == 1000 * 20 + 2 * 1024 * 8
+
+
+@BOTH
+@pytest.mark.parametrize("added", [13, 50])
+def test_state(kind, added):
+    replay, other = kind(TABLE, 20), kind(TABLE, 20)
+    replay.add(rows(0, added))
+    replay.update_priorities(np.arange(added - 5, added), np.arange(5.0))
+    other.set_state({name: np.array(array) for name, array in replay.get_state().items()})
+    for each in (replay, other):
+        each.add(rows(added, 3))
+    first, second = (each.sample(30, rng(3), 0.4) for each in (replay, other))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    with pytest.raises(ValueError, match="capacity 20"):
+        kind(TABLE, 21).set_state(replay.get_state())
+    if kind is ReplayBuffer:
+        with pytest.raises(ValueError, match="has no priorities"):
+            PrioritizedReplayBuffer(TABLE, 20).set_state(replay.get_state())

@@ -11,8 +11,8 @@ Departures: both streams of the dueling network read the same hidden layers, `fc
 linear (the papers give each a hidden layer of its own); the priorities of C51 are KL(target || prediction), as in
 Rainbow; a window of rewards that the newest step cuts is bootstrapped there, instead of being held back.
 
-Weights begin as torch's layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do: the larger steps of
-orthogonal ones let values overestimate for longer.
+Weights begin as torch's layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; see
+docs/decisions.md for what that is worth.
 
 Everything is counted in environment steps, whatever the number of environments: epsilon, the start of learning, and the
 updates of the target network.

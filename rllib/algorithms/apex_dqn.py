@@ -193,7 +193,7 @@ class ApexDQN(DQN):
             if sample is not None:
                 self._stats = self._update_from(*sample)
             self._update_target()
-        return {**self._stats, **self._exploration_stats(), **self._asynchrony()}
+        return {**self._stats, **self.exploration_stats(), **self._asynchrony()}
 
     def _arriving_fragments(self) -> list[SampleBatch]:
         """The fragments that are there; waits for one if the learner has nothing to do."""

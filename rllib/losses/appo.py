@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from rllib.losses.actor_critic import ActorCriticLoss
 from rllib.losses.impala import explained_variance, masked_gradient
 from rllib.losses.vtrace import vtrace_of_rows
 from rllib.sample_batch import (
@@ -25,28 +26,6 @@ STATS = (
     "total_loss", "policy_loss", "vf_loss", "kl", "entropy", "vf_explained_var", "clip_fraction", "mean_ratio",
     "mean_rho",
 )  # fmt: skip
-
-
-class APPOLoss:
-    """The loss in the form that learners ask for (losses/loss.py). Settings are those of `appo_gradient`."""
-
-    columns = (ACTIONS, ACTION_LOGP, REWARDS, TERMINATEDS, TRUNCATEDS, LOSS_MASK, TARGET_DIST_INPUTS)
-    stats = STATS
-
-    def numpy(self, distribution, outputs, minibatch, **settings):
-        statistics, d_dist_inputs, d_values = appo_gradient(distribution, *outputs, minibatch, **settings)
-        return statistics, (d_dist_inputs, d_values)
-
-    def torch(self, distribution, outputs, minibatch, **settings):
-        from rllib.losses.appo_torch import appo_loss
-
-        return appo_loss(distribution, *outputs, minibatch, **settings)
-
-    def identity_error(self, distribution, outputs, minibatch):
-        """None: the weights may have moved on since the actions were drawn."""
-
-
-APPO_LOSS = APPOLoss()
 
 
 def appo_gradient(
@@ -118,3 +97,12 @@ def appo_gradient(
         float(np.dot(weight, np.exp(np.minimum(log_rho, np.float32(20))))),
     ]
     return statistics, d_dist_inputs, d_values
+
+
+APPO_LOSS = ActorCriticLoss(
+    (ACTIONS, ACTION_LOGP, REWARDS, TERMINATEDS, TRUNCATEDS, LOSS_MASK, TARGET_DIST_INPUTS),
+    STATS,
+    appo_gradient,
+    "rllib.losses.appo_torch:appo_loss",
+    by_newest_weights=False,  # they may have moved on, and V-trace corrects for it
+)

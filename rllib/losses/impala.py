@@ -6,33 +6,12 @@ the value loss carries RLlib's factor 1/2.
 
 import numpy as np
 
+from rllib.losses.actor_critic import ActorCriticLoss
 from rllib.losses.loss import ROUNDING
 from rllib.losses.vtrace import vtrace_of_rows
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
 
 STATS = ("total_loss", "policy_loss", "vf_loss", "entropy", "vf_explained_var", "mean_rho")
-
-
-class IMPALALoss:
-    """The loss in the form that learners ask for (losses/loss.py). Settings are those of `impala_gradient`."""
-
-    columns = (ACTIONS, ACTION_LOGP, REWARDS, TERMINATEDS, TRUNCATEDS, LOSS_MASK)
-    stats = STATS
-
-    def numpy(self, distribution, outputs, minibatch, **settings):
-        statistics, d_dist_inputs, d_values = impala_gradient(distribution, *outputs, minibatch, **settings)
-        return statistics, (d_dist_inputs, d_values)
-
-    def torch(self, distribution, outputs, minibatch, **settings):
-        from rllib.losses.impala_torch import impala_loss
-
-        return impala_loss(distribution, *outputs, minibatch, **settings)
-
-    def identity_error(self, distribution, outputs, minibatch):
-        """None: the weights may have moved on since the actions were drawn, which V-trace corrects."""
-
-
-IMPALA_LOSS = IMPALALoss()
 
 
 def impala_gradient(
@@ -115,3 +94,12 @@ def explained_variance(error, targets, weight):
         return 0.0
     unexplained = float(np.dot(weight, np.square(error - np.dot(weight, error))))
     return max(1 - unexplained / variance, -1.0)
+
+
+IMPALA_LOSS = ActorCriticLoss(
+    (ACTIONS, ACTION_LOGP, REWARDS, TERMINATEDS, TRUNCATEDS, LOSS_MASK),
+    STATS,
+    impala_gradient,
+    "rllib.losses.impala_torch:impala_loss",
+    by_newest_weights=False,  # they may have moved on, and V-trace corrects for it
+)

@@ -11,35 +11,11 @@ constants: they come with the batch.
 
 import numpy as np
 
+from rllib.losses.actor_critic import ActorCriticLoss
 from rllib.losses.ppo import explained_variance, mean_of
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS
 
 STATS = ("total_loss", "policy_loss", "vf_loss", "policy_entropy", "vf_explained_var")
-
-
-class PolicyGradientLoss:
-    """The loss in the form that learners ask for (losses/loss.py). Settings are those of `policy_gradient`."""
-
-    columns = (ACTIONS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS)
-    stats = STATS
-
-    def numpy(self, distribution, outputs, minibatch, **settings):
-        dist_inputs, values = outputs
-        statistics, d_dist_inputs, d_values = policy_gradient(distribution, dist_inputs, values, minibatch, **settings)
-        return statistics, (d_dist_inputs, d_values)
-
-    def torch(self, distribution, outputs, minibatch, **settings):
-        from rllib.losses.policy_gradient_torch import policy_gradient_loss
-
-        return policy_gradient_loss(distribution, *outputs, minibatch, **settings)
-
-    def identity_error(self, distribution, outputs, minibatch):
-        """Mean of |log ratio|: 0 but for rounding while the weights are those that acted."""
-        log_prob = distribution.at(outputs[0]).log_prob(minibatch[ACTIONS])
-        return abs(log_prob - minibatch[ACTION_LOGP]).mean()
-
-
-POLICY_GRADIENT_LOSS = PolicyGradientLoss()
 
 
 def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff):
@@ -90,3 +66,11 @@ def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coe
 
 
 _AVERAGED = _SURROGATE, _ENTROPY, _SQUARES, _ERROR, _TARGET = range(5)
+
+
+POLICY_GRADIENT_LOSS = ActorCriticLoss(
+    (ACTIONS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS),
+    STATS,
+    policy_gradient,
+    "rllib.losses.policy_gradient_torch:policy_gradient_loss",
+)

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from rllib.losses.actor_critic import ActorCriticLoss
 from rllib.losses.loss import ROUNDING
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
@@ -21,31 +22,6 @@ from rllib.sample_batch import (
 )
 
 STATS = ("total_loss", "policy_loss", "vf_loss", "kl", "entropy", "vf_explained_var", "clip_fraction")
-
-
-class PPOLoss:
-    """The loss in the form that learners ask for (losses/loss.py). Settings are those of `ppo_gradient`."""
-
-    columns = (ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS, ADVANTAGES, VALUE_TARGETS, VF_PREDS)
-    stats = STATS
-
-    def numpy(self, distribution, outputs, minibatch, **settings):
-        dist_inputs, values = outputs
-        statistics, d_dist_inputs, d_values = ppo_gradient(distribution, dist_inputs, values, minibatch, **settings)
-        return statistics, (d_dist_inputs, d_values)
-
-    def torch(self, distribution, outputs, minibatch, **settings):
-        from rllib.losses.ppo_torch import ppo_loss
-
-        return ppo_loss(distribution, *outputs, minibatch, **settings)
-
-    def identity_error(self, distribution, outputs, minibatch):
-        """Mean of |log ratio|: 0 but for rounding while the weights are those that acted."""
-        log_prob = distribution.at(outputs[0]).log_prob(minibatch[ACTIONS])
-        return abs(log_prob - minibatch[ACTION_LOGP]).mean()
-
-
-PPO_LOSS = PPOLoss()
 
 
 def ppo_gradient(
@@ -162,3 +138,11 @@ def explained_variance(error_and_target, means):
     if variance <= (ROUNDING * float(means[1])) ** 2:
         return 0.0
     return max(1 - unexplained / variance, -1.0)
+
+
+PPO_LOSS = ActorCriticLoss(
+    (ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS, ADVANTAGES, VALUE_TARGETS, VF_PREDS),
+    STATS,
+    ppo_gradient,
+    "rllib.losses.ppo_torch:ppo_loss",
+)

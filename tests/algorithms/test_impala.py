@@ -98,6 +98,11 @@ class TestSettings:
         with pytest.raises((ValueError, TypeError), match=message):
             IMPALAConfig().environment("CartPole-v1").training(**settings).build()
 
+    def test_replay_that_does_not_fit_is_refused_with_its_size(self):
+        config = IMPALAConfig().environment("CartPole-v1")
+        with pytest.raises(ValueError, match=r"fragments of 50 observations need 7450\.6 GiB, but"):
+            config.training(replay_proportion=1, replay_buffer_num_slots=10**10).build()
+
     def test_aggregation_needs_workers(self):
         config = IMPALAConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
         with pytest.raises(ValueError, match="num_aggregation_workers=1 have nothing to join"):

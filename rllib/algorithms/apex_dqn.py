@@ -228,15 +228,13 @@ class ApexDQN(DQN):
         self.replay.wait_for_room(0.0)
 
     def _update_from(self, source: tuple[int, int], batch: SampleBatch) -> dict[str, float]:
-        lr = self._lr(self.timesteps)
         # Replayed rows are of many weights; how old those of new rows are is told by _asynchrony.
         batch.policy_version = self.num_updates
-        self._add_targets(batch)
-        stats = self.learn(batch, lr=lr, shuffle=False)
+        stats = self._learn_from(batch)
         self.replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
         if self.config.training_intensity is not None:
             self._updates_owed -= 1
-        return {**stats, "cur_lr": lr}
+        return stats
 
     def _asynchrony(self) -> dict[str, float]:
         counters = self.metrics.counters

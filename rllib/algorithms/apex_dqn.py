@@ -31,6 +31,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import fault_tolerance
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.dqn import DQN, REPLAY_DEFAULTS, DQNConfig
+from rllib.algorithms.exploration import exploration_settings
 from rllib.algorithms.settings import Merged, at_least, section
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.evaluation.requests_in_flight import RequestsInFlight
@@ -268,8 +269,9 @@ class ApexDQN(DQN):
 
     def _counted_workers(self) -> range:
         """The workers whose returns stand in the results."""
-        workers = self.config.num_rollout_workers
-        if self.config.exploration_config.get("type") != "PerWorkerEpsilonGreedy":
+        config, workers = self.config, self.config.num_rollout_workers
+        explored_by = exploration_settings(config.exploration_config, config.default_exploration)["type"]
+        if explored_by != "PerWorkerEpsilonGreedy":
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 

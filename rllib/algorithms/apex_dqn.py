@@ -271,7 +271,7 @@ class ApexDQN(DQN):
         """The workers whose returns stand in the results."""
         config, workers = self.config, self.config.num_rollout_workers
         explored_by = exploration_settings(config.exploration_config, config.default_exploration)["type"]
-        if explored_by != "PerWorkerEpsilonGreedy":
+        if config.noisy or explored_by != "PerWorkerEpsilonGreedy":
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 

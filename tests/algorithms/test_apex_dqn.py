@@ -197,6 +197,14 @@ class TestLearning:
                 result = algo.train()
             assert stats(result)["rows_trained_per_step_sampled"] > 4
 
+    def test_noise_in_the_weights_takes_the_place_of_epsilon(self):
+        parts = {"noisy": True, "hiddens": [16], "num_atoms": 11, "v_min": 0.0, "v_max": 50.0}
+        with config(training=parts).build() as algo:
+            for _ in range(3):
+                result = algo.train()
+            assert np.isfinite(stats(result)["mean_td_error"])
+            assert list(algo._counted_workers()) == [1, 2]
+
     def test_what_is_reported(self):
         with config().build() as algo:
             for _ in range(5):

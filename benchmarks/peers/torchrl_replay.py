@@ -15,9 +15,7 @@ def new_rows(count: int) -> TensorDict:
 
 
 def filled(capacity: int) -> TensorDictPrioritizedReplayBuffer:
-    replay = TensorDictPrioritizedReplayBuffer(
-        alpha=0.6, beta=0.4, eps=1e-6, storage=LazyTensorStorage(capacity), batch_size=64
-    )
+    replay = TensorDictPrioritizedReplayBuffer(alpha=0.6, beta=0.4, eps=1e-6, storage=LazyTensorStorage(capacity))
     left = capacity
     while left:
         count = min(left, 4096)
@@ -38,11 +36,11 @@ def main() -> None:
         "insert 1": rate(lambda: replay.add(one), 1, options.seconds),
         "insert 64": rate(lambda: replay.extend(many), 64, options.seconds),
     }
+    # Priorities of all sizes, as they are after some training.
+    for start in range(0, options.capacity, 4096):
+        index = torch.arange(start, min(start + 4096, options.capacity))
+        replay.update_priority(index, torch.rand(len(index)))
     for size in (64, 4096):
-        # Priorities of all sizes, as they are after some training.
-        for _ in range(options.capacity // size):
-            index = replay.sample(size)["index"]
-            replay.update_priority(index, torch.rand(size))
         errors = torch.rand(size)
 
         def learn(size=size, errors=errors):

@@ -31,6 +31,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import fault_tolerance
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.dqn import DQN, REPLAY_DEFAULTS, DQNConfig
+from rllib.algorithms.exploration import exploration_settings
 from rllib.algorithms.settings import Merged, at_least, section
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.evaluation.requests_in_flight import RequestsInFlight
@@ -228,15 +229,13 @@ class ApexDQN(DQN):
         self.replay.wait_for_room(0.0)
 
     def _update_from(self, source: tuple[int, int], batch: SampleBatch) -> dict[str, float]:
-        lr = self._lr(self.timesteps)
         # Replayed rows are of many weights; how old those of new rows are is told by _asynchrony.
         batch.policy_version = self.num_updates
-        self._add_targets(batch)
-        stats = self.learn(batch, lr=lr, shuffle=False)
+        stats = self._learn_from(batch)
         self.replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
         if self.config.training_intensity is not None:
             self._updates_owed -= 1
-        return {**stats, "cur_lr": lr}
+        return stats
 
     def _asynchrony(self) -> dict[str, float]:
         counters = self.metrics.counters
@@ -270,8 +269,9 @@ class ApexDQN(DQN):
 
     def _counted_workers(self) -> range:
         """The workers whose returns stand in the results."""
-        workers = self.config.num_rollout_workers
-        if self.config.exploration_config.get("type") != "PerWorkerEpsilonGreedy":
+        config, workers = self.config, self.config.num_rollout_workers
+        explored_by = exploration_settings(config.exploration_config, config.default_exploration)["type"]
+        if config.noisy or explored_by != "PerWorkerEpsilonGreedy":
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 

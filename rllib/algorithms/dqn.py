@@ -339,14 +339,18 @@ class DQN(Algorithm):
         return due
 
     def _update(self) -> dict[str, float]:
-        lr = self._lr(self.timesteps)
         batch = self.replay.sample(self.config.train_batch_size, self._learner_rng, self._beta(self.timesteps))
+        stats = self._learn_from(batch)
+        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
+        return stats
+
+    def _learn_from(self, batch: SampleBatch) -> dict[str, Any]:
+        """One update on sampled rows; its statistics, with the rows' new td_error."""
+        lr = self._lr(self.timesteps)
         for policy in (self.policy, self.target):
             policy.resample(self._learner_rng)
         self._add_targets(batch)
-        stats = self.learn(batch, lr=lr, shuffle=False)
-        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
-        return {**stats, "cur_lr": lr}
+        return {**self.learn(batch, lr=lr, shuffle=False), "cur_lr": lr}
 
     def _add_targets(self, batch: SampleBatch) -> None:
         """What the rows' values are fitted to, by the target network."""

@@ -16,12 +16,14 @@ neither what is under way nor what is kept for replay: a restored run goes on wi
 """
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
+import psutil
 
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -162,6 +164,8 @@ class IMPALA(Algorithm):
         self._lr = config.get_schedule("lr")
         self._entropy_coeff = config.get_schedule("entropy_coeff")
         self._arrived: deque[SampleBatch] = deque()
+        self._steps_arrived = 0
+        self._check_memory()
         self._replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self._learner_rng)
         self._ring: BatchRing[TrainBatch] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
         # On a CPU there is no transfer that could go on beside the computing; batches of aggregators come when they do.
@@ -175,6 +179,19 @@ class IMPALA(Algorithm):
             logger.warning(
                 "%s with num_rollout_workers=0 runs synchronously: this process samples and learns in turn",
                 type(self).__name__,
+            )
+
+    def _check_memory(self) -> None:
+        """The observations that replay keeps must fit; a slot is as long as a fragment is."""
+        config, column = self.config, self._observation_column
+        steps = config.get_rollout_fragment_length() * config.num_envs_per_worker
+        slot_bytes = steps * math.prod(column.shape) * np.dtype(column.dtype).itemsize
+        size_bytes, available = config.replay_buffer_num_slots * slot_bytes, psutil.virtual_memory().available
+        if size_bytes > available:
+            raise ValueError(
+                f"replay_buffer_num_slots={config.replay_buffer_num_slots} fragments of {steps} observations need "
+                f"{size_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of memory are free. "
+                f"Use .training(replay_buffer_num_slots={available // (2 * slot_bytes)})."
             )
 
     def make_workers(self, **more) -> WorkerSet:
@@ -276,17 +293,22 @@ class IMPALA(Algorithm):
             how many fragments came.
         """
         if not self.config.num_rollout_workers:
-            self._arrived += self._replay.mixed(self.sample(1))
+            self._keep(self.sample(1))
             return 1
         answers = self._requests.take(timeout_s)
         for _, (fragment, report) in answers:
             self.take_in(report)
-            self._arrived += self._replay.mixed(fragment)
+            self._keep(fragment)
         return len(answers)
+
+    def _keep(self, fragment: SampleBatch) -> None:
+        for each in self._replay.mixed(fragment):
+            self._arrived.append(each)
+            self._steps_arrived += each.env_steps
 
     def _has_arrived(self) -> bool:
         """Whether the fragments that are there make a train batch."""
-        return sum(fragment.env_steps for fragment in self._arrived) >= self.config.train_batch_size
+        return self._steps_arrived >= self.config.train_batch_size
 
     def _ask(self) -> None:
         """Requests with the newest weights that were broadcast, for all workers that have too few."""
@@ -301,6 +323,7 @@ class IMPALA(Algorithm):
         while steps < self.config.train_batch_size:
             fragments.append(self._arrived.popleft())
             steps += fragments[-1].env_steps
+        self._steps_arrived -= steps
         return fragments
 
     def _check_waiting(self, waited_s: float) -> None:
@@ -328,6 +351,7 @@ class IMPALA(Algorithm):
         super().set_state(state)
         self._request, self._staged, self._broadcast_at = None, None, 0
         self._requests = RequestsInFlight(self.workers, self._requests_per_worker())
+        self._steps_arrived = 0
         for kept in (self._arrived, self._replay, self._ring, self._aggregators):
             if kept is not None:
                 kept.clear()

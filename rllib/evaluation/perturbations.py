@@ -29,7 +29,7 @@ NOISE_STEPS = 64  # action noise is drawn for so many steps of an episode at onc
 SUSPICIOUS_LENGTH = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Trial:
     """One episode to be played with weights + scale * direction(index).
 
@@ -48,7 +48,7 @@ class Trial:
     observed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome:
     """What a trial gave: scalars, and the moments of its raw observations where they were to be counted."""
 

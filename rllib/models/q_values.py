@@ -128,7 +128,9 @@ class QBatch:
         """Q [B, A]; with atoms, the means of the distributions."""
         if self._description.num_atoms == 1:
             return self.logits[:, 0].T
-        return np.einsum("anb,n->ba", np.exp(log_softmax(self.logits)), self._description.support)
+        mass = self.logits - np.maximum.reduce(self.logits, -2, keepdims=True)
+        np.exp(mass, out=mass)
+        return (np.matmul(self._description.support, mass) / np.add.reduce(mass, -2)).T
 
     def chosen(self, actions: np.ndarray) -> np.ndarray:
         """The logits [n, B] of the actions [B]."""

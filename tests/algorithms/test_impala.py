@@ -98,6 +98,11 @@ class TestSettings:
         with pytest.raises((ValueError, TypeError), match=message):
             IMPALAConfig().environment("CartPole-v1").training(**settings).build()
 
+    def test_replay_that_does_not_fit_is_refused_with_its_size(self):
+        config = IMPALAConfig().environment("CartPole-v1")
+        with pytest.raises(ValueError, match=r"fragments of 50 observations need 7450\.6 GiB, but"):
+            config.training(replay_proportion=1, replay_buffer_num_slots=10**10).build()
+
     def test_aggregation_needs_workers(self):
         config = IMPALAConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
         with pytest.raises(ValueError, match="num_aggregation_workers=1 have nothing to join"):
@@ -285,6 +290,32 @@ def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeyp
         assert len(set(learned)) == 21
         assert all(id(batch) in learned for batch in staged[:-1])
         assert sum(batch.env_steps for batch in watched.batches) == 21 * 160
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason=f"torch {torch.__version__} finds no CUDA device on this machine"
+)
+@BOTH
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_gpu_learns_what_the_cpu_learns(config_class, num_workers):
+    """From the same data without workers; with them the next batch travels while one is learned from."""
+    weights = []
+    for num_gpus in (0, 1):
+        config = (
+            config_class()
+            .environment(CountingEnv)
+            .rollouts(num_rollout_workers=num_workers, num_envs_per_worker=4, rollout_fragment_length=20)
+            .training(train_batch_size=80, lr=1e-3, gamma=0.9, model={"fcnet_hiddens": [32, 32]})
+            .resources(num_gpus=num_gpus)
+            .reporting(min_time_s_per_iteration=None)
+            .debugging(seed=5)
+        )
+        with config.build() as algo:
+            result = train(algo, 20)
+            assert result["num_env_steps_trained"] == 20 * 80
+            weights.append(algo.policy.weights.copy())
+    if not num_workers:
+        np.testing.assert_allclose(*weights, atol=1e-4)
 
 
 @pytest.mark.parametrize("opt_type", ["sgd", "adam"])

@@ -264,7 +264,7 @@ def make_learner(
         raise ValueError(f"grad_clip must be positive, or None for no clipping, but got {grad_clip!r}")
     closed_form = device == "cpu" and getattr(policy.network, "closed_form", False)
     if kind == "numpy" and not closed_form:
-        what = "a network with convolutions" if policy.layout.torso else f"device={device!r}"
+        what = "a network with convolutions" if policy.spec.torso else f"device={device!r}"
         raise ValueError(
             f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"
         )

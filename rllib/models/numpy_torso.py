@@ -30,6 +30,9 @@ class ConvolutionalNetwork:
         weights: flat float32 [layout.size]; the network reads this very memory.
     """
 
+    # There is no `backward`.
+    closed_form = False
+
     def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
         check_weights(layout, weights)
         self.layout = layout

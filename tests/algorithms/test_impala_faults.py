@@ -88,6 +88,16 @@ def test_killed_aggregators_are_replaced_and_nothing_is_lost(config_class, victi
         assert sum(batch.env_steps for batch in learned) == 11 * 80
 
 
+def test_a_silent_aggregator_is_replaced():
+    with config(training={"num_aggregation_workers": 1}).rollouts(sample_timeout_s=0.5).build() as algo:
+        algo.train()
+        os.kill(aggregators(algo)[0], signal.SIGSTOP)
+        started = time.monotonic()
+        while algo.train()["info"]["num_aggregation_worker_restarts"] == 0:
+            assert time.monotonic() - started < 30
+        assert algo.train()["num_healthy_workers"] == 2
+
+
 def test_without_restart_the_death_of_an_aggregator_ends_the_run_with_its_reason():
     tolerance = {"recreate_failed_workers": False}
     with config(training={"num_aggregation_workers": 1}).fault_tolerance(**tolerance).build() as algo:

@@ -77,8 +77,9 @@ class ReplayBuffer:
         stop = start + count
         self._note_added(start, count, None if td_errors is None else td_errors[given - count :])
         if count == given and stop <= self.capacity:
+            place = slice(start, stop)
             for column, new in zip(self._columns.values(), rows):
-                column[start:stop] = new
+                column[place] = new
         else:
             before_end = self.capacity - start
             for column, new in zip(self._columns.values(), rows):

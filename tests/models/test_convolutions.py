@@ -9,13 +9,16 @@ from gymnasium.spaces import Box, Dict, Discrete
 from torch import nn
 from torch.nn import functional
 
+from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
 from rllib.losses.ppo import PPO_LOSS
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.models.torch_network import ActingNetwork, TorchNetwork
 from rllib.models.torso import filters_from
 from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
 
+PPO_SETTINGS = {"clip_param": 0.2, "kl_coeff": 0.2, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "vf_clip_param": 10.0}
 ATARI = Box(0, 255, (84, 84, 4), np.uint8)
 SMALL = Box(0, 255, (13, 11, 3), np.uint8)
 FIRST = Box(0, 255, (3, 13, 11), np.uint8)
@@ -229,3 +232,45 @@ def test_the_numpy_learner_says_what_to_use():
     policy, _ = make("small", 1)
     with pytest.raises(ValueError, match="convolutions use learner='torch'"):
         make_learner(policy, PPO_LOSS, kind="numpy")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason=f"torch {torch.__version__} finds no CUDA device here")
+@pytest.mark.parametrize("name", ["nature", "channels first", "layer norm", "mixed"])
+def test_a_gpu_learns_what_the_cpu_does(name):
+    policies = [make(name, 64)[0] for _ in range(2)]
+    batch = learnable(policies[0], make(name, 64)[1])
+    for policy, device in zip(policies, ("cpu", "cuda")):
+        learner = make_learner(policy, PPO_LOSS, kind="torch", device=device, optimizer="sgd")
+        learner.update(batch, rng=np.random.default_rng(0), num_epochs=2, minibatch_size=32, lr=1e-2, **PPO_SETTINGS)
+    np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["nature", "channels first", "layer norm", "mixed"])
+def test_a_step_of_the_learner_goes_against_its_gradient(name):
+    policy, rows = make(name, 16)
+    batch = learnable(policy, rows)
+    before = policy.weights.copy()
+    learner = make_learner(policy, PPO_LOSS, kind="auto", optimizer="sgd")
+    gradient, stats = learner.compute_gradient(batch, **PPO_SETTINGS)
+    assert np.isfinite(stats["total_loss"]) and abs(gradient).max() > 0
+    learner.update(batch, rng=np.random.default_rng(0), lr=0.5, **PPO_SETTINGS)
+    np.testing.assert_allclose(policy.weights, before - 0.5 * gradient, atol=1e-5)
+
+
+def learnable(policy, rows) -> SampleBatch:
+    """What a worker would send of these observations, with made-up advantages and targets."""
+    count, rng = len(rows), np.random.default_rng(3)
+    dist_inputs = np.empty((count, policy.num_dist_inputs), np.float32)
+    actions = np.empty(count, np.int64)
+    policy.act(rows, policy.noise(rng, count), dist_inputs, actions)
+    return SampleBatch(
+        {
+            sb.OBS: rows,
+            sb.ACTIONS: actions,
+            sb.ACTION_DIST_INPUTS: dist_inputs,
+            sb.ACTION_LOGP: policy.log_prob(dist_inputs, actions),
+            sb.VF_PREDS: policy.values(rows),
+            sb.ADVANTAGES: rng.standard_normal(count, dtype=np.float32),
+            sb.VALUE_TARGETS: rng.standard_normal(count, dtype=np.float32),
+        }
+    )

@@ -97,3 +97,14 @@ def test_the_numpy_learner_is_refused():
 def test_evolution_strategies_are_refused():
     with pytest.raises(ValueError, match="perturbs fully connected networks"):
         ESConfig().environment(MatchPicture).rollouts(num_rollout_workers=0).training(noise_size=10**6).build()
+
+
+def test_noisy_layers_behind_convolutions():
+    model = {**SMALL, "layer_norm": True}
+    with build(DQNConfig, model=model, hiddens=[16], noisy=True, num_steps_sampled_before_learning_starts=64) as algo:
+        names = algo.policy.parameters().keys()
+        assert {"shared.image_0_conv_0.weight", "policy.head.weight_sigma"} <= names
+        before = algo.policy.weights.copy()
+        for _ in range(3):
+            algo.train()
+        assert not np.array_equal(algo.policy.weights, before)

@@ -355,6 +355,10 @@ class RolloutWorker:
                 f"fragment: {column[t, i]}; {cause}"
             )
 
+    def explored_by(self) -> dict[str, Any]:
+        """How much this worker explores at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
+        return self._explorer.exploration.numbers(self._timesteps)
+
     def play_episodes(self, num_episodes: int, round_index: int, explore: bool = False) -> list[Episode]:
         """Whole episodes in environments of their own, apart from the ones that are sampled: evaluation.
 
@@ -363,7 +367,7 @@ class RolloutWorker:
             round_index: which evaluation this is; each has its own seeds.
             explore: sample the actions instead of taking the most likely ones.
         """
-        self.policy.exploration = self._explorer.exploration.numbers(self._timesteps)
+        self.policy.exploration = self.explored_by()
         return play_episodes(
             self.policy, self.settings, num_episodes, round_index, worker_index=self.worker_index, explore=explore
         )

@@ -96,7 +96,7 @@ class TestWhatWorkersSend:
             InfiniteHorizon, 3, {"num_steps_sampled_before_learning_starts": 4000}, fragment=800
         ).build() as algo:
             algo.train()
-            epsilons = algo.workers.foreach_worker(lambda worker: float(worker.policy.exploration["epsilon"]))
+            epsilons = algo.workers.foreach_worker(lambda worker: worker.explored_by()["epsilon"])
             assert epsilons == pytest.approx([0.4, 0.4**4.5, 0.4**8])
             taken = [rows[sb.ACTIONS] for rows in algo.workers.foreach_worker(lambda worker: worker.sample()[0])]
             # The observation never changes: whatever differs from the greedy action was chance.

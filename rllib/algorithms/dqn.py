@@ -32,7 +32,7 @@ from rllib.algorithms.exploration import OF_VALUES
 from rllib.algorithms.settings import Merged, above, at_least, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.exploration import Exploration, NoisyWeights
-from rllib.evaluation.transitions import Transitions
+from rllib.evaluation.transitions import LockstepTransitions, Transitions
 from rllib.learners.learner import Learner
 from rllib.losses.distributional import DistributionalLoss
 from rllib.losses.loss import Loss
@@ -275,7 +275,7 @@ class DQN(Algorithm):
 
     def make_postprocess(self) -> Transitions:
         stored = observation_column(self.observation_space)
-        return Transitions(stored.shape, "float32" if self.policy.filters_observations else str(stored.dtype))
+        return LockstepTransitions(stored.shape, "float32" if self.policy.filters_observations else str(stored.dtype))
 
     def _make_replay(self, settings: dict) -> TransitionReplay:
         config = self.config
@@ -323,7 +323,7 @@ class DQN(Algorithm):
         batch = self.sample(1)
         self.replay.add(batch, self.config.get_rollout_fragment_length(), max(self.config.num_rollout_workers, 1))
         if self.timesteps >= max(self.config.num_steps_sampled_before_learning_starts, 1):
-            for _ in range(self._updates_for(batch.count)):
+            for _ in range(self._updates_for(batch.env_steps)):
                 self._stats = self._update()
             self._update_target()
         return {**self._stats, **self.exploration_stats()}

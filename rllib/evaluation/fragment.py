@@ -73,13 +73,13 @@ class Fragment:
         return joined
 
     def to_batch(self, policy_version: int) -> SampleBatch:
-        """The rows [T * N], views of the block unless rows have to be dropped."""
+        """The rows [T * N], views of the block; what is no transition is dropped, unless a column loss_mask tells."""
         rows = {}
         for name, column in self.columns.items():
             column = column[: self.num_steps]
             rows[name] = column.reshape(self.num_steps * self.num_envs, *column.shape[2:])
         batch = SampleBatch(rows, policy_version=policy_version)
-        return batch if self.valid is None else batch.rows(self.valid.reshape(-1))
+        return batch if self.valid is None or sb.LOSS_MASK in self.columns else batch.rows(self.valid.reshape(-1))
 
     def to_sequences(self, policy_version: int, allocate: Callable[..., np.ndarray] = np.empty) -> SampleBatch:
         """The rows environment by environment, so that each row is followed by what it is bootstrapped from.

@@ -40,6 +40,21 @@ class Transitions:
 
 
 @dataclass(frozen=True)
+class LockstepTransitions(Transitions):
+    """Keeps rows that are no transitions, so that batches are whole steps of all environments: loss_mask tells them."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns new_obs and loss_mask."""
+        return (*super().columns, Column(sb.LOSS_MASK, (), "bool"))
+
+    def __call__(self, fragment: Fragment, policy: Policy) -> None:
+        """Fills them."""
+        super().__call__(fragment, policy)
+        fragment[sb.LOSS_MASK][:] = True if fragment.valid is None else fragment.valid
+
+
+@dataclass(frozen=True)
 class NStepTransitions(Transitions):
     """Makes of each step a row that needs no other: rewards become returns of n steps, new_obs what followed those.
 

@@ -59,7 +59,7 @@ class TransitionReplay:
         # The oldest step that can be sampled.
         self._oldest = 0
         self._rows = self.num_steps * num_envs
-        table = {name: columns[name] for name in STORED}
+        table = {name: columns[name] for name in STORED} | {sb.LOSS_MASK: ((), "bool")}
         stack = table[sb.OBS]
         if frame_axis is not None:
             table |= {sb.OBS: ((), "int64"), sb.NEXT_OBS: ((), "int64")}
@@ -91,7 +91,8 @@ class TransitionReplay:
         """Appends fragments, one behind the other, each [steps * environments] time-major, of E environments in all.
 
         Args:
-            batch: columns STORED.
+            batch: columns STORED; where loss_mask is among them, rows in which it is False are no transitions
+                (environments that reset in a step of their own) and are never sampled.
             steps: that each environment made.
             num_fragments: how many there are, with equally many environments.
 
@@ -101,9 +102,10 @@ class TransitionReplay:
         if batch.count != steps * self.num_envs:
             raise ValueError(
                 f"{batch.count} rows are not {steps} steps of {self.num_envs} environments each: workers are missing, "
-                "or some rows are no transitions (environments that reset in a step of their own)"
+                "or rows that are no transitions (environments that reset in a step of their own) were left out"
             )
-        parts = {name: self._by_step(batch[name], steps, num_fragments) for name in STORED}
+        columns = {sb.LOSS_MASK: np.ones(batch.count, bool), **batch}
+        parts = {name: self._by_step(columns[name], steps, num_fragments) for name in self.columns}
         if self.stacks is not None:
             parts[sb.OBS], parts[sb.NEXT_OBS] = self._positions(parts[sb.OBS], parts[sb.NEXT_OBS])
         if self.n_step > 1 and self.steps_added:
@@ -140,6 +142,9 @@ class TransitionReplay:
             self.columns[name][: steps - first] = part[first:]
         if self.priorities is not None:
             self.priorities.add(head * self.num_envs, steps * self.num_envs)
+            self.priorities.drop_rows(
+                (head * self.num_envs + np.flatnonzero(~parts[sb.LOSS_MASK])) % (self.num_steps * self.num_envs)
+            )
         self.steps_added += steps
         self._oldest = max(self._oldest, self.steps_added - self.num_steps)
         if self.stacks is not None:
@@ -175,7 +180,7 @@ class TransitionReplay:
         if not len(self):
             raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
         if self.priorities is None:
-            rows, weights = self._in_order(uniform_draw(len(self), count, rng)), np.ones(count, np.float32)
+            rows, weights = self._uniform(count, rng), np.ones(count, np.float32)
         else:
             rows, weights = self.priorities.sample(count, rng, beta)
         flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in self.columns.items()}
@@ -191,6 +196,16 @@ class TransitionReplay:
                 sb.INDICES: numbers_of(rows, self.steps_added * self.num_envs, self._rows),
             }
         )
+
+    def _uniform(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        rows = self._in_order(uniform_draw(len(self), count, rng))
+        is_transition = self.columns[sb.LOSS_MASK].reshape(-1)
+        while not is_transition[rows].all():
+            if not is_transition.any():
+                raise ValueError("there is nothing to sample: no row of the replay is a transition. Give it more room.")
+            others = np.flatnonzero(~is_transition[rows])
+            rows[others] = self._in_order(uniform_draw(len(self), len(others), rng))
+        return rows
 
     def _in_order(self, numbers: np.ndarray) -> np.ndarray:
         """The places of the rows that can be sampled, counted from the beginning of the columns."""

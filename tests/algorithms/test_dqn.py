@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rllib.algorithms.dqn import DQNConfig, SimpleQConfig
 from rllib.algorithms.rainbow import RainbowConfig
@@ -112,6 +113,21 @@ def test_p7_every_stored_transition_counts_up(workers):
         batch = algo.replay.sample(1000, np.random.default_rng(0))
         np.testing.assert_array_equal(batch["new_obs"], batch["obs"] + 1)
         np.testing.assert_array_equal(batch["rewards"], batch["new_obs"][:, 0])
+
+
+@pytest.mark.parametrize("mode", AutoresetMode, ids=lambda mode: mode.name)
+@pytest.mark.parametrize("parts", [{}, UNIFORM, {"n_step": 3}], ids=str)
+def test_p7_vector_environments_of_every_autoreset_mode(mode, parts):
+    def make(config):
+        return SyncVectorEnv([CountingEnv for _ in range(3)], autoreset_mode=mode)
+
+    with make_config(make, envs=3, **{"lr": 1e-3, **parts}).build() as algo:
+        train(algo, 2)
+        batch = algo.replay.sample(1000, np.random.default_rng(0))
+        moved = batch["new_obs"] - batch["obs"]
+        assert moved.min() == 1 and moved.max() == algo.config.n_step
+        assert batch["obs"].min() == 0
+        assert algo.timesteps == algo.metrics.counters["num_env_steps_sampled"] >= 400
 
 
 # ------------------------------------------------------------------ exactness

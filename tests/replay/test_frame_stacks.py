@@ -149,6 +149,6 @@ def test_memory():
     scalar = {sb.ACTIONS: ((), "int64"), sb.REWARDS: ((), "float32"), sb.TERMINATEDS: ((), "bool")}
     columns = {sb.OBS: stack, sb.NEXT_OBS: stack, **scalar, sb.TRUNCATEDS: ((), "bool")}
     single, whole = (TransitionReplay(columns, 10_000, 1, 0.99, frame_axis=axis) for axis in (-1, None))
-    assert whole.size_bytes == 10_000 * (8 * 84 * 84 + 14)
-    assert single.size_bytes == (11_250 + 8) * 84 * 84 + 10_000 * (16 + 14)
+    assert whole.size_bytes == 10_000 * (8 * 84 * 84 + 15)
+    assert single.size_bytes == (11_250 + 8) * 84 * 84 + 10_000 * (16 + 15)
     assert single.size_bytes < whole.size_bytes / 7

@@ -125,3 +125,17 @@ def test_fragments_of_several_workers_lie_side_by_side():
     assert set(rewards.tolist()) == {3, 5, 30, 50}
     with pytest.raises(ValueError, match="are not 3 steps of 2 environments"):
         replay.add(first, 3)
+
+
+@pytest.mark.parametrize("alpha", [None, 0.0, 0.6])
+def test_rows_that_are_no_transitions_are_never_sampled(alpha):
+    """As of environments that reset in a step of their own: behind each end, a row that leads nowhere."""
+    replay = make_replay(60, 2, gamma=1.0, n_step=3, alpha=alpha)
+    for _ in range(9):
+        batch = steps([1, 1, 1, 1, 0], terminated=[3], envs=2)
+        batch[sb.LOSS_MASK] = np.repeat([True, True, True, True, False], 2)
+        replay.add(batch, 5)
+        found = replay.sample(300, np.random.default_rng(0), beta=0.4)
+        assert set(found[sb.OBS].ravel().tolist()) == {0, 1, 2, 3}
+        assert np.array_equal(found[sb.REWARDS], np.minimum(4 - found[sb.OBS].ravel(), 3))
+        replay.update_priorities(found[INDICES], np.ones(300))

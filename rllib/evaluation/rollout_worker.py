@@ -356,7 +356,7 @@ class RolloutWorker:
             )
 
     def explored_by(self) -> dict[str, Any]:
-        """How much this worker explores at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""
+        """How much this worker explores now, as the action distribution's `noise` takes it (epsilon, ...)."""
         return self._explorer.exploration.numbers(self._timesteps)
 
     def play_episodes(self, num_episodes: int, round_index: int, explore: bool = False) -> list[Episode]:

@@ -240,7 +240,7 @@ class TestWhatIsInFlight:
             assert made == list(range(0, 21, interval))
 
     def test_lag_is_reported_as_it_is_where_weights_are_held_back(self):
-        """Sent every tenth update, they are up to nine updates old when they act; how much older when used, is chance."""
+        """Sent every tenth update, they are up to nine updates old when they act, and older when they are used."""
         with config(training={"broadcast_interval": 10}).build() as algo:
             lags = []
             for _ in range(41):

@@ -117,7 +117,7 @@ class ExperimentAnalysis:
         metric, mode = self._objective(metric, mode)
         if scope not in _SCOPES:
             raise ValueError(f"scope must be one of {', '.join(_SCOPES)}, but got {scope!r}")
-        statistic = (mode if scope == "all" else scope)
+        statistic = mode if scope == "all" else scope
         values = [(trial.metric_analysis[metric][statistic], trial) for trial in self._trials_with(metric)]
         values = [(value, trial) for value, trial in values if value is not None and not math.isnan(value)]
         if not values:
@@ -214,7 +214,7 @@ class ExperimentAnalysis:
         metric, mode = metric or self.default_metric, mode or self.default_mode or "max"
         if metric is None:
             raise ValueError(
-                "say by what the trials are to be compared: tune.run(..., metric='loss', mode='min'), or give metric here"
+                "say by what to compare the trials: tune.run(..., metric='loss', mode='min'), or give metric here"
             )
         if mode not in ("max", "min"):
             raise ValueError(f'mode must be "max" or "min", but got {mode!r}')

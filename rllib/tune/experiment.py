@@ -1,9 +1,10 @@
 """The directory of an experiment and its journal, from which it goes on after any end.
 
-The journal, experiment_state-DATE.json, has one JSON object a line and only grows: what the experiment is, each trial as
-it is made, each checkpoint, each change of a trial's state with its last result. A line is written by one system call, so
-that whoever kills the driver finds whole lines and at most half a last one; it is synchronised to the disk once a second
-and at the end. The state of searcher and scheduler lies beside it (search_state.json), replaced in one step.
+The journal, experiment_state-DATE.json, has one JSON object a line and only grows: what the experiment is, each trial
+as it is made, each checkpoint, each change of a trial's state with its last result. A line is written by one system
+call, so that whoever kills the driver finds whole lines and at most half a last one; it is synchronised to the disk
+once a second and at the end. The state of searcher and scheduler lies beside it (search_state.json), replaced in one
+step.
 """
 
 import base64

@@ -12,7 +12,7 @@ from typing import Any
 import runtime
 from rllib.algorithms.settings import nearest
 from rllib.errors import TuneError
-from rllib.evaluation.worker_set import PRELOAD
+from rllib.evaluation.preload import PRELOAD
 from rllib.tune import experiment as experiments
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.callbacks import Callback
@@ -388,7 +388,8 @@ def _check(spec: ExperimentSpec, resolved: Resolved) -> None:
     for name in ("checkpoint_freq", "num_samples", "max_failures"):
         value = getattr(spec, name)
         lowest = {"checkpoint_freq": 0}.get(name, -1)
-        if isinstance(value, bool) or not isinstance(value, int) or value < lowest or (name, value) == ("num_samples", 0):
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or value < lowest or (name, value) == ("num_samples", 0):
             raise ValueError(f"{name} must be a whole number {'> 0, or -1' if lowest else '>= 0'}, but got {value!r}")
     budget = spec.time_budget_s
     if budget is not None and not (isinstance(budget, (int, float)) and budget > 0 and math.isfinite(budget)):
@@ -410,7 +411,9 @@ def _stop_functions(stop) -> tuple[Callable, Callable]:
         criterion = StopCriterion(stop)
         return (lambda trial_id, result: criterion.reached(result)), (lambda: None)
     if not callable(stop):
-        raise TypeError(f"stop must be a dict of thresholds, a function of trial_id and result, or a Stopper; got {stop!r}")
+        raise TypeError(
+            f"stop must be a dict of thresholds, a function(trial_id, result) or a Stopper; got {stop!r}"
+        )
     name = getattr(stop, "__name__", type(stop).__name__)
     stop_all = getattr(stop, "stop_all", lambda: False)
     return (lambda trial_id, result: name if stop(trial_id, result) else None), (lambda: name if stop_all() else None)

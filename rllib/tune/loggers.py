@@ -160,7 +160,8 @@ class TensorBoardLogger:
         """
         from tensorboardX.summary import hparams
 
-        shown = {key: value if isinstance(value, (bool, int, float, str)) else str(value) for key, value in params.items()}
+        simple = (bool, int, float, str)
+        shown = {key: value if isinstance(value, simple) else str(value) for key, value in params.items()}
         for summary in hparams(shown, {key: value for key, value in metrics.items() if math.isfinite(value)}):
             self._writer.add_summary(summary)
 

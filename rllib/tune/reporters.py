@@ -94,7 +94,8 @@ class TuneReporterBase(ProgressReporter):
     def rows(self, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]], int]:
         """Headings, rows of the most interesting trials, and how many are left out."""
         shown = self._chosen(trials)
-        parameters = self._parameter_columns or {p: p for p in dict.fromkeys(k for t in shown for k in t.evaluated_params)}
+        chosen = {key: key for trial in shown for key in trial.evaluated_params}
+        parameters = self._parameter_columns or chosen
         columns = {**({self._metric: self._metric} if self._metric else {}), **self._metric_columns}
         columns = {key: heading for key, heading in columns.items() if any(_has(t, key) for t in shown)}
         headings = ["Trial name", "status", "loc", *parameters.values(), *columns.values()]

@@ -3,8 +3,8 @@
 All spellings of report are one function: `tune.report(loss=1.0)`, `tune.report({"loss": 1.0}, checkpoint=...)`,
 `session.report({...})`, `tune.track.log(loss=1.0)` and the `reporter` argument of old.
 
-The function runs in a thread of the trial's process, and only while the experiment wants its next result: `report` hands
-the result over and waits. So a trial that is stopped or paused stands still at its report.
+The function runs in a thread of the trial's process, and only while the experiment wants its next result: `report`
+hands the result over and waits. So a trial that is stopped or paused stands still at its report.
 """
 
 import logging
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class StopFunction(BaseException):
-    """Raised by `report` in a function whose trial has ended; not an Exception, so that `except Exception` lets it by."""
+    """Raised by `report` in a function whose trial has ended; no Exception, so that `except Exception` lets it by."""
 
 
 @dataclass

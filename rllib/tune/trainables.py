@@ -131,9 +131,8 @@ def _caller(function):
     except ValueError:  # of C
         return functools.partial(_call, function, True, False, False)
     named = {parameter.name: parameter for parameter in parameters}
-    positional = [
-        p.name for p in named.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-    ]
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [p.name for p in named.values() if p.kind in by_position and p.default is p.empty]
     wants_checkpoint = "checkpoint_dir" in named
     wants_reporter = "reporter" in named or len([name for name in positional if name != "checkpoint_dir"]) == 2
     needed = [name for name in positional if name not in ("checkpoint_dir", "reporter")]
@@ -142,8 +141,8 @@ def _caller(function):
     if len(needed) > (1 if "reporter" in named else 2) or keyword:
         more = ", ".join([*needed[1:], *keyword])
         raise TypeError(
-            f"{_name_of(function)} must take (config), (config, reporter) or (config, checkpoint_dir=None), but it also "
-            f"takes {more}. Use tune.with_parameters({_name_of(function)}, ...) for them."
+            f"{_name_of(function)} must take (config), (config, reporter) or (config, checkpoint_dir=None), but it "
+            f"also takes {more}. Use tune.with_parameters({_name_of(function)}, ...) for them."
         )
     takes_config = bool(needed) or any(p.kind is p.VAR_POSITIONAL for p in named.values()) or "config" in named
     return functools.partial(_call, function, takes_config, wants_reporter, wants_checkpoint)
@@ -173,7 +172,7 @@ def with_parameters(trainable, **parameters):
         WithParameters.__name__ = WithParameters.__qualname__ = trainable.__name__
         return WithParameters
     if isinstance(trainable, (str, type)) or not callable(trainable):
-        raise TypeError(f"with_parameters takes a function or a class derived from tune.Trainable, got {trainable!r:.80}")
+        raise TypeError(f"with_parameters takes a function or a class of tune.Trainable, but got {trainable!r:.80}")
     bound = functools.partial(trainable, **parameters)
     functools.update_wrapper(bound, trainable)
     del bound.__wrapped__  # its signature would hide that these parameters are given

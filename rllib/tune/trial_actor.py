@@ -17,7 +17,7 @@ class TrialActor:
         self._driver_pid = driver_pid
         self._trainable = None
 
-    def start(self, trainable_class: type, config: dict, context: TrialContext, restore: str | None, log_to_file) -> dict:
+    def start(self, trainable_class: type, config: dict, context: TrialContext, restore: str | None, log_to_file):
         """Makes the trainable, from a checkpoint if one is given; says where it runs."""
         if log_to_file and os.getpid() != self._driver_pid:
             _redirect(log_to_file, context.trial_dir)
@@ -67,8 +67,8 @@ def _redirect(log_to_file, directory: str) -> None:
     """From now on the process prints to files: True for stdout and stderr, one name for both, or two names."""
     names = ("stdout", "stderr") if log_to_file is True else log_to_file
     names = (names, names) if isinstance(names, str) else names
-    for stream, name in zip((sys.stdout, sys.stderr), names):
-        stream.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
     for number, name in zip((1, 2), names):
         descriptor = os.open(Path(directory) / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(descriptor, number)

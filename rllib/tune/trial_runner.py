@@ -705,6 +705,6 @@ def _what_happened(error: OSError, path: Path, trials: list[Trial]) -> str:
     finished = sum(trial.is_finished for trial in trials)
     what = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else f"{error}"
     return (
-        f"the experiment in {path} cannot write its files: {what}. {finished} of its trials have ended, and their results "
-        "are kept. Make room, then run it again with resume=True."
+        f"the experiment in {path} cannot write its files: {what}. {finished} of its trials have ended, and their "
+        "results are kept. Make room, then run it again with resume=True."
     )

@@ -92,11 +92,26 @@ def test_a_returned_dict_and_number_are_results(run):
 
 def test_results_have_the_usual_keys_and_trials_their_files(run):
     (trial,) = run(by_reporter, config={"a": 2}).trials
-    keys = (
-        "training_iteration time_this_iter_s time_total_s timesteps_total timesteps_this_iter done trial_id "
-        "experiment_tag date timestamp pid hostname node_ip time_since_restore iterations_since_restore"
-    ).split()
-    assert not set(keys) - set(lines(trial)[-1])
+    keys = {"training_iteration", "time_this_iter_s", "time_total_s", "timesteps_total", "timesteps_this_iter", "done",
+            "trial_id", "experiment_tag", "date", "timestamp", "pid", "hostname", "node_ip", "time_since_restore",
+            "iterations_since_restore"}  # fmt: skip
+        "training_iteration",
+        "time_this_iter_s",
+        "time_total_s",
+        "timesteps_total",
+        "timesteps_this_iter",
+        "done",
+        "trial_id",
+        "experiment_tag",
+        "date",
+        "timestamp",
+        "pid",
+        "hostname",
+        "node_ip",
+        "time_since_restore",
+        "iterations_since_restore",
+    ]
+    assert not keys - set(lines(trial)[-1])
     assert [line["training_iteration"] for line in lines(trial)] == [1, 2, 3]
     assert {"params.json", "params.pkl", "result.json", "progress.csv"} <= set(os.listdir(trial.logdir))
     assert list(Path(trial.logdir).parent.glob("experiment_state-*.json"))
@@ -321,10 +336,12 @@ DRIVER = """
     import runtime
     from rllib import tune
 
+    ROOT = sys.argv[1]
+
     class Slow(tune.Trainable):
         def setup(self, config):
             self.n = 0
-            with open(sys.argv[1] + "/started", "a") as file:
+            with open(ROOT + "/started", "a") as file:
                 file.write(f"{config['a']}\\n")
         def step(self):
             time.sleep(0.05)
@@ -336,7 +353,7 @@ DRIVER = """
             self.n = checkpoint["n"]
 
     runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
-    analysis = tune.run(Slow, name="x", storage_path=sys.argv[1], config={"a": tune.uniform(0, 1)}, num_samples=6,
+    analysis = tune.run(Slow, name="x", storage_path=ROOT, config={"a": tune.uniform(0, 1)}, num_samples=6,
                         stop={"n": 8}, checkpoint_freq=3, resume=sys.argv[2] == "resume", verbose=0, tensorboard=False)
     print([(t.status, t.last_result["n"], t.last_result["a"]) for t in analysis.trials])
 """

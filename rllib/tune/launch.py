@@ -314,7 +314,7 @@ def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:
         raise
     analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
     if spec.raise_on_failed_trial:
-        _raise_for_failures(analysis)
+        raise_for_failures(analysis)
     return analysis
 
 
@@ -518,7 +518,8 @@ def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Pa
     return make
 
 
-def _raise_for_failures(analysis: ExperimentAnalysis) -> None:
+def raise_for_failures(analysis: ExperimentAnalysis) -> None:
+    """Raises TuneError if a trial has failed; it ends with the first one's traceback."""
     failed = [trial for trial in analysis.trials if trial.status == ERROR]
     if not failed:
         return

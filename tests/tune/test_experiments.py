@@ -95,22 +95,6 @@ def test_results_have_the_usual_keys_and_trials_their_files(run):
     keys = {"training_iteration", "time_this_iter_s", "time_total_s", "timesteps_total", "timesteps_this_iter", "done",
             "trial_id", "experiment_tag", "date", "timestamp", "pid", "hostname", "node_ip", "time_since_restore",
             "iterations_since_restore"}  # fmt: skip
-        "training_iteration",
-        "time_this_iter_s",
-        "time_total_s",
-        "timesteps_total",
-        "timesteps_this_iter",
-        "done",
-        "trial_id",
-        "experiment_tag",
-        "date",
-        "timestamp",
-        "pid",
-        "hostname",
-        "node_ip",
-        "time_since_restore",
-        "iterations_since_restore",
-    ]
     assert not keys - set(lines(trial)[-1])
     assert [line["training_iteration"] for line in lines(trial)] == [1, 2, 3]
     assert {"params.json", "params.pkl", "result.json", "progress.csv"} <= set(os.listdir(trial.logdir))

@@ -1,7 +1,7 @@
 """What an experiment costs beside its trials: 32 functions that report once, two at a time, beside Ray Tune 2.60.
 
-With --many also 1,000 of them: memory of the driver, the last hundred trials beside the first, and how soon the finished
-experiment is taken up again.
+With --many N also N of them: memory of the driver, the last trials beside the first, how soon the finished experiment
+is taken up again.
 """
 
 import gc

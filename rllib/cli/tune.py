@@ -21,9 +21,11 @@ _SHORT_STOP_KEYS = {
     "time": "time_total_s",
 }
 # What a file may say beside algorithm, env, config and search.
-_FILE_KEYS = ("algorithm", "run", "env", "config", "search", "stop", "metric", "mode", "num_samples", "trials",
-              "scheduler", "search_alg", "seed", "name", "checkpoint_freq", "checkpoint_at_end", "max_failures", "time_budget_s",
-              "max_concurrent_trials", "keep_checkpoints_num")  # fmt: skip
+_FILE_KEYS = (
+    "algorithm", "run", "env", "config", "search", "stop", "metric", "mode", "num_samples", "trials", "scheduler",
+    "search_alg", "seed", "name", "checkpoint_freq", "checkpoint_at_end", "max_failures", "time_budget_s",
+    "max_concurrent_trials", "keep_checkpoints_num",
+)  # fmt: skip
 _RANGES = {
     "uniform": search_space.uniform,
     "log": search_space.loguniform,
@@ -48,7 +50,7 @@ _RANGES = {
 @click.option("--concurrent", "max_concurrent_trials", type=click.IntRange(min=1), metavar="N", help="Trials at once.")
 @click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="For the whole experiment.")
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
-@click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may begin again.")
+@click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
 @click.option("--seed", type=int, help="Of the search and of each trial.")
 @click.option("--name", help="Of the experiment's directory [default: ALGO_DATE].")
 @click.option("--resume", is_flag=True, help="Go on with the experiment of this name.")

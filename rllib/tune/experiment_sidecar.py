@@ -4,6 +4,7 @@ It follows the journal for what trials there are, and each trial's result.json u
 the trial's hyperparameters. Like the sidecar of a single run it ends when its standard input does.
 """
 
+import atexit
 import os
 import select
 import sys
@@ -36,7 +37,9 @@ class TensorBoardCallback(Callback):
         self._sidecar.start(str(self._before))
 
     def on_experiment_end(self, **info) -> None:
+        # The experiment need not wait for the last events; the program does, when it ends.
         self._sidecar.finish()
+        atexit.register(self._sidecar.close)
 
 
 class _Follower:

@@ -24,7 +24,7 @@ from rllib.tune.resources import Resources
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search_space import evaluated_params
 from rllib.tune.searchers import create_searcher
-from rllib.tune.stopping import StopCriterion
+from rllib.tune.stoppers import make_stopper
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import ERROR, TERMINATED, Trial
@@ -332,7 +332,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     metric = spec.metric or getattr(scheduler, "metric", None) or getattr(searcher, "metric", None)
     mode = spec.mode or getattr(scheduler, "mode", None) or getattr(searcher, "mode", None)
     spec = replace(spec, metric=metric, mode=mode)
-    stop, stop_all = _stop_functions(spec.stop)
+    stopper = make_stopper(spec.stop)
     if not runtime.is_initialized():
         runtime.init(preload=(*PRELOAD, "rllib.tune.trial_actor") if _is_algorithm(resolved) else _LIGHT_PRELOAD)
     directory = _directory(spec, resolved, space)
@@ -346,8 +346,8 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
             RunSettings(
                 metric=metric,
                 mode=mode,
-                stop=stop,
-                stop_all=stop_all,
+                stop=stopper.reached,
+                stop_all=lambda: str(stopper) if stopper.stop_all() else None,
                 num_samples=spec.num_samples,
                 checkpoint_freq=spec.checkpoint_freq,
                 checkpoint_at_end=spec.checkpoint_at_end,
@@ -401,22 +401,6 @@ def _check(spec: ExperimentSpec, resolved: Resolved) -> None:
             f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
             "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
         )
-
-
-def _stop_functions(stop) -> tuple[Callable, Callable]:
-    """(trial_id, result) -> reason or None, and () -> reason or None."""
-    if stop is None or stop == {}:
-        return (lambda trial_id, result: None), (lambda: None)
-    if isinstance(stop, Mapping):
-        criterion = StopCriterion(stop)
-        return (lambda trial_id, result: criterion.reached(result)), (lambda: None)
-    if not callable(stop):
-        raise TypeError(
-            f"stop must be a dict of thresholds, a function(trial_id, result) or a Stopper; got {stop!r}"
-        )
-    name = getattr(stop, "__name__", type(stop).__name__)
-    stop_all = getattr(stop, "stop_all", lambda: False)
-    return (lambda trial_id, result: name if stop(trial_id, result) else None), (lambda: name if stop_all() else None)
 
 
 def _directory(spec: ExperimentSpec, resolved: Resolved, space: dict) -> ExperimentDirectory:

@@ -164,6 +164,11 @@ class TrialRunner:
         """Those that are PENDING or PAUSED, in the order in which they came to be so."""
         return list(self._waiting.values())
 
+    def write_file(self, name: str, text: str, append: bool = False) -> None:
+        """Writes, or appends to, a file in the experiment's directory."""
+        with open(self.directory.path / name, "a" if append else "w") as file:
+            file.write(text)
+
     def pause_trial(self, trial: Trial) -> None:
         """Saves the trial and gives its resources free; `choose_trial_to_run` may have it go on later."""
         live = self._live.get(trial.trial_id)
@@ -293,7 +298,7 @@ class TrialRunner:
 
     def _add_trials(self) -> None:
         """Asks the searcher for configurations, a few ahead of what runs."""
-        counts_itself = hasattr(self.searcher, "total_samples")  # grids: num_samples is how often they are gone through
+        counts_itself = self.searcher.is_exhaustive  # for grids num_samples is how often they are gone through
         ahead = _PENDING_AHEAD if counts_itself else 1
         while not self._exhausted and sum(t.status == PENDING for t in self._waiting.values()) < ahead:
             index = len(self.trials)
@@ -436,11 +441,15 @@ class TrialRunner:
         elif decision == "PAUSE":
             self.pause_trial(trial)
         else:
-            frequency = self.settings.checkpoint_freq
-            if frequency and result["training_iteration"] % frequency == 0:
+            if self._is_due(trial):
                 self._call(live, "save", live.actor.save, self._checkpoint_place(trial))
             if not live.waits_for:
                 self._call(live, "step", live.actor.step)
+
+    def _is_due(self, trial: Trial) -> bool:
+        """Whether its checkpoint_freq wants a checkpoint now."""
+        frequency = self.settings.checkpoint_freq
+        return bool(frequency) and trial.last_result["training_iteration"] % frequency == 0
 
     def _is_comparable(self, result: dict) -> bool:
         return self.settings.metric is None or lookup(result, self.settings.metric) is not None
@@ -486,7 +495,7 @@ class TrialRunner:
 
     def _complete(self, live: _Live, reason: str | None) -> None:
         """A trial has come to its end by itself."""
-        save = self.settings.checkpoint_at_end and not self._trainable.is_function
+        save = self.settings.checkpoint_at_end or self._is_due(live.trial)
         if self._trainable.is_function and live.trial.last_result.get("done") and reason is None:
             live.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
             self._bury(live)

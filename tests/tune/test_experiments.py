@@ -146,9 +146,9 @@ def test_class_of_this_generation_with_stop_and_checkpoints(run):
 def test_class_with_underscore_methods(run):
     (trial,) = run(OldCounter, checkpoint_freq=1, keep_checkpoints_num=2).trials
     assert trial.last_result["value"] == 4
-    assert [c.iteration for c in trial.checkpoints] == [2, 3]
-    again = run(OldCounter, restore=f"{trial.logdir}/checkpoint_000002").trials[0]
-    assert [line["value"] for line in lines(again)] == [3, 4]
+    assert [c.iteration for c in trial.checkpoints] == [3, 4]
+    again = run(OldCounter, restore=f"{trial.logdir}/checkpoint_000003").trials[0]
+    assert [line["value"] for line in lines(again)] == [4]
 
 
 def with_checkpoint_dir(config, checkpoint_dir=None):

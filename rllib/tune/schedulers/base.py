@@ -22,6 +22,9 @@ class Runner(Protocol):
 
     trials: list
 
+    def waiting_trials(self) -> list:
+        """Those that are PENDING or PAUSED."""
+
     def has_resources_for(self, trial) -> bool:
         """Whether the trial could start at once."""
 
@@ -33,6 +36,9 @@ class Runner(Protocol):
 
     def exploit(self, trial, source, config: Mapping[str, Any]) -> None:
         """Goes on in `trial` from `source`'s newest state (taken at its latest result) with this configuration."""
+
+    def write_file(self, name: str, text: str, append: bool = False) -> None:
+        """Writes (or appends to) a file in the experiment's directory."""
 
 
 class TrialScheduler:
@@ -49,8 +55,6 @@ class TrialScheduler:
 
     def __init__(self, metric: str | None = None, mode: str | None = None, time_attr: str = "training_iteration"):
         self.metric, self.mode, self.time_attr = metric, check_mode(mode), time_attr
-        self._unfinished: list = []
-        self._seen = 0  # so many of the runner's trials have been in _unfinished
 
     def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
         """Tells what tune.run optimises.
@@ -79,18 +83,11 @@ class TrialScheduler:
 
     def choose_trial_to_run(self, runner: Runner):
         """The first trial that has not started yet and fits, else the first paused one; None: none."""
-        waiting = [trial for trial in self.unfinished(runner) if trial.status in (PENDING, PAUSED)]
+        waiting = runner.waiting_trials()
         for trial in sorted(waiting, key=lambda trial: trial.status != PENDING):
             if runner.has_resources_for(trial):
                 return trial
         return None
-
-    def unfinished(self, runner: Runner) -> list:
-        """The trials that have not ended, in their order; finished ones are looked at once and never again."""
-        self._unfinished += runner.trials[self._seen :]
-        self._seen = len(runner.trials)
-        self._unfinished = [trial for trial in self._unfinished if trial.status not in (TERMINATED, ERROR)]
-        return self._unfinished
 
     def debug_string(self) -> str:
         """One line for the status table."""

@@ -26,11 +26,13 @@ class Searcher:
         FINISHED: what `suggest` returns when there is nothing left to try.
         supports_grid_search: whether the space may have grids.
         needs_metric: whether it learns from results.
+        is_exhaustive: whether it knows itself when there are enough trials, and suggests well ahead of results.
     """
 
     FINISHED = "FINISHED"
     supports_grid_search = False
     needs_metric = True
+    is_exhaustive = False
 
     def __init__(self, metric: str | None = None, mode: str | None = None):
         self.metric, self.mode = metric, check_mode(mode)

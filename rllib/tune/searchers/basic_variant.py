@@ -22,6 +22,7 @@ class BasicVariant(Searcher):
 
     supports_grid_search = True
     needs_metric = False
+    is_exhaustive = True
 
     def __init__(
         self,

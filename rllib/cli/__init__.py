@@ -8,6 +8,7 @@ _COMMANDS = {
     "train": "Train an algorithm on an environment.",
     "evaluate": "Play episodes with a trained policy.",
     "config": "Show every setting of an algorithm.",
+    "plot": "Draw runs and experiments.",
 }
 
 

@@ -7,6 +7,7 @@ the 95 % percentile bootstrap interval over runs: the definitions of Agarwal et 
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,11 +127,16 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
     for directory in map(Path, directories):
         if not directory.is_dir():
             raise ValueError(f"There is no directory {directory}")
-        found = sorted(directory.rglob("result.json"))
+        found = sorted(directory.rglob("result.json"), key=_in_order)
         if not found:
             raise ValueError(f"There is no result.json in {directory} or below it: neither a run nor an experiment")
         runs += [_read_run(file) for file in found]
     return runs
+
+
+def _in_order(file: Path) -> list:
+    """Trial 10 comes after trial 9."""
+    return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(file))]
 
 
 def _read_run(file: Path) -> Run:

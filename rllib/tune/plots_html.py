@@ -74,8 +74,9 @@ def _parallel(figures) -> str:
     for index, axis in enumerate(figures.axes):
         x = frame.x(index)
         drawn.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{frame.y(0):.1f}" y2="{frame.y(1):.1f}" stroke="#bbb"/>')
+        side = 'dx="-5" text-anchor="end"' if index and index == count - 1 else 'dx="5"'
         drawn += [
-            f'<text x="{x + 4:.1f}" y="{frame.y(place) - 3:.1f}">{_safe(text)}</text>' for place, text in axis.labels
+            f'<text x="{x:.1f}" y="{frame.y(at) - 3:.1f}" {side}>{_safe(text)}</text>' for at, text in axis.labels
         ]
         name = _safe(axis.name.rsplit("/", 1)[-1])
         drawn.append(f'<text x="{x:.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{name}</text>')

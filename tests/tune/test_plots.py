@@ -58,6 +58,11 @@ def test_png(tmp_path):
     assert plot(_runs(), tmp_path / "plot.png", "ret").read_bytes().startswith(b"\x89PNG")
 
 
+def test_trials_come_in_their_order(tmp_path):
+    _write(tmp_path, [Run(f"PPO_{number}_x", [{"m": number}]) for number in (2, 10, 9, 1)])
+    assert [run.name for run in read_runs(tmp_path)] == ["PPO_1_x", "PPO_2_x", "PPO_9_x", "PPO_10_x"]
+
+
 def test_single_runs_and_unequal_lengths(tmp_path):
     runs = [Run("a", [{"m": 1.0}, {"m": None}, {"other": 1}]), Run("b", [{"m": 3.0}] * 3), Run("c", [])]
     page = plot(runs, tmp_path / "p.html", "m", kinds=["curves", "best"], mode="min").read_text()

@@ -6,9 +6,9 @@ Prints the best true value after the trials (lower is better for the first two, 
 over seeds and the quartiles, and in how many seeds a search beats random search of the same seed.
 
 The surrogate is made up, with what makes tuning PPO hard: a narrow ridge in the logarithm of the learning rate that
-clipping and epochs move, optima of lambda and gamma near the edge of their ranges, a categorical choice, and noise as large
-as the differences near the optimum. A search sees the noisy value; the table shows the true one of the configuration that
-looked best.
+clipping and epochs move, optima of lambda and gamma near the edge of their ranges, a categorical choice, and noise as
+large as the differences near the optimum. A search sees the noisy value; the table shows the true one of the
+configuration that looked best.
 """
 
 import argparse

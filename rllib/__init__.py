@@ -2,58 +2,24 @@
 
 import importlib
 
+from rllib.algorithms.names import ALGORITHMS
+
 __version__ = "0.1.0"
 
 # Loaded on first use, so that `import rllib` stays quick and never brings in torch.
 _LAZY = {
-    "A2C": "rllib.algorithms.a2c",
-    "A2CConfig": "rllib.algorithms.a2c",
-    "A3C": "rllib.algorithms.a3c",
-    "A3CConfig": "rllib.algorithms.a3c",
-    "ARS": "rllib.algorithms.ars",
-    "ARSConfig": "rllib.algorithms.ars",
     "Algorithm": "rllib.algorithms.algorithm",
     "AlgorithmConfig": "rllib.algorithms.algorithm_config",
     "DefaultCallbacks": "rllib.evaluation.callbacks",
-    "ES": "rllib.algorithms.es",
-    "ESConfig": "rllib.algorithms.es",
-    "PG": "rllib.algorithms.pg",
-    "PGConfig": "rllib.algorithms.pg",
-    "IMPALA": "rllib.algorithms.impala",
-    "IMPALAConfig": "rllib.algorithms.impala",
-    "APPO": "rllib.algorithms.appo",
-    "APPOConfig": "rllib.algorithms.appo",
-    "PPO": "rllib.algorithms.ppo",
-    "PPOConfig": "rllib.algorithms.ppo",
     "Policy": "rllib.policy",
     "SampleBatch": "rllib.sample_batch",
     "register_env": "rllib.env.registry",
 }
+# Each algorithm's class and its config, PPO and PPOConfig.
+for _name, _module in ALGORITHMS.items():
+    _LAZY |= {_name: _module, f"{_name}Config": _module}
 
-__all__ = [
-    "A2C",
-    "A3C",
-    "APPO",
-    "ARS",
-    "ES",
-    "IMPALA",
-    "PG",
-    "PPO",
-    "A2CConfig",
-    "A3CConfig",
-    "APPOConfig",
-    "ARSConfig",
-    "Algorithm",
-    "AlgorithmConfig",
-    "DefaultCallbacks",
-    "ESConfig",
-    "IMPALAConfig",
-    "PGConfig",
-    "PPOConfig",
-    "Policy",
-    "SampleBatch",
-    "register_env",
-]
+__all__ = list(_LAZY)
 
 
 def __getattr__(name: str):

@@ -2,26 +2,13 @@
 
 import importlib
 
+from rllib.algorithms.names import ALGORITHMS
 from rllib.algorithms.settings import nearest
-
-# name -> module, whose classes NAME and NAMEConfig are the algorithm and its settings
-_ALGORITHMS = {
-    "ARS": "rllib.algorithms.ars",
-    "ES": "rllib.algorithms.es",
-    "PPO": "rllib.algorithms.ppo",
-    "IMPALA": "rllib.algorithms.impala",
-    "APPO": "rllib.algorithms.appo",
-    "A2C": "rllib.algorithms.a2c",
-    "A3C": "rllib.algorithms.a3c",
-    "PG": "rllib.algorithms.pg",
-    "DQN": "rllib.algorithms.dqn",
-    "SimpleQ": "rllib.algorithms.dqn",
-}
 
 
 def algorithm_names() -> list[str]:
     """The algorithms that are built in."""
-    return list(_ALGORITHMS)
+    return list(ALGORITHMS)
 
 
 def get_algorithm_class(name: str) -> type:
@@ -31,7 +18,7 @@ def get_algorithm_class(name: str) -> type:
         ValueError: if there is none of this name; tells which there are.
     """
     canonical = _canonical(name)
-    return getattr(importlib.import_module(_ALGORITHMS[canonical]), canonical)
+    return getattr(importlib.import_module(ALGORITHMS[canonical]), canonical)
 
 
 def get_algorithm_config(name: str):
@@ -41,13 +28,13 @@ def get_algorithm_config(name: str):
         ValueError: if there is none of this name; tells which there are.
     """
     canonical = _canonical(name)
-    return getattr(importlib.import_module(_ALGORITHMS[canonical]), f"{canonical}Config")()
+    return getattr(importlib.import_module(ALGORITHMS[canonical]), f"{canonical}Config")()
 
 
 def _canonical(name: str) -> str:
-    by_lower = {known.lower(): known for known in _ALGORITHMS}
+    by_lower = {known.lower(): known for known in ALGORITHMS}
     if isinstance(name, str) and name.lower() in by_lower:
         return by_lower[name.lower()]
-    near = nearest(name, _ALGORITHMS) if isinstance(name, str) else []
+    near = nearest(name, ALGORITHMS) if isinstance(name, str) else []
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise ValueError(f"there is no algorithm {name!r}.{hint} There are: {', '.join(_ALGORITHMS)}.")
+    raise ValueError(f"there is no algorithm {name!r}.{hint} There are: {', '.join(ALGORITHMS)}.")

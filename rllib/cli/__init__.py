@@ -9,6 +9,7 @@ _COMMANDS = {
     "evaluate": "Play episodes with a trained policy.",
     "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
+    "plot": "Draw runs and experiments.",
 }
 
 

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+import rllib
 from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 
 
@@ -17,6 +18,13 @@ def test_every_name_leads_to_an_algorithm_and_its_config():
     for name in algorithm_names():
         assert get_algorithm_class(name).__name__ == name
         assert get_algorithm_config(name).build.__self__ is not None
+
+
+def test_the_package_has_every_algorithm_and_its_config():
+    for name in algorithm_names():
+        assert getattr(rllib, name) is get_algorithm_class(name)
+        assert getattr(rllib, f"{name}Config") is type(get_algorithm_config(name))
+        assert {name, f"{name}Config"} <= set(rllib.__all__)
 
 
 @pytest.mark.parametrize("name", ["XYZ", "P P O", "nothing", None, 3])

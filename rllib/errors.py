@@ -15,3 +15,7 @@ class CheckpointError(RLlibError, ValueError):
 
 class SampleTimeoutError(RLlibError, TimeoutError):
     """No rollout worker has sent anything for as long as the settings allow."""
+
+
+class TuneError(RLlibError):
+    """An experiment did not succeed: trials failed, or it cannot go on. Ends with the first trial's own traceback."""

@@ -7,7 +7,9 @@ import click
 _COMMANDS = {
     "train": "Train an algorithm on an environment.",
     "evaluate": "Play episodes with a trained policy.",
+    "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
+    "plot": "Draw runs and experiments.",
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import runtime
 from rllib.env.episodes import Episode
+from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.sample_batch import SampleBatch
@@ -17,8 +18,6 @@ from runtime.errors import ActorDiedError, ActorUnavailableError, GetTimeoutErro
 
 logger = logging.getLogger(__name__)
 
-# Imported once by the zygote, so that workers share the pages and start within milliseconds.
-PRELOAD = ("numpy", "gymnasium", "rllib.evaluation.worker_set")
 # A silent worker is reported after sample_timeout_s, and given up after this many times as long.
 PATIENCE = 10
 # A worker that falls silent so often in a row hangs for a reason that a new process does not mend.

@@ -1,1 +1,47 @@
-"""What surrounds a training run: its files, when it stops, and (later) searching over many runs."""
+"""Experiments over anything, and over reinforcement learning first: `from rllib import tune`, then `tune.run(...)`."""
+
+import importlib
+
+# Loaded on first use, so that the import stays quick.
+_LAZY = {
+    **dict.fromkeys(("run", "run_experiments", "Experiment"), "launch"),
+    **dict.fromkeys(("Tuner", "TuneConfig", "RunConfig", "CheckpointConfig", "FailureConfig"), "tuner"),
+    **dict.fromkeys(("ExperimentAnalysis", "ResultGrid"), "analysis"),
+    "Trainable": "trainable",
+    **dict.fromkeys(("register_trainable", "with_parameters", "with_resources"), "trainables"),
+    "PlacementGroupFactory": "resources",
+    **dict.fromkeys(
+        ("report", "track", "checkpoint_dir", "get_checkpoint", "get_context", "get_trial_id", "get_trial_name",
+         "get_trial_dir", "get_trial_resources", "get_experiment_name"),
+        "session",
+    ),
+    "Checkpoint": "checkpoint",
+    **dict.fromkeys(("Callback", "LoggerCallback"), "callbacks"),
+    **dict.fromkeys(("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), "reporters"),
+    **dict.fromkeys(
+        ("grid_search", "choice", "uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint",
+         "lograndint", "qlograndint", "randn", "qrandn", "sample_from"),
+        "search_space",
+    ),
+    "create_scheduler": "schedulers",
+    "create_searcher": "searchers",
+}  # fmt: skip
+_ELSEWHERE = {"register_env": "rllib.env.registry", "TuneError": "rllib.errors"}
+
+__all__ = sorted([*_LAZY, *_ELSEWHERE])  # noqa: PLE0605
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        module = f"{__name__}.{_LAZY[name]}"
+    elif name in _ELSEWHERE:
+        module = _ELSEWHERE[name]
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

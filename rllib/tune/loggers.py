@@ -151,6 +151,20 @@ class TensorBoardLogger:
         step = result.get("timesteps_total") or result.get("training_iteration")
         self._writer.add_summary(self._summary(value=values), step)
 
+    def add_hparams(self, params: Mapping, metrics: Mapping) -> None:
+        """Writes what TensorBoard's page of hyperparameters shows of the run.
+
+        Args:
+            params: "a/b" path -> value of what was chosen for it.
+            metrics: the numbers that it reached.
+        """
+        from tensorboardX.summary import hparams
+
+        simple = (bool, int, float, str)
+        shown = {key: value if isinstance(value, simple) else str(value) for key, value in params.items()}
+        for summary in hparams(shown, {key: value for key, value in metrics.items() if math.isfinite(value)}):
+            self._writer.add_summary(summary)
+
     def close(self) -> None:
         """Closes the event file."""
         self._writer.close()

@@ -4,6 +4,7 @@ It follows result.json, which the run writes anyway, so that the run never waits
 does: when the run closes it, or has died. What it has to say goes to its standard output.
 """
 
+import math
 import os
 import select
 import subprocess
@@ -19,26 +20,30 @@ from rllib.tune.loggers import TensorBoardLogger
 _POLL_INTERVAL_S = 0.5
 
 
-class SidecarLogger:
-    """Starts the process with the first result and ends it with the run.
+class Sidecar:
+    """A python process that runs a module of ours until its standard input ends.
 
     Args:
-        directory: the run's directory, in which JsonLogger writes result.json.
-        title: of the curve.
+        module: its name.
+        arguments: of the command line.
+        what: it writes, for notices.
         timeout_s: how long `close` waits for the last files.
+
+    Attributes:
+        notices: what the process said: what could not be written.
     """
 
-    def __init__(self, directory: Path, title: str = "", timeout_s: float = 60.0):
+    def __init__(self, module: str, arguments: list[str], what: str, timeout_s: float = 60.0):
         self.notices: list[str] = []
-        self._command = [sys.executable, "-m", "rllib.tune.sidecar", str(directory), title]
-        self._timeout_s = timeout_s
+        self._command = [sys.executable, "-m", module, *arguments]
+        self._what, self._timeout_s = what, timeout_s
         self._process: subprocess.Popen | None = None
 
-    def on_result(self, result: Mapping) -> None:
-        """Starts the process if it does not run yet."""
+    def start(self, *more: str) -> None:
+        """Starts the process, with further arguments, if it has not been started."""
         if self._process is None:
             self._process = subprocess.Popen(
-                self._command,
+                [*self._command, *more],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -48,7 +53,7 @@ class SidecarLogger:
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None before the first result."""
+        """Of the process; None before the start."""
         return self._process.pid if self._process else None
 
     def finish(self) -> None:
@@ -68,8 +73,25 @@ class SidecarLogger:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            self.notices.append(f"TensorBoard events and curve were not finished after {self._timeout_s:g} s")
+            self.notices.append(f"{self._what} were not finished after {self._timeout_s:g} s")
         self._process = None
+
+
+class SidecarLogger(Sidecar):
+    """Starts the process with the first result and ends it with the run.
+
+    Args:
+        directory: the run's directory, in which JsonLogger writes result.json.
+        title: of the curve.
+        timeout_s: how long `close` waits for the last files.
+    """
+
+    def __init__(self, directory: Path, title: str = "", timeout_s: float = 60.0):
+        super().__init__("rllib.tune.sidecar", [str(directory), title], "TensorBoard events and curve", timeout_s)
+
+    def on_result(self, result: Mapping) -> None:
+        """Starts the process if it does not run yet."""
+        self.start()
 
 
 def main(directory: Path, title: str) -> None:
@@ -80,7 +102,7 @@ def main(directory: Path, title: str) -> None:
         ended = False
         while not ended:
             ended = bool(select.select([sys.stdin], [], [], _POLL_INTERVAL_S)[0])
-            results = list(_complete_lines(file))
+            results = list(complete_lines(file))
             for logger in loggers:
                 for result in thinned(results, logger.points_per_poll):
                     logger.on_result(result)
@@ -107,9 +129,14 @@ def _loggers(directory: Path, title: str) -> list:
     return opened
 
 
-def _complete_lines(file):
-    """The results that have been written since the last call; half a line waits for its end."""
-    while line := file.readline():
+def complete_lines(file, end: float = math.inf):
+    """The JSON lines that have been written since the last call; half a line waits for its end.
+
+    Args:
+        file: open for reading bytes.
+        end: position at which to stop.
+    """
+    while file.tell() < end and (line := file.readline()):
         if not line.endswith(b"\n"):
             file.seek(-len(line), os.SEEK_CUR)
             return

@@ -1,0 +1,214 @@
+"""`rllib tune`."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rllib.algorithms.registry import get_algorithm_config
+from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.values import merged, parse_assignments, parse_value, read_file, refuse_unknown
+from rllib.tune import launch, search_space
+from rllib.tune.analysis import ExperimentAnalysis
+
+_SHORT_STOP_KEYS = {
+    "return": "episode_reward_mean",
+    "reward": "episode_reward_mean",
+    "steps": "timesteps_total",
+    "iterations": "training_iteration",
+    "time": "time_total_s",
+}
+# What a file may say beside algorithm, env, config and search.
+_FILE_KEYS = (
+    "algorithm", "run", "env", "config", "search", "stop", "metric", "mode", "num_samples", "trials", "scheduler",
+    "search_alg", "seed", "name", "checkpoint_freq", "checkpoint_at_end", "max_failures", "time_budget_s",
+    "max_concurrent_trials", "keep_checkpoints_num",
+)  # fmt: skip
+_RANGES = {
+    "uniform": search_space.uniform,
+    "log": search_space.loguniform,
+    "int": search_space.randint,
+    "logint": search_space.lograndint,
+    "normal": search_space.randn,
+}
+
+
+@click.command("tune", short_help="Search for the settings of an algorithm.")
+@click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...")
+@click.option("-f", "--file", metavar="FILE", help="YAML file with algorithm, env, config, search, stop, trials, ...")
+@click.option("--search", "is_search", is_flag=True, help="What follows as KEY=... is searched.")
+@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of the space (of each of the grid's "
+              "combinations) [default: 1].")  # fmt: skip
+@click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when its result reaches this; repeatable. "
+              "Short names: return, steps, iterations, time (seconds).")  # fmt: skip
+@click.option("--metric", help="By which trials are compared [default: episode_reward_mean].")
+@click.option("--mode", type=click.Choice(["max", "min"]), help="[default: max]")
+@click.option("--scheduler", metavar="NAME", help="fifo, asha, hyperband, median_stopping or pbt.")
+@click.option("--searcher", "search_alg", metavar="NAME", help="random, optuna, tpe, gp, bayesopt, cmaes or qmc.")
+@click.option("--concurrent", "max_concurrent_trials", type=click.IntRange(min=1), metavar="N", help="Trials at once.")
+@click.option("--time-budget", "time_budget_s", type=float, metavar="SECONDS", help="For the whole experiment.")
+@click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save trials every N iterations.")
+@click.option("--max-failures", type=click.IntRange(min=-1), metavar="N", help="How often a trial may restart.")
+@click.option("--seed", type=int, help="Of the search and of each trial.")
+@click.option("--name", help="Of the experiment's directory [default: ALGO_DATE].")
+@click.option("--resume", is_flag=True, help="Go on with the experiment of this name.")
+@click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
+              help="Where experiments get their directories.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Show the best trial, and nothing else.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
+def command(words, file, is_search, results_dir, quiet, verbose, resume, **options) -> None:
+    """Search for settings of ALGO on ENV, or as a YAML file says. KEY=VALUE are settings that all trials have; after
+    --search, KEY=A,B,C tries each (a grid), and KEY=KIND:LOW:HIGH draws from a range: uniform, log, int, logint.
+
+    \b
+    rllib tune PPO CartPole-v1 --search lr=log:1e-5:1e-2 gamma=0.95,0.99 --trials 8 --stop steps=1e5
+    rllib tune PPO CartPole-v1 --search lr=log:1e-5:1e-2 --trials 20 --scheduler asha --stop iterations=50
+    rllib tune -f search.yaml
+
+    Ctrl-C ends the experiment; --name NAME --resume goes on with it.
+    """
+    with reported(verbose):
+        with user_input():
+            settings = _settings(words, file, is_search, options)
+            spec = _spec(settings, results_dir, resume, quiet)
+            runner, spec = launch.prepare(spec)
+        try:
+            runner.run()
+        finally:
+            analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
+            _tell(analysis)
+        launch.raise_for_failures(analysis)
+
+
+def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options: dict) -> dict[str, Any]:
+    """The file's keys, with those of the command line over them."""
+    names = [word for word in words if "=" not in word]
+    if len(names) not in (0, 2) or not (names or file):
+        raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
+    below = _read(Path(file)) if file else {}
+    fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
+    given = {key: value for key, value in options.items() if value not in (None, ())}
+    if names:
+        given.update(algorithm=names[0], env=names[1])
+    stop = parse_assignments(given.pop("stop", ()), "--stop steps=1e5")
+    given["stop"] = {_SHORT_STOP_KEYS.get(key, key): value for key, value in stop.items()}
+    given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
+    given["search"] = dict(word.split("=", 1) for word in searched)
+    return merged(below, given)
+
+
+def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
+    """(settings, searched ones): on the command line the first stand before `--search`, the others after it."""
+    before = set()
+    arguments = sys.argv[1:]
+    if "--search" in arguments:
+        before = set(arguments[: arguments.index("--search")])
+    return [word for word in words if word in before], [word for word in words if word not in before]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content = read_file(path) if path.exists() else None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must be a YAML file with keys like algorithm, env, config, search and stop")
+    if len(content) == 1 and isinstance(inner := next(iter(content.values())), dict) and "run" in inner:
+        content = {"name": next(iter(content)), **inner}
+    refuse_unknown(content, _FILE_KEYS, str(path))
+    if "run" in content:
+        content["algorithm"] = content.pop("run")
+    if "num_samples" in content:
+        content["trials"] = content.pop("num_samples")
+    return content
+
+
+def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool) -> launch.ExperimentSpec:
+    algorithm, env = settings.pop("algorithm", None), settings.pop("env", None)
+    if algorithm is None:
+        raise ValueError("the file does not say which algorithm: algorithm: PPO")
+    search = {key: parse_range(value) for key, value in settings.pop("search", {}).items()}
+    config = merged(settings.pop("config", {}), _nested(search))
+    if env is not None:
+        config["env"] = env
+    seed = settings.pop("seed", None)
+    if seed is not None:
+        config.setdefault("seed", seed)
+    _check_names(algorithm, config)
+    searcher = settings.pop("search_alg", None)
+    if seed is not None and searcher in (None, "random"):
+        searcher = launch.create_searcher("random", random_state=seed)
+    settings["num_samples"] = settings.pop("trials", 1)
+    return launch.ExperimentSpec(
+        algorithm,
+        **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},
+        config=config, search_alg=searcher, results_dir=results_dir, resume=resume, verbose=0 if quiet else 1,
+    )  # fmt: skip
+
+
+def _check_names(algorithm: str, config: dict[str, Any]) -> None:
+    """Settings that the algorithm does not have are refused before anything starts."""
+    names = {key: value for key, value in config.items() if not search_space.holds_domains(value)}
+    checked = get_algorithm_config(algorithm).update_from_dict(names)
+    for key in config:
+        if key not in names and key not in checked:
+            checked.update_from_dict({key: None})  # says which is the nearest
+
+
+def parse_range(text) -> Any:
+    """`0.95,0.99` as a grid, `log:1e-5:1e-2` as a range; a YAML list as a grid, anything else as it is.
+
+    Raises:
+        ValueError: for a range of an unknown kind or without two ends.
+    """
+    if isinstance(text, list):
+        return search_space.grid_search(text)
+    if not isinstance(text, str):
+        return text
+    if match := re.fullmatch(r"([a-z]+):([^:]+):([^:]+)", text):
+        kind, low, high = match.groups()
+        if kind not in _RANGES:
+            raise ValueError(f"{text}: ranges are {', '.join(_RANGES)}, but got {kind!r}; like lr=log:1e-5:1e-2")
+        return _RANGES[kind](parse_value(low), parse_value(high))
+    return search_space.grid_search([parse_value(part) for part in _parts(text)])
+
+
+def _parts(text: str) -> list[str]:
+    """Split at commas outside brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _nested(search: dict[str, Any]) -> dict[str, Any]:
+    """model.fcnet_hiddens as a key in a key."""
+    nested: dict[str, Any] = {}
+    for key, value in search.items():
+        *sections, last = key.split(".")
+        place = nested
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = value
+    return nested
+
+
+def _tell(analysis: ExperimentAnalysis) -> None:
+    """The best trial, and what to do next."""
+    click.echo(f"results     {analysis.experiment_path}")
+    try:
+        best = analysis.best_trial
+    except ValueError as error:
+        click.echo(f"best        none: {error}")
+        return
+    value = best.metric_analysis[analysis.default_metric]["last"]
+    chosen = " ".join(f"{key.replace('/', '.')}={value}" for key, value in best.evaluated_params.items())
+    click.echo(f"best        {best.name}: {analysis.default_metric} {value:,.6g}")
+    if chosen:
+        click.echo(f"settings    {chosen}")
+    if checkpoint := analysis.get_best_checkpoint(best):
+        click.echo(f"checkpoint  {checkpoint.path}")
+        click.echo(f"evaluate    rllib evaluate {checkpoint.path}")

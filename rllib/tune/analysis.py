@@ -1,0 +1,374 @@
+"""What came of an experiment: ExperimentAnalysis (tune.run) and ResultGrid (Tuner.fit), also from a directory alone."""
+
+import math
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rllib.algorithms.settings import nearest
+from rllib.tune.checkpoint import Checkpoint
+from rllib.tune.experiment import journal_file, read_journal
+from rllib.tune.loggers import flatten
+from rllib.tune.stopping import lookup
+from rllib.tune.trial import ERROR, TERMINATED, Trial, TrialCheckpoint
+from rllib.tune.trial_files import read_results
+
+_SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
+
+
+class ExperimentAnalysis:
+    """The trials of an experiment, compared.
+
+    Args:
+        experiment_path: its directory (or its journal); read without running anything that lies in it. None: `trials`.
+        trials: of an experiment that was just run.
+        default_metric, default_mode: for methods that are not given any; the mode is "max" if nobody says.
+
+    Raises:
+        ValueError: if there is no experiment in the directory.
+    """
+
+    def __init__(
+        self,
+        experiment_path: str | Path | None = None,
+        trials: Sequence[Trial] | None = None,
+        default_metric: str | None = None,
+        default_mode: str | None = None,
+    ):
+        path = Path(experiment_path).absolute() if experiment_path is not None else None
+        if trials is None:
+            file = path if path.is_file() else journal_file(path)
+            path = file.parent
+            header, trials = read_journal(file, load_objects=False)
+            default_metric, default_mode = default_metric or header.get("metric"), default_mode or header.get("mode")
+        if default_mode not in ("max", "min", None):
+            raise ValueError(f'mode must be "max" or "min", but got {default_mode!r}')
+        self.trials: list[Trial] = list(trials)
+        self.default_metric, self.default_mode = default_metric, default_mode
+        self._path = path
+
+    @property
+    def experiment_path(self) -> str | None:
+        """Its directory."""
+        return str(self._path) if self._path else None
+
+    @property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """Trial id -> last result."""
+        return {trial.trial_id: trial.last_result for trial in self.trials}
+
+    def stats(self) -> dict[str, Any]:
+        """Where it is, and how many trials have which status."""
+        counts: dict[str, int] = {}
+        for trial in self.trials:
+            counts[trial.status] = counts.get(trial.status, 0) + 1
+        return {"experiment_path": self.experiment_path, "num_trials": len(self.trials), "status": counts}
+
+    # ------------------------------------------------------------------ the best
+
+    @property
+    def best_trial(self) -> Trial:
+        """By the last result."""
+        return self.get_best_trial()
+
+    @property
+    def best_config(self) -> dict[str, Any]:
+        """Of the best trial."""
+        return self.get_best_config()
+
+    @property
+    def best_result(self) -> dict[str, Any]:
+        """The last result of the best trial."""
+        return self.get_best_trial().last_result
+
+    @property
+    def best_logdir(self) -> str:
+        """Directory of the best trial."""
+        return self.get_best_logdir()
+
+    @property
+    def best_checkpoint(self) -> Checkpoint | None:
+        """The best of the best trial; None if it has none."""
+        return self.get_best_checkpoint(self.get_best_trial())
+
+    @property
+    def best_dataframe(self):
+        """All results of the best trial."""
+        return self._frame(self.get_best_trial())
+
+    @property
+    def best_result_df(self):
+        """The last result of the best trial, as a data frame of one row."""
+        return self._dataframe_of([self.get_best_trial().last_result])
+
+    def get_best_trial(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Trial:
+        """The trial that is best by this metric; NaN is never best.
+
+        Args:
+            metric: "a/b" path; the experiment's own by default.
+            mode: "max" or "min"; the experiment's own by default, else "max".
+            scope: compare the "last" values, the best of "all", or "avg", "last-5-avg", "last-10-avg".
+
+        Raises:
+            ValueError: if no trial has such a metric (with those there are), or it is NaN in all.
+        """
+        metric, mode = self._objective(metric, mode)
+        if scope not in _SCOPES:
+            raise ValueError(f"scope must be one of {', '.join(_SCOPES)}, but got {scope!r}")
+        statistic = mode if scope == "all" else scope
+        values = [(trial.metric_analysis[metric][statistic], trial) for trial in self._trials_with(metric)]
+        values = [(value, trial) for value, trial in values if value is not None and not math.isnan(value)]
+        if not values:
+            raise ValueError(f"{metric} is NaN in the {scope} results of every trial, so none is the best")
+        return (max if mode == "max" else min)(values, key=lambda pair: pair[0])[1]
+
+    def get_best_config(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> dict:
+        """Configuration of the best trial; see `get_best_trial`."""
+        return self.get_best_trial(metric, mode, scope).config
+
+    def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str:
+        """Directory of the best trial; see `get_best_trial`."""
+        return self.get_best_trial(metric, mode, scope).logdir
+
+    def get_best_checkpoint(
+        self, trial: Trial | str | None = None, metric: str | None = None, mode: str | None = None
+    ) -> Checkpoint | None:
+        """The checkpoint of a trial at which the metric was best; the newest, where no checkpoint knows it.
+
+        Args:
+            trial: or its directory; the best one by default.
+        """
+        trial = self._trial(trial) if trial is not None else self.get_best_trial(metric, mode)
+        if not trial.checkpoints:
+            return None
+        best = trial.checkpoints[-1]
+        if metric or self.default_metric:
+            metric, mode = self._objective(metric, mode)
+            known = [c for c in trial.checkpoints if _is_number(c.metrics.get(metric))]
+            if known:
+                best = (max if mode == "max" else min)(known, key=lambda c: c.metrics[metric])
+        return Checkpoint(trial.checkpoint_path(best))
+
+    def get_last_checkpoint(self, trial: Trial | str | None = None) -> Checkpoint | None:
+        """The newest checkpoint of a trial."""
+        trial = self._trial(trial) if trial is not None else self.get_best_trial()
+        return Checkpoint(trial.checkpoint_path(trial.checkpoint)) if trial.checkpoint else None
+
+    def get_trial_checkpoints_paths(self, trial: Trial | str, metric: str | None = None) -> list[tuple[str, Any]]:
+        """(path, metric at that time) of every checkpoint; training_iteration without a metric."""
+        trial, metric = self._trial(trial), metric or self.default_metric or "training_iteration"
+        return [(trial.checkpoint_path(c), c.metrics.get(metric, _iteration(c, metric))) for c in trial.checkpoints]
+
+    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+        """Directory -> configuration; with `prefix` its keys begin with "config/"."""
+        configs = {trial.logdir: trial.config for trial in self.trials}
+        if prefix:
+            configs = {path: {f"config/{k}": v for k, v in config.items()} for path, config in configs.items()}
+        return configs
+
+    # ------------------------------------------------------------------ data frames
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None):
+        """A pandas data frame: a row for each trial, its result and its configuration as "config/..." columns.
+
+        Args:
+            metric, mode: take the trial's best result by them instead of the last.
+
+        Raises:
+            ImportError: if pandas is not installed.
+        """
+        _pandas()
+        rows = [self._row(trial, metric, mode) for trial in self.trials]
+        return self._dataframe_of(rows)
+
+    @property
+    def trial_dataframes(self) -> dict[str, Any]:
+        """Directory -> pandas data frame of all results of the trial."""
+        return {trial.logdir: self._frame(trial) for trial in self.trials}
+
+    fetch_trial_dataframes = trial_dataframes
+
+    def _row(self, trial: Trial, metric: str | None, mode: str | None) -> dict[str, Any]:
+        result = trial.last_result
+        if metric is not None:
+            if mode not in ("max", "min"):
+                raise ValueError(f'dataframe(metric={metric!r}) needs mode="max" or "min" as well, but got {mode!r}')
+            with_metric = [r for r in read_results(Path(trial.logdir)) if _is_number(lookup(r, metric))]
+            if with_metric:
+                result = (max if mode == "max" else min)(with_metric, key=lambda r: lookup(r, metric))
+        config = {f"config/{key}": value for key, value in _flat_config(trial.config)}
+        return {**dict(flatten(result)), "trial_id": trial.trial_id, **config, "logdir": trial.logdir}
+
+    def _frame(self, trial: Trial):
+        return self._dataframe_of([dict(flatten(result)) for result in read_results(Path(trial.logdir))])
+
+    @staticmethod
+    def _dataframe_of(rows: list[dict]):
+        return _pandas().DataFrame([dict(flatten(row)) if "config" in row else row for row in rows])
+
+    # ------------------------------------------------------------------ pieces
+
+    def _objective(self, metric: str | None, mode: str | None) -> tuple[str, str]:
+        metric, mode = metric or self.default_metric, mode or self.default_mode or "max"
+        if metric is None:
+            raise ValueError(
+                "say by what to compare the trials: tune.run(..., metric='loss', mode='min'), or give metric here"
+            )
+        if mode not in ("max", "min"):
+            raise ValueError(f'mode must be "max" or "min", but got {mode!r}')
+        return metric, mode
+
+    def _trials_with(self, metric: str) -> list[Trial]:
+        having = [trial for trial in self.trials if metric in trial.metric_analysis]
+        if not having:
+            known = sorted({key for trial in self.trials for key in trial.metric_analysis})
+            if not known:
+                raise ValueError(f"no trial has reported anything, so none is the best by {metric}")
+            near = nearest(metric, known)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise ValueError(f"no result has the metric {metric!r}.{hint} They have: {', '.join(known)}.")
+        return having
+
+    def _trial(self, given: Trial | str) -> Trial:
+        if isinstance(given, Trial):
+            return given
+        for trial in self.trials:
+            if given in (trial.logdir, trial.trial_id, trial.name):
+                return trial
+        raise ValueError(f"there is no trial {given!r}")
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __repr__(self):
+        return f"ExperimentAnalysis({self.experiment_path}, {len(self.trials)} trials)"
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """One trial as ResultGrid has it.
+
+    Attributes:
+        metrics: the last result; None if there was none.
+        config: the trial's configuration.
+        checkpoint: the newest; None if there is none.
+        path: the trial's directory.
+        error: the exception that ended it; None if it ended well.
+        best_checkpoints: (checkpoint, its metrics), the oldest first.
+    """
+
+    metrics: dict[str, Any] | None
+    config: dict[str, Any]
+    checkpoint: Checkpoint | None
+    path: str
+    error: Exception | None
+    best_checkpoints: list[tuple[Checkpoint, dict]]
+    trial: Trial
+
+    @property
+    def log_dir(self) -> Path:
+        """The trial's directory."""
+        return Path(self.path)
+
+    @property
+    def metrics_dataframe(self):
+        """All results, as a pandas data frame."""
+        return ExperimentAnalysis._dataframe_of([dict(flatten(result)) for result in read_results(Path(self.path))])
+
+
+class ResultGrid:
+    """The results of a Tuner, one for each trial.
+
+    Args:
+        analysis: of the experiment.
+    """
+
+    def __init__(self, analysis: ExperimentAnalysis):
+        self._analysis = analysis
+
+    @property
+    def experiment_path(self) -> str | None:
+        """Its directory."""
+        return self._analysis.experiment_path
+
+    def get_best_result(
+        self, metric: str | None = None, mode: str | None = None, scope: str = "last", filter_nan_and_inf: bool = True
+    ) -> TrialResult:
+        """Of the best trial; see ExperimentAnalysis.get_best_trial."""
+        return _result_of(self._analysis.get_best_trial(metric, mode, scope))
+
+    def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None):
+        """See ExperimentAnalysis.dataframe."""
+        return self._analysis.dataframe(filter_metric, filter_mode)
+
+    @property
+    def errors(self) -> list[Exception]:
+        """Of the trials that failed."""
+        return [result.error for result in self if result.error is not None]
+
+    @property
+    def num_errors(self) -> int:
+        """How many trials failed."""
+        return sum(trial.status == ERROR for trial in self._analysis.trials)
+
+    @property
+    def num_terminated(self) -> int:
+        """How many trials ended well."""
+        return sum(trial.status == TERMINATED for trial in self._analysis.trials)
+
+    def __len__(self) -> int:
+        return len(self._analysis.trials)
+
+    def __getitem__(self, index: int) -> TrialResult:
+        return _result_of(self._analysis.trials[index])
+
+    def __iter__(self) -> Iterator[TrialResult]:
+        return map(_result_of, self._analysis.trials)
+
+    def __repr__(self):
+        return f"ResultGrid({self.experiment_path}, {len(self)} trials, {self.num_errors} failed)"
+
+
+def _result_of(trial: Trial) -> TrialResult:
+    checkpoints = [(Checkpoint(trial.checkpoint_path(c)), c.metrics) for c in trial.checkpoints]
+    newest = checkpoints[-1][0] if checkpoints else None
+    error = _error_of(trial) if trial.status == ERROR else None
+    return TrialResult(trial.last_result or None, trial.config, newest, trial.logdir, error, checkpoints, trial)
+
+
+def _error_of(trial: Trial) -> Exception:
+    """What the trial raised; where only its text is at hand, as a RuntimeError."""
+    if isinstance(trial.exception, Exception):
+        return trial.exception
+    return RuntimeError(trial.error)
+
+
+def load_error(path: str | Path) -> BaseException:
+    """The exception in a trial's error.pkl. Unpickles: only for experiments of one's own."""
+    return pickle.loads((Path(path) / "error.pkl").read_bytes())
+
+
+def _flat_config(config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from _flat_config(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _iteration(checkpoint: TrialCheckpoint, metric: str):
+    return checkpoint.iteration if metric == "training_iteration" else None
+
+
+def _pandas():
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("data frames need pandas: pip install pandas") from None
+    return pandas

@@ -1,0 +1,75 @@
+"""Hooks into an experiment; they run in the driver."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Callback:
+    """Derive from it and write the hooks you want; `info` has further keys in later versions.
+
+    Hooks get `iteration` (of the runner's loop), `trials` (all so far) and mostly `trial`.
+    """
+
+    def setup(self, stop=None, num_samples=None, total_num_samples=None, **info) -> None:
+        """Once, before the first trial."""
+
+    def on_step_begin(self, iteration: int, trials: list, **info) -> None:
+        """Before the runner waits for news."""
+
+    def on_step_end(self, iteration: int, trials: list, **info) -> None:
+        """After it has taken them in."""
+
+    def on_trial_start(self, iteration: int, trials: list, trial, **info) -> None:
+        """A trial's process is there."""
+
+    def on_trial_restore(self, iteration: int, trials: list, trial, **info) -> None:
+        """It goes on from a checkpoint."""
+
+    def on_trial_save(self, iteration: int, trials: list, trial, **info) -> None:
+        """It has been saved."""
+
+    def on_trial_result(self, iteration: int, trials: list, trial, result: Mapping[str, Any], **info) -> None:
+        """It has a result, which is in its files already."""
+
+    def on_trial_complete(self, iteration: int, trials: list, trial, **info) -> None:
+        """It has ended well."""
+
+    def on_trial_error(self, iteration: int, trials: list, trial, **info) -> None:
+        """It has failed for good."""
+
+    def on_checkpoint(self, iteration: int, trials: list, trial, checkpoint, **info) -> None:
+        """It has a new checkpoint."""
+
+    def on_experiment_end(self, trials: list, **info) -> None:
+        """No trial runs any more."""
+
+
+class LoggerCallback(Callback):
+    """A logger of one's own: write `log_trial_start`, `log_trial_result`, `log_trial_end`."""
+
+    def log_trial_start(self, trial) -> None:
+        """The trial begins, or goes on."""
+
+    def log_trial_result(self, iteration: int, trial, result: Mapping[str, Any]) -> None:
+        """It has a result."""
+
+    def log_trial_save(self, trial) -> None:
+        """It has been saved."""
+
+    def log_trial_end(self, trial, failed: bool = False) -> None:
+        """It has ended."""
+
+    def on_trial_start(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_start(trial)
+
+    def on_trial_result(self, iteration, trials, trial, result, **info) -> None:
+        self.log_trial_result(iteration, trial, result)
+
+    def on_trial_save(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_save(trial)
+
+    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_end(trial, failed=False)
+
+    def on_trial_error(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_end(trial, failed=True)

@@ -1,0 +1,121 @@
+"""Checkpoint directories of trials: written beside their place, synchronised, renamed.
+
+Beside what the trainable wrote a directory has `.tune.json`: counters of the trial, and how the trainable's own part is
+to be loaded. A dict that a trainable gave is in `checkpoint.pkl`.
+"""
+
+import os
+import pickle
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+METADATA = ".tune.json"
+_DICT = "checkpoint.pkl"
+
+
+class Checkpoint:
+    """A checkpoint directory, as functions report and get it.
+
+    Args:
+        path: of the directory.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = str(path)
+
+    @classmethod
+    def from_directory(cls, path: str | Path) -> "Checkpoint":
+        """Of what lies in a directory; it is copied when it is reported."""
+        if not Path(path).is_dir():
+            raise ValueError(f"a checkpoint is a directory, and {path} is none")
+        return cls(path)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Checkpoint":
+        """Of values that can be pickled."""
+        directory = Path(tempfile.mkdtemp(prefix="checkpoint_"))
+        (directory / _DICT).write_bytes(cloudpickle.dumps(dict(data)))
+        return cls(directory)
+
+    def to_directory(self, path: str | Path | None = None) -> str:
+        """Copies it; returns where."""
+        path = path or tempfile.mkdtemp(prefix="checkpoint_")
+        shutil.copytree(self.path, path, dirs_exist_ok=True)
+        return str(path)
+
+    @contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """The directory itself; do not write into it."""
+        yield self.path
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `from_dict` was given, or a class Trainable's dict. Unpickles: use it on checkpoints you trust."""
+        return read_dict(self.path)
+
+    def __eq__(self, other):
+        return isinstance(other, Checkpoint) and self.path == other.path
+
+    def __hash__(self):
+        return hash(self.path)
+
+    def __repr__(self):
+        return f"Checkpoint({self.path!r})"
+
+
+def temporary_directory(inside: str | Path) -> Path:
+    """A new hidden directory on the same file system."""
+    directory = Path(inside) / f".checkpoint.tmp-{secrets.token_hex(6)}"
+    directory.mkdir(parents=True)
+    return directory
+
+
+def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> Path:
+    """Gives a written directory its name, with everything on the disk before; returns its path.
+
+    If there is one of that name already, the new one is called NAME_2, NAME_3, ...
+    """
+    (temporary / METADATA).write_bytes(msgspec.json.encode(metadata))
+    for root, _, names in os.walk(temporary):
+        for path in [*(os.path.join(root, name) for name in names), root]:
+            _sync(path)
+    target, number = place, 1
+    while target.exists():
+        number += 1
+        target = place.with_name(f"{place.name}_{number}")
+    os.rename(temporary, target)
+    _sync(place.parent)
+    return target
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """What `.tune.json` holds; {} where there is none."""
+    try:
+        return msgspec.json.decode((Path(path) / METADATA).read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
+def write_dict(directory: Path, data: Mapping[str, Any]) -> None:
+    """A trainable's dict as a file."""
+    (directory / _DICT).write_bytes(cloudpickle.dumps(dict(data)))
+
+
+def read_dict(directory: str | Path) -> dict[str, Any]:
+    """The dict of `write_dict`."""
+    return pickle.loads((Path(directory) / _DICT).read_bytes())
+
+
+def _sync(path: str | Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

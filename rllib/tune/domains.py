@@ -1,0 +1,268 @@
+"""What one entry of a search space can be: the distributions of Ray Tune, under their names.
+
+Quantised domains draw multiples of q within the range, both ends included. Integer domains without q exclude the upper
+end, as numpy's do. All of them check their arguments at once and say what is wrong.
+"""
+
+import math
+import random
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+class Domain:
+    """A distribution of values."""
+
+    def sample(self, rng: random.Random | None = None) -> Any:
+        """Draws a value; from Python's global generator if no other is given."""
+        raise NotImplementedError
+
+    def contains(self, value) -> bool:
+        """Whether the value can be drawn (or lies between two that can)."""
+        return True
+
+
+class Choice(Domain):
+    """One of some values, each equally likely. Values that hold domains themselves make the space conditional."""
+
+    def __init__(self, values: Sequence):
+        self.values = _listed(values, "choice")
+
+    def sample(self, rng=None):
+        return (rng or random).choice(self.values)
+
+    def contains(self, value) -> bool:
+        return any(value == option for option in self.values)
+
+    def __repr__(self):
+        return f"choice({self.values!r})"
+
+
+class Float(Domain):
+    """A number in [low, high], uniform in it or in its logarithm.
+
+    Attributes:
+        low, high: the bounds; of a quantised domain, the lowest and highest multiple of q in the range.
+        log: whether its logarithm is uniform.
+        q: the quantum; None without.
+    """
+
+    def __init__(self, low: float, high: float, log: bool = False, q: float | None = None, name: str = "uniform"):
+        low, high, q = _number(low, name), _number(high, name), None if q is None else _number(q, name)
+        self._repr = f"{name}({low!r}, {high!r}{'' if q is None else f', {q!r}'})"
+        _check_range(low, high, log, self._repr)
+        self.low, self.high, self.log, self.q = low, high, log, q
+        if q is not None:
+            first, last = _multiples(low, high, q, self._repr)
+            self.low, self.high = _times(first, q), _times(last, q)
+            if log and self.low <= 0:
+                raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q:g} must be above 0")
+
+    def sample(self, rng=None):
+        rng = rng or random
+        if self.q is None:
+            if not self.log:
+                return rng.uniform(self.low, self.high)
+            return _clip(math.exp(rng.uniform(math.log(self.low), math.log(self.high))), self.low, self.high)
+        first, last = round(self.low / self.q), round(self.high / self.q)
+        if not self.log:
+            return _times(rng.randint(first, last), self.q)
+        # Half a quantum more at both ends, so that they are drawn as often as their neighbours.
+        drawn = math.exp(rng.uniform(math.log(first - 0.5), math.log(last + 0.5)))
+        return _times(_clip(round(drawn), first, last), self.q)
+
+    def contains(self, value) -> bool:
+        return isinstance(value, (int, float)) and self.low <= value <= self.high
+
+    def __repr__(self):
+        return self._repr
+
+
+class Integer(Domain):
+    """A whole number in [low, high], uniform in it or in its logarithm; attributes as Float's, high included."""
+
+    def __init__(self, low: int, high: int, log: bool = False, q: int = 1, name: str = "randint", inclusive=False):
+        low, high, q = _whole(low, name), _whole(high, name), _whole(q, name)
+        self._repr = f"{name}({low}, {high}{f', {q}' if inclusive else ''})"
+        _check_range(low, high, log, self._repr)
+        first, last = _multiples(low, high if inclusive else high - 1, q, self._repr)
+        self.low, self.high, self.log, self.q = first * q, last * q, log, q
+        if log and self.low <= 0:
+            raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q} must be above 0")
+
+    def sample(self, rng=None):
+        rng, first, last = rng or random, self.low // self.q, self.high // self.q
+        if not self.log:
+            return rng.randint(first, last) * self.q
+        drawn = math.exp(rng.uniform(math.log(first - 0.5), math.log(last + 0.5)))
+        return _clip(round(drawn), first, last) * self.q
+
+    def contains(self, value) -> bool:
+        return isinstance(value, (int, float)) and self.low <= value <= self.high
+
+    def __repr__(self):
+        return self._repr
+
+
+class Normal(Domain):
+    """A normally distributed number, rounded to multiples of q if there is one."""
+
+    def __init__(self, mean: float = 0.0, sd: float = 1.0, q: float | None = None):
+        self.mean, self.sd = _number(mean, "randn"), _number(sd, "randn")
+        self.q = None if q is None else _number(q, "qrandn")
+        if self.sd <= 0:
+            raise ValueError(f"randn: sd > 0 must hold, but got sd={sd!r}")
+        if q is not None and self.q <= 0:
+            raise ValueError(f"qrandn: q > 0 must hold, but got q={q!r}")
+
+    def sample(self, rng=None):
+        drawn = (rng or random).gauss(self.mean, self.sd)
+        return drawn if self.q is None else _times(round(drawn / self.q), self.q)
+
+    def contains(self, value) -> bool:
+        return isinstance(value, (int, float)) and math.isfinite(value)
+
+    def __repr__(self):
+        return f"randn({self.mean!r}, {self.sd!r})" if self.q is None else f"qrandn({self.mean}, {self.sd}, {self.q})"
+
+
+class Function(Domain):
+    """The value of a function of `spec`, whose `spec.config.x` are the values drawn so far."""
+
+    def __init__(self, function: Callable):
+        if not callable(function):
+            raise TypeError(f"sample_from needs a function of spec, but got {function!r}")
+        self.function = function
+
+    def sample(self, rng=None):
+        raise ValueError("sample_from depends on the rest of the configuration, so it cannot be drawn by itself")
+
+    def __repr__(self):
+        return f"sample_from({getattr(self.function, '__name__', self.function)})"
+
+
+def choice(values: Sequence) -> Choice:
+    """One of the values, each equally likely."""
+    return Choice(values)
+
+
+def uniform(lower: float, upper: float) -> Float:
+    """Uniform in [lower, upper]."""
+    return Float(lower, upper)
+
+
+def quniform(lower: float, upper: float, q: float) -> Float:
+    """Uniform among the multiples of q in [lower, upper]."""
+    return Float(lower, upper, q=q, name="quniform")
+
+
+def loguniform(lower: float, upper: float, base: float = 10) -> Float:
+    """In [lower, upper] with a uniform logarithm; the base makes no difference."""
+    return Float(lower, upper, log=True, name="loguniform")
+
+
+def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Float:
+    """Like loguniform, rounded to multiples of q."""
+    return Float(lower, upper, log=True, q=q, name="qloguniform")
+
+
+def randint(lower: int, upper: int) -> Integer:
+    """A whole number in [lower, upper): upper excluded."""
+    return Integer(lower, upper)
+
+
+def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
+    """A multiple of q in [lower, upper]: upper included."""
+    return Integer(lower, upper, q=q, name="qrandint", inclusive=True)
+
+
+def lograndint(lower: int, upper: int, base: float = 10) -> Integer:
+    """A whole number in [lower, upper) with a uniform logarithm: upper excluded."""
+    return Integer(lower, upper, log=True, name="lograndint")
+
+
+def qlograndint(lower: int, upper: int, q: int, base: float = 10) -> Integer:
+    """A multiple of q in [lower, upper] with a uniform logarithm: upper included."""
+    return Integer(lower, upper, log=True, q=q, name="qlograndint", inclusive=True)
+
+
+def randn(mean: float = 0.0, sd: float = 1.0) -> Normal:
+    """Normally distributed."""
+    return Normal(mean, sd)
+
+
+def qrandn(mean: float, sd: float, q: float) -> Normal:
+    """Normally distributed, rounded to multiples of q."""
+    return Normal(mean, sd, q)
+
+
+def sample_from(function: Callable) -> Function:
+    """The value of `function(spec)`; `spec.config.x` are the values drawn so far."""
+    return Function(function)
+
+
+def grid_search(values: Sequence) -> dict[str, list]:
+    """Each of the values once, in combination with all other grids."""
+    return {"grid_search": _listed(values, "grid_search")}
+
+
+def is_lambda_of_spec(value) -> bool:
+    """Whether this is a lambda to draw from, as in 0.8: `lambda spec: ...`.
+
+    A lambda whose argument is called otherwise is a value of the configuration, such as an environment's creator.
+    """
+    return (
+        isinstance(value, types.FunctionType)
+        and value.__name__ == "<lambda>"
+        and value.__code__.co_varnames[: value.__code__.co_argcount] == ("spec",)
+    )
+
+
+def _listed(values, name: str) -> list:
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{name} needs a list of values, but got {values!r}")
+    values = list(values)
+    if not values:
+        raise ValueError(f"{name}([]) draws nothing: give it at least one value")
+    return values
+
+
+def _number(value, name: str) -> float:
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} needs numbers, but got {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} needs finite numbers, but got {value!r}")
+    return float(value)
+
+
+def _whole(value, name: str) -> int:
+    if _number(value, name) != int(value):
+        raise ValueError(f"{name} draws whole numbers, so its bounds and q must be whole, but got {value!r}")
+    return int(value)
+
+
+def _check_range(low: float, high: float, log: bool, shown: str) -> None:
+    if not low < high:
+        raise ValueError(f"{shown}: lower < upper must hold, but got lower={low:g} and upper={high:g}")
+    if log and low <= 0:
+        raise ValueError(f"{shown} has a logarithm, so lower > 0 must hold, but got lower={low:g}")
+
+
+def _multiples(low: float, high: float, q: float, shown: str) -> tuple[int, int]:
+    """The first and last k with low <= k q <= high, a rounding error granted."""
+    if q <= 0:
+        raise ValueError(f"{shown}: q > 0 must hold, but got q={q:g}")
+    first, last = math.ceil(low / q - 1e-9), math.floor(high / q + 1e-9)
+    if first > last:
+        raise ValueError(f"{shown} draws nothing: there is no multiple of q={q:g} in the range")
+    return first, last
+
+
+def _times(k: int, q: float) -> float:
+    """k q without the tail of binary fractions: 3 x 0.1 is 0.3."""
+    return round(k * q, 12) if abs(q) > 1e-9 else k * q
+
+
+def _clip(value, low, high):
+    return min(max(value, low), high)

@@ -1,0 +1,353 @@
+"""The directory of an experiment and its journal, from which it goes on after any end.
+
+The journal, experiment_state-DATE.json, has one JSON object a line and only grows: what the experiment is, each trial
+as it is made, each checkpoint, each change of a trial's state with its last result. A line is written by one system
+call, so that whoever kills the driver finds whole lines and at most half a last one; it is synchronised to the disk
+once a second and at the end. The state of searcher and scheduler lies beside it (search_state.json), replaced in one
+step.
+"""
+
+import base64
+import fcntl
+import itertools
+import os
+import pickle
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+from rllib.tune.loggers import encode
+from rllib.tune.resources import Resources
+from rllib.tune.trial import PENDING, MetricAnalysis, Trial, TrialCheckpoint
+
+FORMAT = 1
+_SYNC_INTERVAL_S = 1.0
+# The state of searcher and scheduler is written when the last writing was so many times its own duration ago.
+_SNAPSHOT_SHARE = 20
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class Journal:
+    """Appends records to a file that belongs to one driver at a time.
+
+    Args:
+        path: of the file; made if it is not there. Half a line at its end is cut off.
+
+    Raises:
+        ValueError: if another process is writing it.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise ValueError(f"the experiment in {path.parent} is being run by another process") from None
+        content = path.read_bytes()
+        os.ftruncate(self._descriptor, content.rfind(b"\n") + 1)
+        self._synced_at, self._dirty = time.monotonic(), False
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Writes one record.
+
+        Raises:
+            OSError: if it cannot be written, on a full disk for instance; half a record is taken back.
+        """
+        line = encode(record) + b"\n"
+        size = os.fstat(self._descriptor).st_size
+        try:
+            written = os.write(self._descriptor, line)
+            if written < len(line):
+                raise OSError(28, "No space left on device", str(self.path))
+        except OSError:
+            os.ftruncate(self._descriptor, size)
+            raise
+        self._dirty = True
+
+    def sync(self, now: bool = False) -> None:
+        """Has the disk hold what was written, if the last time is long enough ago."""
+        if self._dirty and (now or time.monotonic() - self._synced_at >= _SYNC_INTERVAL_S):
+            os.fsync(self._descriptor)
+            self._synced_at, self._dirty = time.monotonic(), False
+
+    def close(self) -> None:
+        """Synchronises and gives the file free."""
+        try:
+            self.sync(now=True)
+        finally:
+            os.close(self._descriptor)
+
+
+class ExperimentDirectory:
+    """An experiment's directory, open for one driver. Make one by `create` or `reopen`.
+
+    Attributes:
+        path: of the directory.
+        header: what the experiment is.
+        trials: those of the journal, in order; unfinished ones are PENDING.
+    """
+
+    def __init__(self, path: Path, journal: Journal, header: dict[str, Any], trials: list[Trial]):
+        self.path, self.header, self.trials = path, header, trials
+        self._journal = journal
+        self._snapshot_due = 0.0
+
+    @classmethod
+    def create(cls, path: Path, header: Mapping[str, Any]) -> "ExperimentDirectory":
+        """A new experiment in a directory that has none."""
+        path.mkdir(parents=True, exist_ok=True)
+        journal = Journal(path / f"experiment_state-{datetime.now():%Y-%m-%d_%H-%M-%S}.json")
+        header = {"type": "experiment", "format": FORMAT, "created": time.time(), **header}
+        journal.append(header)
+        journal.sync(now=True)
+        _sync_directory(path)
+        return cls(path, journal, header, [])
+
+    @classmethod
+    def reopen(cls, path: Path) -> "ExperimentDirectory":
+        """An experiment to go on with.
+
+        Raises:
+            ValueError: if there is none, or a process is at it.
+        """
+        file = journal_file(path)
+        journal = Journal(file)
+        try:
+            header, trials = read_journal(file)
+        except BaseException:
+            journal.close()
+            raise
+        return cls(path, journal, header, trials)
+
+    def trial_added(self, trial: Trial) -> None:
+        """A trial has been made."""
+        self._journal.append({"type": "trial", **_identity(trial), **_config_record(trial.config)})
+
+    def config_changed(self, trial: Trial) -> None:
+        """A trial goes on with another configuration."""
+        self._journal.append({"type": "config", "id": trial.trial_id, **_config_record(trial.config)})
+
+    def checkpoint_added(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
+        """A trial has a new checkpoint."""
+        self._journal.append(
+            {"type": "checkpoint", "id": trial.trial_id, "name": checkpoint.name, "iteration": checkpoint.iteration,
+             "metrics": checkpoint.metrics}
+        )  # fmt: skip
+
+    def checkpoint_removed(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
+        """One of its checkpoints is no more."""
+        self._journal.append({"type": "removed", "id": trial.trial_id, "name": checkpoint.name})
+
+    def status_changed(self, trial: Trial) -> None:
+        """A trial has started, stands still, or has ended."""
+        record = {"type": "status", "id": trial.trial_id, "status": trial.status, "failures": trial.num_failures}
+        if trial.status != "RUNNING":
+            last = {key: value for key, value in trial.last_result.items() if key != "config"}
+            record |= {"stopped_by": trial.stopped_by, "error": trial.error, "last_result": last}
+        if trial.is_finished:
+            record["metric_analysis"] = trial.metric_analysis
+        self._journal.append(record)
+
+    def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
+        """Writes the state of searcher and scheduler, unless that was just done and costs much."""
+        began = time.monotonic()
+        if not now and began < self._snapshot_due:
+            return
+        write_whole(self.path / "search_state.json", encode(_as_json(state())))
+        took_s = time.monotonic() - began
+        self._snapshot_due = began + _SNAPSHOT_SHARE * took_s
+
+    def read_snapshot(self) -> dict[str, Any]:
+        """What `snapshot` wrote; {} if it did not."""
+        try:
+            return _from_json(msgspec.json.decode((self.path / "search_state.json").read_bytes()))
+        except FileNotFoundError:
+            return {}
+
+    def sync(self) -> None:
+        """See Journal.sync."""
+        self._journal.sync()
+
+    def close(self) -> None:
+        """Everything is on the disk, and another driver may take over."""
+        self._journal.close()
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def journal_file(path: Path) -> Path:
+    """The newest journal in a directory.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    files = sorted(path.glob("experiment_state-*.json"))
+    if not files:
+        raise ValueError(f"there is no experiment in {path}: it has no experiment_state-*.json")
+    return files[-1]
+
+
+def read_journal(file: Path, load_objects: bool = True) -> tuple[dict[str, Any], list[Trial]]:
+    """Header and trials.
+
+    Args:
+        file: the journal.
+        load_objects: unpickle what JSON cannot hold of the configurations; it runs code, so only for one's own files.
+
+    Raises:
+        ValueError: if it is not a journal, or of a newer format.
+    """
+    content = file.read_bytes()
+    content = content[: content.rfind(b"\n") + 1]
+    try:
+        records = msgspec.json.Decoder().decode_lines(content)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
+    if not records or records[0].get("type") != "experiment":
+        raise ValueError(f"{file} is not the journal of an experiment")
+    header = records[0]
+    if header["format"] > FORMAT:
+        raise ValueError(f"{file} is of format {header['format']}, and this version reads {FORMAT}")
+    trials: dict[str, Trial] = {}
+    for record in records[1:]:
+        _apply(record, trials, file.parent, load_objects)
+    return header, list(trials.values())
+
+
+def _apply(record: dict, trials: dict[str, Trial], directory: Path, load_objects: bool) -> None:
+    kind = record["type"]
+    if kind == "trial":
+        config = _config_of(record, load_objects)
+        trial = Trial(
+            record["id"], record["index"], record["trainable"], config, record["params"], directory,
+            Resources(*record["resources"]),
+        )  # fmt: skip
+        trial.custom_name, trial.dirname, trial.experiment_tag = record["name"], record["dir"], record["tag"]
+        trials[trial.trial_id] = trial
+        return
+    trial = trials.get(record.get("id"))
+    if trial is None:
+        return
+    if kind == "config":
+        trial.config = _config_of(record, load_objects)
+    elif kind == "checkpoint":
+        trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], record["metrics"]))
+    elif kind == "removed":
+        trial.checkpoints = [c for c in trial.checkpoints if c.name != record["name"]]
+    elif kind == "status":
+        trial.status, trial.num_failures = record["status"], record["failures"]
+        trial.stopped_by, trial.error = record.get("stopped_by"), record.get("error")
+        if "last_result" in record:
+            trial.last_result = {**record["last_result"], "config": trial.config}
+        if "metric_analysis" in record:
+            trial.analysis = MetricAnalysis()
+            trial.analysis._stats = record["metric_analysis"]
+
+
+def _identity(trial: Trial) -> dict[str, Any]:
+    return {
+        "id": trial.trial_id,
+        "index": trial.index,
+        "trainable": trial.trainable_name,
+        "name": trial.custom_name,
+        "dir": trial.dirname,
+        "tag": trial.experiment_tag,
+        "params": trial.evaluated_params,
+        "resources": [dict(trial.resources.own), dict(trial.resources.others)],
+        "status": PENDING,
+    }
+
+
+def _config_record(config) -> dict[str, Any]:
+    record = {"config": config}
+    if not _is_plain(config):
+        record["pickle"] = base64.b64encode(cloudpickle.dumps(config)).decode()
+    return record
+
+
+def _config_of(record: Mapping[str, Any], load_objects: bool):
+    if load_objects and "pickle" in record:
+        return pickle.loads(base64.b64decode(record["pickle"]))
+    return record["config"]
+
+
+def _is_plain(value) -> bool:
+    """Whether JSON gives back exactly this value."""
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+    if type(value) is list:
+        return all(map(_is_plain, value))
+    return type(value) in _PLAIN and value == value and value not in (float("inf"), float("-inf"))
+
+
+def _as_json(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes under a key of their own; all else is JSON already."""
+    return {
+        key: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+        for key, value in state.items()
+    }
+
+
+def _from_json(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: base64.b64decode(value["base64"]) if isinstance(value, dict) and set(value) == {"base64"} else value
+        for key, value in state.items()
+    }
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replaces a file in one step, with its content on the disk before."""
+    draft = path.with_name(f".{path.name}.tmp")
+    with open(draft, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# ---------------------------------------------------------------------- names
+
+
+def default_results_directory() -> Path:
+    """Where experiments go if nothing else is said: $RLLIB_RESULTS_DIR, or results/ here."""
+    return Path(os.environ.get("RLLIB_RESULTS_DIR", "results")).absolute()
+
+
+def new_path(results: Path, name: str) -> Path:
+    """RESULTS/NAME, or RESULTS/NAME_2, ... if experiments of that name have been there."""
+    for number in itertools.count(1):
+        path = results / (name if number == 1 else f"{name}_{number}")
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            return path
+
+
+def latest_path(results: Path, name: str) -> Path | None:
+    """The last experiment of that name; None if there is none."""
+    numbered = {}
+    for path in results.glob(f"{glob_escaped(name)}*"):
+        match = re.fullmatch(re.escape(name) + r"(?:_(\d+))?", path.name)
+        if match and any(path.glob("experiment_state-*.json")):
+            numbered[int(match.group(1) or 1)] = path
+    return numbered[max(numbered)] if numbered else None
+
+
+def glob_escaped(name: str) -> str:
+    """For a pattern that means the name itself."""
+    return re.sub(r"([*?[])", r"[\1]", name)

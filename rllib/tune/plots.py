@@ -1,0 +1,289 @@
+"""Pictures of runs and experiments: learning curves over seeds, parallel coordinates, best so far.
+
+Runs with equal settings but the seed form a group. A group's curve is the interquartile mean (IQM) of its runs, with
+the 95 % percentile bootstrap interval over runs: the definitions of Agarwal et al., arXiv:2108.13264 (rliable).
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rllib.tune.plots_html import html_page
+from rllib.tune.plots_png import write_png
+from rllib.tune.searchers.base import check_mode, metric_value
+
+KINDS = ("curves", "parallel", "best")
+_POINTS = 100
+_RESAMPLES = 2000
+_NOT_SETTINGS = {"seed", "__trial_index__"}
+
+
+@dataclass
+class Run:
+    """What is drawn of a run.
+
+    Attributes:
+        name: for the legend.
+        results: oldest first.
+        params: its settings, "a/b" path -> value.
+    """
+
+    name: str
+    results: Sequence[Mapping[str, Any]]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Curve:
+    """A line with its interval: arrays of equal length; `low` and `high` are None for a single run."""
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    runs: int = 1
+
+
+@dataclass
+class Axis:
+    """One axis of parallel coordinates: `places` in [0, 1], one for each run; `labels` are (place, text)."""
+
+    name: str
+    places: list[float]
+    labels: list[tuple[float, str]]
+
+
+@dataclass
+class Figures:
+    """All that is drawn; a kind that was not asked for is None. `colours`: in [0, 1] by the metric, 1 the best."""
+
+    title: str
+    metric: str
+    x: str
+    curves: list[Curve] | None = None
+    axes: list[Axis] | None = None
+    colours: list[float] = field(default_factory=list)
+    best: Curve | None = None
+
+
+def plot(
+    runs: Sequence[Run],
+    path: str | os.PathLike,
+    metric: str = "episode_reward_mean",
+    mode: str = "max",
+    x: str = "timesteps_total",
+    kinds: str | Sequence[str] = KINDS,
+    title: str = "",
+) -> Path:
+    """Draws runs into one file: .png (needs matplotlib) or .html (self-contained, needs nothing).
+
+    Args:
+        runs: see `read_runs`.
+        path: of the file; its ending decides.
+        metric: result key or "a/b" path.
+        mode: whether "max" or "min" of it is best.
+        x: result key of the horizontal axis; where a run has none, training_iteration.
+        kinds: of "curves", "parallel" and "best".
+        title: above everything.
+
+    Raises:
+        ValueError: if there is nothing to draw, or no such kind or ending, or no result has the metric.
+        ImportError: if a .png is wanted and matplotlib is not installed.
+    """
+    path = Path(path)
+    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+    if unknown := set(kinds) - set(KINDS):
+        raise ValueError(f"There is no kind of plot {unknown.pop()!r}. There are: {', '.join(KINDS)}.")
+    if path.suffix not in (".png", ".html"):
+        raise ValueError(f"A plot is a .png or a .html file, but got {path.name!r}")
+    check_mode(mode)
+    figures = _figures(runs, metric, mode, x, kinds, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}")
+    if path.suffix == ".html":
+        draft.write_text(html_page(figures), encoding="utf-8")
+    else:
+        write_png(figures, draft)
+    os.replace(draft, path)
+    return path
+
+
+def read_runs(*directories: str | os.PathLike) -> list[Run]:
+    """The runs below the directories: those of `rllib train`, and the trials of experiments.
+
+    Raises:
+        ValueError: if there is no directory, or no result.json in it.
+    """
+    runs = []
+    for directory in map(Path, directories):
+        if not directory.is_dir():
+            raise ValueError(f"There is no directory {directory}")
+        found = sorted(directory.rglob("result.json"), key=_in_order)
+        if not found:
+            raise ValueError(f"There is no result.json in {directory} or below it: neither a run nor an experiment")
+        runs += [_read_run(file) for file in found]
+    return runs
+
+
+def _in_order(file: Path) -> list:
+    """Trial 10 comes after trial 9."""
+    return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(file))]
+
+
+def _read_run(file: Path) -> Run:
+    results = []
+    for line in file.read_bytes().splitlines():
+        try:
+            results.append(msgspec.json.decode(line))
+        except msgspec.DecodeError:  # half a line: the run was killed, or goes on
+            continue
+    params_file = file.with_name("params.json")
+    try:
+        params = json.loads(params_file.read_text()) if params_file.exists() else {}
+    except ValueError:
+        params = {}
+    return Run(file.parent.name, results, _flat(params))
+
+
+def _flat(params, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in params.items() if isinstance(params, Mapping) else ():
+        if isinstance(value, Mapping) and value:
+            flat.update(_flat(value, f"{prefix}{key}/"))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def iqm(values: np.ndarray) -> np.ndarray:
+    """Interquartile mean along the first axis: the mean without the lowest and highest quarter, rounded down.
+
+    Args:
+        values: [N, ...] float64.
+    """
+    cut = len(values) // 4
+    return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
+
+
+def interval(values: np.ndarray, confidence: float = 0.95, resamples: int = _RESAMPLES, seed: int = 0) -> np.ndarray:
+    """Percentile bootstrap interval of the IQM over the first axis, runs drawn with replacement.
+
+    Args:
+        values: [N, P] float64, N runs at P points.
+
+    Returns:
+        [2, P]: low and high.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(values), size=(len(values), resamples))
+    tails = [50 * (1 - confidence), 50 * (1 + confidence)]
+    return np.stack([np.percentile(iqm(column[drawn]), tails) for column in values.T], axis=1)
+
+
+def _figures(runs, metric, mode, x, kinds, title) -> Figures:
+    runs = [run for run in runs if run.results]
+    if not runs:
+        raise ValueError("There is nothing to draw: no run has a result yet")
+    points = {index: _points(run, metric, x) for index, run in enumerate(runs)}
+    drawn = [index for index, (_, ys) in points.items() if len(ys)]
+    if not drawn:
+        metric_value(runs[0].results[-1], metric)  # says which metrics there are
+        raise ValueError(f"There is nothing to draw: the metric {metric!r} is NaN in all results")
+    runs, points = [runs[index] for index in drawn], [points[index] for index in drawn]
+    figures = Figures(title, metric, x)
+    better = max if mode == "max" else min
+    if "curves" in kinds:
+        figures.curves = _curves(runs, points)
+    if "parallel" in kinds:
+        figures.axes, figures.colours = _parallel(runs, [better(ys) for _, ys in points], metric, mode)
+    if "best" in kinds:
+        best = np.maximum.accumulate if mode == "max" else np.minimum.accumulate
+        tops = np.array([better(ys) for _, ys in points])
+        figures.best = Curve("best so far", np.arange(1, len(tops) + 1), best(tops))
+    return figures
+
+
+def _points(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
+    """[P] and [P] float64: where the metric is a number."""
+    pairs = []
+    for number, result in enumerate(run.results, 1):
+        try:
+            y = metric_value(result, metric)
+        except ValueError:
+            continue  # before the first finished episode there may be none
+        if math.isfinite(y):
+            pairs.append((float(result.get(x) or result.get("training_iteration") or number), y))
+    array = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    order = np.argsort(array[:, 0], kind="stable")
+    return array[order, 0], array[order, 1]
+
+
+def _curves(runs: Sequence[Run], points) -> list[Curve]:
+    groups: dict[str, list[int]] = {}
+    varying = _varying(runs)
+    for index, run in enumerate(runs):
+        # Without settings, nobody knows which runs are of a kind.
+        key = json.dumps(_settings(run), default=repr) if run.params else run.name
+        groups.setdefault(key, []).append(index)
+    curves = []
+    for members in groups.values():
+        run = runs[members[0]]
+        name = ", ".join(f"{key.rsplit('/', 1)[-1]}={_text(run.params.get(key))}" for key in varying) or run.name
+        curves.append(_curve(name if len(groups) > 1 else run.name, [points[index] for index in members]))
+    return curves
+
+
+def _curve(name: str, members: Sequence) -> Curve:
+    if len(members) == 1:
+        return Curve(name, *members[0])
+    # Only as far as all have come: beyond, the curve would be one of those that are left.
+    start, end = max(xs[0] for xs, _ in members), min(xs[-1] for xs, _ in members)
+    x = np.linspace(min(start, end), end, _POINTS)
+    values = np.stack([np.interp(x, xs, ys) for xs, ys in members])
+    return Curve(name, x, iqm(values), *interval(values), runs=len(members))
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in sorted(run.params.items()) if key.split("/")[-1] not in _NOT_SETTINGS}
+
+
+def _varying(runs: Sequence[Run]) -> list[str]:
+    """The settings in which the runs differ."""
+    keys = dict.fromkeys(key for run in runs for key in _settings(run))
+    return [key for key in keys if len({json.dumps(run.params.get(key), default=repr) for run in runs}) > 1]
+
+
+def _parallel(runs, tops: list[float], metric: str, mode: str) -> tuple[list[Axis], list[float]]:
+    axes = [_axis(key, [run.params.get(key) for run in runs]) for key in _varying(runs)]
+    axes.append(_axis(metric, tops))
+    colours = axes[-1].places
+    return axes, [place if mode == "max" else 1 - place for place in colours]
+
+
+def _axis(name: str, values: list) -> Axis:
+    """Numbers by size (by logarithm where they span more than two decades), all else in order of appearance."""
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        low, high = min(values), max(values)
+        is_log = low > 0 and high / low > 100
+        scale = math.log if is_log else float
+        span = scale(high) - scale(low)
+        places = [(scale(value) - scale(low)) / span if span else 0.5 for value in values]
+        return Axis(name, places, [(0.0, _text(low)), (1.0, _text(high))] if span else [(0.5, _text(low))])
+    texts = [_text(value) for value in values]
+    known = list(dict.fromkeys(texts))
+    place = {text: index / (len(known) - 1) if len(known) > 1 else 0.5 for index, text in enumerate(known)}
+    return Axis(name, [place[text] for text in texts], [(place[text], text) for text in known])
+
+
+def _text(value) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 24 else f"{text[:23]}…"

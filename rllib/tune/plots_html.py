@@ -1,0 +1,135 @@
+"""Draws figures as one HTML file with inline SVG: it loads nothing, from nowhere."""
+
+import html
+from collections.abc import Iterable
+
+_WIDTH, _HEIGHT = 760, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 20, 50
+_COLOURS = (
+    "#1f77b4",
+    "#ff7f0e",
+    "#2ca02c",
+    "#d62728",
+    "#9467bd",
+    "#8c564b",
+    "#e377c2",
+    "#7f7f7f",
+    "#bcbd22",
+    "#17becf",
+)
+_STYLE = """
+body { font: 14px system-ui, sans-serif; max-width: 820px; margin: 2em auto; color: #222; background: #fff }
+svg { width: 100%; height: auto } svg text { font-size: 12px; fill: #444 }
+.line { fill: none; stroke-width: 1.8 } g.run:hover .line { stroke-width: 4 }
+svg:has(g.run:hover) g.run:not(:hover) { opacity: .25 }
+.legend { columns: 2; padding: 0; list-style: none }
+.legend span { display: inline-block; width: 1em; height: .7em; margin-right: .5em }
+"""
+
+
+def html_page(figures) -> str:
+    """The whole page."""
+    parts = []
+    if figures.curves is not None:
+        parts += ["<h2>Learning curves</h2>", _curves(figures), _legend(figures.curves)]
+    if figures.axes is not None:
+        parts += ["<h2>Parallel coordinates</h2>", _parallel(figures)]
+    if figures.best is not None:
+        parts += ["<h2>Best so far</h2>", _best(figures)]
+    title = _safe(figures.title or figures.metric)
+    head = f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
+    return f"<!doctype html><html>{head}<body><h1>{title}</h1>{''.join(parts)}</body></html>\n"
+
+
+def _curves(figures) -> str:
+    values = [
+        y for curve in figures.curves for line in (curve.y, curve.low, curve.high) if line is not None for y in line
+    ]
+    frame = _Frame([x for curve in figures.curves for x in curve.x], values)
+    drawn = []
+    for index, curve in enumerate(figures.curves):
+        colour = _COLOURS[index % len(_COLOURS)]
+        band = ""
+        if curve.low is not None:
+            around = [*zip(curve.x, curve.high), *reversed(list(zip(curve.x, curve.low)))]
+            band = f'<polygon points="{frame.points(around)}" fill="{colour}" opacity="0.2"/>'
+        line = f'<polyline class="line" points="{frame.points(zip(curve.x, curve.y))}" stroke="{colour}"/>'
+        drawn.append(f'<g class="run"><title>{_safe(curve.name)}: {curve.y[-1]:.5g} at the end</title>{band}{line}</g>')
+    return frame.svg("".join(drawn), figures.x, figures.metric)
+
+
+def _legend(curves) -> str:
+    items = (
+        f'<li><span style="background:{_COLOURS[index % len(_COLOURS)]}"></span>{_safe(curve.name)}'
+        f"{f' (IQM of {curve.runs}, 95 % interval)' if curve.runs > 1 else ''}</li>"
+        for index, curve in enumerate(curves)
+    )
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _parallel(figures) -> str:
+    count = len(figures.axes)
+    frame = _Frame([0, max(count - 1, 1)], [0, 1])
+    drawn = []
+    for index, axis in enumerate(figures.axes):
+        x = frame.x(index)
+        drawn.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{frame.y(0):.1f}" y2="{frame.y(1):.1f}" stroke="#bbb"/>')
+        side = 'dx="-5" text-anchor="end"' if index and index == count - 1 else 'dx="5"'
+        drawn += [
+            f'<text x="{x:.1f}" y="{frame.y(at) - 3:.1f}" {side}>{_safe(text)}</text>' for at, text in axis.labels
+        ]
+        name = _safe(axis.name.rsplit("/", 1)[-1])
+        drawn.append(f'<text x="{x:.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{name}</text>')
+    for run, colour in sorted(enumerate(figures.colours), key=lambda item: item[1]):
+        points = frame.points((index, axis.places[run]) for index, axis in enumerate(figures.axes))
+        shade = f"hsl({240 - 200 * colour:.0f} 70% 45%)"
+        drawn.append(f'<g class="run"><polyline class="line" points="{points}" stroke="{shade}"/></g>')
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">{"".join(drawn)}</svg>'
+
+
+def _best(figures) -> str:
+    curve = figures.best
+    steps = [
+        point for x, y, after in zip(curve.x, curve.y, [*curve.x[1:], curve.x[-1]]) for point in ((x, y), (after, y))
+    ]
+    frame = _Frame(curve.x, curve.y)
+    line = f'<polyline class="line" points="{frame.points(steps)}" stroke="{_COLOURS[0]}"/>'
+    return frame.svg(line, "trials", f"best {figures.metric} so far")
+
+
+class _Frame:
+    """Turns numbers into places on the paper."""
+
+    def __init__(self, xs: Iterable[float], ys: Iterable[float]):
+        xs, ys = list(xs), list(ys)
+        self._x0, self._x1, self._y0, self._y1 = min(xs), max(xs), min(ys), max(ys)
+
+    def x(self, value: float) -> float:
+        """Horizontal place."""
+        return _LEFT + (value - self._x0) / ((self._x1 - self._x0) or 1) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        """Vertical place."""
+        return _HEIGHT - _BOTTOM - (value - self._y0) / ((self._y1 - self._y0) or 1) * (_HEIGHT - _TOP - _BOTTOM)
+
+    def points(self, pairs: Iterable[tuple[float, float]]) -> str:
+        """For a polyline."""
+        return " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in pairs)
+
+    def svg(self, drawn: str, x_name: str, y_name: str) -> str:
+        """The drawing with its axes."""
+        ticks = []
+        for step in range(5):
+            x, y = (low + (high - low) * step / 4 for low, high in ((self._x0, self._x1), (self._y0, self._y1)))
+            ticks.append(f'<text x="{self.x(x):.1f}" y="{_HEIGHT - 30}" text-anchor="middle">{x:,.5g}</text>')
+            ticks.append(f'<text x="{_LEFT - 8}" y="{self.y(y) + 4:.1f}" text-anchor="end">{y:,.4g}</text>')
+            ticks.append(f'<path d="M{_LEFT} {self.y(y):.1f}H{_WIDTH - _RIGHT}" stroke="#e4e4e4"/>')
+        names = (
+            f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 10}" text-anchor="middle">{_safe(x_name)}</text>'
+            f'<text transform="translate(16 {_HEIGHT / 2}) rotate(-90)" text-anchor="middle">{_safe(y_name)}</text>'
+        )
+        return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">{"".join(ticks)}{drawn}{names}</svg>'
+
+
+def _safe(text: str) -> str:
+    return html.escape(str(text))

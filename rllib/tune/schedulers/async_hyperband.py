@@ -1,0 +1,122 @@
+"""Asynchronous successive halving, ASHA (arXiv:1810.05934).
+
+A bracket s has rungs at grace_period eta^(s + k), k = 0, 1, ..., below max_t. A trial that reaches a rung goes on if it
+is among the best 1/eta of all that have reached it so far, itself included: the best floor(n / eta) of n, but at least
+one, since the first trial to come must go somewhere.
+
+Departures from the paper, as in Ray and Optuna: trials are stopped rather than paused, so one that was stopped early
+can't be promoted later; the rule asks "who is among the best now". Ray interpolates a percentile of the others' values.
+"""
+
+from collections.abc import Mapping
+
+from rllib.tune.schedulers.base import TrialScheduler
+
+
+class AsyncHyperBandScheduler(TrialScheduler):
+    """ASHA.
+
+    Args:
+        time_attr, metric, mode: see TrialScheduler.
+        max_t: trials are stopped here (R in the paper), in units of time_attr.
+        grace_period: no trial is stopped before (r).
+        reduction_factor: one of so many goes on (eta).
+        brackets: how many brackets; bracket s starts halving at grace_period eta^s.
+        stop_last_trials: whether trials end at max_t.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "training_iteration",
+        metric: str | None = None,
+        mode: str | None = None,
+        max_t: float = 100,
+        grace_period: float = 1,
+        reduction_factor: float = 4,
+        brackets: int = 1,
+        stop_last_trials: bool = True,
+    ):
+        super().__init__(metric, mode, time_attr)
+        for name, value, holds, rule in (
+            ("grace_period", grace_period, grace_period > 0, "> 0"),
+            ("max_t", max_t, max_t >= grace_period, f">= grace_period={grace_period}"),
+            ("reduction_factor", reduction_factor, reduction_factor > 1, "> 1"),
+            ("brackets", brackets, brackets >= 1, ">= 1"),
+        ):
+            if not holds:
+                raise ValueError(f"{name} must be {rule}, but got {value!r}")
+        self.max_t, self.eta, self._stop_last = max_t, reduction_factor, stop_last_trials
+        # Lowest rung first: (milestone, {trial_id: score}).
+        self.brackets = [
+            [(t, {}) for t in _milestones(grace_period, max_t, reduction_factor, s)] for s in range(brackets)
+        ]
+        self._bracket_of: dict[str, int] = {}
+        self._num_stopped = 0
+
+    def on_trial_add(self, runner, trial) -> None:
+        """Assigns the trial to the bracket that is furthest behind its share.
+
+        HyperBand gives a bracket with k rungs eta^k / (k + 1) shares (arXiv:1603.06560, algorithm 1).
+        """
+        if trial.trial_id in self._bracket_of:
+            return
+        shares = [self.eta ** len(rungs) / (len(rungs) + 1) for rungs in self.brackets]
+        members = list(self._bracket_of.values())
+        deficits = [
+            share / sum(shares) * (len(members) + 1) - members.count(s) if len(shares) > 1 else 0.0
+            for s, share in enumerate(shares)
+        ]
+        self._bracket_of[trial.trial_id] = deficits.index(max(deficits))
+
+    def on_trial_result(self, runner, trial, result: Mapping) -> str:
+        time, score = self.progress(result), self.score(result)
+        if time >= self.max_t and self._stop_last:
+            return self.STOP
+        self.on_trial_add(runner, trial)
+        passed = [scores for milestone, scores in self.brackets[self._bracket_of[trial.trial_id]] if milestone <= time]
+        if not passed or trial.trial_id in passed[-1]:
+            return self.CONTINUE
+        rung = passed[-1]
+        rung[trial.trial_id] = score
+        best = sorted(rung.values(), reverse=True)[: max(int(len(rung) / self.eta), 1)]
+        if score >= best[-1] and score > -float("inf"):
+            return self.CONTINUE
+        self._num_stopped += 1
+        return self.STOP
+
+    def debug_string(self) -> str:
+        rungs = "; ".join(
+            f"bracket {s}: " + ", ".join(f"{len(scores)} trials at {milestone:g}" for milestone, scores in bracket)
+            for s, bracket in enumerate(self.brackets)
+        )
+        return f"ASHA: {self._num_stopped} trials stopped; {rungs}"
+
+    def get_state(self):
+        scores = [
+            [{key: _plain(score) for key, score in scores.items()} for _, scores in bracket]
+            for bracket in self.brackets
+        ]
+        return {"scores": scores, "bracket_of": self._bracket_of, "num_stopped": self._num_stopped}
+
+    def set_state(self, state) -> None:
+        for bracket, saved in zip(self.brackets, state["scores"]):
+            for (_, scores), kept in zip(bracket, saved):
+                scores.clear()
+                scores.update({key: -float("inf") if score is None else score for key, score in kept.items()})
+        self._bracket_of, self._num_stopped = dict(state["bracket_of"]), state["num_stopped"]
+
+
+def _milestones(grace_period: float, max_t: float, eta: float, s: int) -> list[float]:
+    milestones, t = [], grace_period * eta**s
+    while t < max_t:
+        milestones.append(t)
+        t *= eta
+    return milestones
+
+
+def _plain(score: float) -> float | None:
+    """JSON has no infinity."""
+    return None if score == -float("inf") else score
+
+
+ASHAScheduler = AsyncHyperBandScheduler

@@ -1,0 +1,126 @@
+"""What decides, at every result, whether a trial goes on, waits or ends.
+
+A scheduler is pure logic: no clock, no process, no file. The experiment's runner drives it, and so does a simulator in
+the tests. It sees trials by `trial_id`, `config`, `status`, `last_result` and `evaluated_params`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rllib.tune.searchers.base import check_mode, joined_objective, metric_value
+
+PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
+
+
+class Runner(Protocol):
+    """The experiment, as a scheduler sees it.
+
+    Attributes:
+        trials: all of them, in the order of creation.
+    """
+
+    trials: list
+
+    def waiting_trials(self) -> list:
+        """Those that are PENDING or PAUSED."""
+
+    def has_resources_for(self, trial) -> bool:
+        """Whether the trial could start at once."""
+
+    def pause_trial(self, trial) -> None:
+        """Takes a checkpoint and frees the trial's actor; the trial is PAUSED."""
+
+    def stop_trial(self, trial) -> None:
+        """Ends the trial (TERMINATED), whatever it is doing."""
+
+    def exploit(self, trial, source, config: Mapping[str, Any]) -> None:
+        """Goes on in `trial` from `source`'s newest state (taken at its latest result) with this configuration."""
+
+    def write_file(self, name: str, text: str, append: bool = False) -> None:
+        """Writes (or appends to) a file in the experiment's directory."""
+
+
+class TrialScheduler:
+    """Base of all schedulers, and by itself first in, first out: every trial runs to its end.
+
+    Args:
+        metric: result key or "a/b" path; None: tune.run's.
+        mode: "max" or "min"; None: tune.run's.
+        time_attr: result key or "a/b" path that counts a trial's progress; must never fall.
+    """
+
+    CONTINUE, PAUSE, STOP, NOOP = "CONTINUE", "PAUSE", "STOP", "NOOP"
+    needs_metric = True
+
+    def __init__(self, metric: str | None = None, mode: str | None = None, time_attr: str = "training_iteration"):
+        self.metric, self.mode, self.time_attr = metric, check_mode(mode), time_attr
+
+    def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
+        """Tells what tune.run optimises.
+
+        Raises:
+            ValueError: if metric or mode is needed and missing, or contradicts the scheduler's own.
+        """
+        self.metric, self.mode = joined_objective(self, metric, mode, self.needs_metric)
+        return True
+
+    def on_trial_add(self, runner: Runner, trial) -> None:
+        """A trial has joined the experiment."""
+
+    def on_trial_result(self, runner: Runner, trial, result: Mapping) -> str:
+        """A trial has reported; returns CONTINUE, PAUSE, STOP or NOOP (the runner has been told already)."""
+        return self.CONTINUE
+
+    def on_trial_error(self, runner: Runner, trial) -> None:
+        """A trial has failed for good."""
+
+    def on_trial_remove(self, runner: Runner, trial) -> None:
+        """A trial was ended while it was waiting."""
+
+    def on_trial_complete(self, runner: Runner, trial, result: Mapping) -> None:
+        """A trial has ended by itself or by a stop condition."""
+
+    def choose_trial_to_run(self, runner: Runner):
+        """The first trial that has not started yet and fits, else the first paused one; None: none."""
+        waiting = runner.waiting_trials()
+        for trial in sorted(waiting, key=lambda trial: trial.status != PENDING):
+            if runner.has_resources_for(trial):
+                return trial
+        return None
+
+    def debug_string(self) -> str:
+        """One line for the status table."""
+        return f"{type(self).__name__}"
+
+    def get_state(self) -> dict[str, Any]:
+        """All that `set_state` needs to go on exactly, as JSON-able data."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `get_state` was called."""
+
+    def score(self, result: Mapping) -> float:
+        """The metric of a result, higher is better; NaN is the worst of all.
+
+        Raises:
+            ValueError: if the results have no such metric, with those they have.
+        """
+        value = metric_value(result, self.metric)
+        if math.isnan(value):
+            return -math.inf
+        return value if self.mode == "max" else -value
+
+    def progress(self, result: Mapping) -> float:
+        """How far the trial has come.
+
+        Raises:
+            ValueError: if the results have no such key, with those they have.
+        """
+        return metric_value(result, self.time_attr)
+
+
+class FIFOScheduler(TrialScheduler):
+    """Trials start in their order and run to their end."""
+
+    needs_metric = False

@@ -1,0 +1,184 @@
+"""HyperBand (arXiv:1603.06560), with pausing.
+
+With R = max_t and s_max = floor(log_eta R), bracket s = s_max, ..., 0 starts n = ceil((s_max + 1) / (s + 1) eta^s)
+trials with r = R eta^-s each. When all of a bracket have come to r_i = r eta^i, the best floor(n eta^-(i+1)) go on and
+the others end. Trials join the first bracket with room; after bracket 0 the next band begins with s_max.
+
+Departures: a bracket that is not full when nothing else can run is halved at the size that it has, and takes no further
+trials. Trials that fail or end by themselves leave their bracket; at least one of those that are left goes on.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from rllib.tune.schedulers.base import PAUSED, PENDING, TrialScheduler
+
+
+@dataclass
+class _Bracket:
+    """Attributes:
+    s: number of halvings to come at the start.
+    size: n, how many trials it takes.
+    rung: i, how often it has been halved.
+    live: the trials that are in the race.
+    scores: of those that have reached the rung and wait for the others.
+    is_closed: whether no more trials may join.
+    """
+
+    s: int
+    size: int
+    rung: int = 0
+    live: list[str] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)
+    is_closed: bool = False
+
+
+class HyperBandScheduler(TrialScheduler):
+    """HyperBand.
+
+    Args:
+        time_attr, metric, mode: see TrialScheduler.
+        max_t: the most that a trial gets (R), in units of time_attr.
+        reduction_factor: one of so many goes on (eta).
+        stop_last_trials: whether trials end at max_t.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "training_iteration",
+        metric: str | None = None,
+        mode: str | None = None,
+        max_t: int = 81,
+        reduction_factor: float = 3,
+        stop_last_trials: bool = True,
+    ):
+        super().__init__(metric, mode, time_attr)
+        if max_t < 1:
+            raise ValueError(f"max_t must be >= 1, but got {max_t!r}")
+        if reduction_factor <= 1:
+            raise ValueError(f"reduction_factor must be > 1, but got {reduction_factor!r}")
+        self.max_t, self.eta, self._stop_last = max_t, reduction_factor, stop_last_trials
+        self.s_max = int(math.log(max_t) / math.log(reduction_factor) + 1e-9)
+        self._brackets: list[_Bracket] = []
+        self._bracket_of: dict[str, int] = {}
+        self._num_stopped = 0
+
+    def size(self, s: int) -> int:
+        """How many trials bracket s starts with."""
+        return math.ceil((self.s_max + 1) / (s + 1) * self.eta**s - 1e-9)
+
+    def milestone(self, bracket: _Bracket) -> float:
+        """r_i: where the bracket is halved next, or ends."""
+        return self.max_t * self.eta ** (bracket.rung - bracket.s)
+
+    def on_trial_add(self, runner, trial) -> None:
+        if trial.trial_id in self._bracket_of:
+            return
+        if not self._brackets or self._brackets[-1].is_closed:
+            s = (self._brackets[-1].s - 1) % (self.s_max + 1) if self._brackets else self.s_max
+            self._brackets.append(_Bracket(s, self.size(s)))
+        bracket = self._brackets[-1]
+        bracket.live.append(trial.trial_id)
+        bracket.is_closed = len(bracket.live) == bracket.size
+        self._bracket_of[trial.trial_id] = len(self._brackets) - 1
+
+    def on_trial_result(self, runner, trial, result: Mapping) -> str:
+        self.on_trial_add(runner, trial)
+        bracket = self._brackets[self._bracket_of[trial.trial_id]]
+        time, score = self.progress(result), self.score(result)
+        if time >= self.max_t:
+            return self.STOP if self._stop_last else self.CONTINUE
+        if trial.trial_id not in bracket.live or time < self.milestone(bracket):
+            return self.CONTINUE
+        bracket.scores[trial.trial_id] = score
+        if not self._is_ready(bracket):
+            return self.PAUSE
+        self._halve(runner, bracket, trial.trial_id)
+        if trial.trial_id not in bracket.live:
+            return self.STOP
+        # After trials of which none reported at its own milestone, one may stand at the next already.
+        return self.on_trial_result(runner, trial, result) if time >= self.milestone(bracket) else self.CONTINUE
+
+    def on_trial_complete(self, runner, trial, result) -> None:
+        self._leave(runner, trial)
+
+    def on_trial_error(self, runner, trial) -> None:
+        self._leave(runner, trial)
+
+    def on_trial_remove(self, runner, trial) -> None:
+        self._leave(runner, trial)
+
+    def choose_trial_to_run(self, runner):
+        waiting = runner.waiting_trials()
+        free = [trial for trial in waiting if not self._is_held(trial)]
+        if not free and waiting and not self._anything_runs():
+            # Nobody is left to fill the bracket up.
+            self._halve_what_waits(runner)
+            free = [trial for trial in runner.waiting_trials() if not self._is_held(trial)]
+        # Promoted ones first: every one that ends sets a checkpoint free.
+        for trial in sorted(free, key=lambda trial: trial.status == PENDING):
+            if trial.status in (PENDING, PAUSED) and runner.has_resources_for(trial):
+                return trial
+        return None
+
+    def _is_held(self, trial) -> bool:
+        index = self._bracket_of.get(trial.trial_id)
+        return index is not None and trial.trial_id in self._brackets[index].scores
+
+    def _anything_runs(self) -> bool:
+        """Whether some trial of a bracket is still on its way to the rung."""
+        return any(len(bracket.scores) < len(bracket.live) for bracket in self._brackets)
+
+    def _is_ready(self, bracket: _Bracket) -> bool:
+        return bracket.is_closed and bool(bracket.live) and len(bracket.scores) == len(bracket.live)
+
+    def _halve_what_waits(self, runner) -> None:
+        for bracket in self._brackets:
+            if not bracket.is_closed:
+                bracket.is_closed = True
+                if bracket.rung == 0:
+                    bracket.size = len(bracket.live)
+            if self._is_ready(bracket):
+                self._halve(runner, bracket, None)
+
+    def _halve(self, runner, bracket: _Bracket, reporting: str | None) -> None:
+        """Ends those that are not good enough, except the one whose report this answers."""
+        keep = max(int(bracket.size * self.eta ** -(bracket.rung + 1) + 1e-9), 1)
+        ranked = sorted(bracket.scores, key=bracket.scores.__getitem__, reverse=True)
+        bracket.live, ended = ranked[:keep], set(ranked[keep:])
+        bracket.scores = {}
+        bracket.rung += 1
+        self._num_stopped += len(ended)
+        for trial in [trial for trial in runner.trials if trial.trial_id in ended - {reporting}]:
+            runner.stop_trial(trial)
+
+    def _leave(self, runner, trial) -> None:
+        index = self._bracket_of.get(trial.trial_id)
+        bracket = self._brackets[index] if index is not None else None
+        if bracket is None or trial.trial_id not in bracket.live:
+            return
+        bracket.live.remove(trial.trial_id)
+        bracket.scores.pop(trial.trial_id, None)
+        if self._is_ready(bracket):
+            self._halve(runner, bracket, None)
+
+    def debug_string(self) -> str:
+        open_ones = [bracket for bracket in self._brackets if bracket.live]
+        shown = ", ".join(
+            f"s={bracket.s}: {len(bracket.live)} trials, {len(bracket.scores)} wait at {self.milestone(bracket):g}"
+            for bracket in open_ones
+        )
+        return f"HyperBand: {len(self._brackets)} brackets, {self._num_stopped} trials stopped; {shown}"
+
+    def get_state(self):
+        brackets = [asdict(bracket) for bracket in self._brackets]
+        for bracket in brackets:  # JSON has no infinity
+            bracket["scores"] = {key: None if v == -math.inf else v for key, v in bracket["scores"].items()}
+        return {"brackets": brackets, "bracket_of": self._bracket_of, "num_stopped": self._num_stopped}
+
+    def set_state(self, state) -> None:
+        self._brackets = [_Bracket(**saved) for saved in state["brackets"]]
+        for bracket in self._brackets:
+            bracket.scores = {key: -math.inf if v is None else v for key, v in bracket.scores.items()}
+        self._bracket_of, self._num_stopped = dict(state["bracket_of"]), state["num_stopped"]

@@ -1,0 +1,104 @@
+"""The median stopping rule of Google Vizier (Golovin et al., KDD 2017, section 3.2.2).
+
+A trial is stopped at time t if its best value so far is strictly worse than the median, over the other trials, of the
+mean of all that they reported up to t.
+
+Departure: Vizier takes completed trials; here everything counts that has reached t, so that the rule works for trials
+that run side by side. Ray, besides, leaves the results of the grace period out of the means; here as in the paper.
+"""
+
+import bisect
+import math
+import statistics
+from collections.abc import Mapping
+
+from rllib.tune.schedulers.base import TrialScheduler
+
+
+class _Curve:
+    """What a trial has reported: the times, the mean up to each, the best so far."""
+
+    def __init__(self, times=(), means=(), best: float = -math.inf):
+        self.times, self.means, self.best = list(times), list(means), best
+
+    def add(self, time: float, score: float) -> None:
+        if self.times and time <= self.times[-1]:
+            # It goes on from a checkpoint, and reports again what it had reported.
+            cut = bisect.bisect_left(self.times, time)
+            del self.times[cut:], self.means[cut:]
+        count = len(self.means)
+        self.means.append((self.means[-1] * count + score) / (count + 1) if count else score)
+        self.times.append(time)
+        self.best = max(self.best, score)
+
+    def mean_up_to(self, time: float) -> float:
+        """Mean of what was reported up to then; NaN if it has not come so far, or has reported nothing by then."""
+        index = bisect.bisect_right(self.times, time)
+        return self.means[index - 1] if index and self.times[-1] >= time else math.nan
+
+
+class MedianStoppingRule(TrialScheduler):
+    """Stops trials that are worse than the median of the others.
+
+    Args:
+        time_attr, metric, mode: see TrialScheduler.
+        grace_period: no trial is stopped before, in units of time_attr.
+        min_samples_required: the least number of other trials for a median.
+        min_time_slice: a trial that was paused runs at least so long before it may be paused again.
+        hard_stop: False: pause instead of stopping; paused trials go on when there is nothing else to run.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        metric: str | None = None,
+        mode: str | None = None,
+        grace_period: float = 60.0,
+        min_samples_required: int = 3,
+        min_time_slice: float = 0,
+        hard_stop: bool = True,
+    ):
+        super().__init__(metric, mode, time_attr)
+        if min_samples_required < 1:
+            raise ValueError(f"min_samples_required must be >= 1, but got {min_samples_required!r}")
+        self._grace, self._min_samples = grace_period, min_samples_required
+        self._min_slice, self._hard_stop = min_time_slice, hard_stop
+        self._curves: dict[str, _Curve] = {}
+        self._paused_at: dict[str, float] = {}
+        self._num_stopped = 0
+
+    def on_trial_result(self, runner, trial, result: Mapping) -> str:
+        time, score = self.progress(result), self.score(result)
+        own = self._curves.setdefault(trial.trial_id, _Curve())
+        if score > -math.inf:  # a NaN neither helps the trial nor spoils its mean
+            own.add(time, score)
+        if time < self._grace:
+            return self.CONTINUE
+        others = (curve.mean_up_to(time) for key, curve in self._curves.items() if key != trial.trial_id)
+        means = [mean for mean in others if not math.isnan(mean)]
+        if len(means) < self._min_samples or own.best >= statistics.median(means):
+            return self.CONTINUE
+        if self._hard_stop:
+            self._num_stopped += 1
+            return self.STOP
+        if time - self._paused_at.get(trial.trial_id, -math.inf) < self._min_slice or not runner.waiting_trials():
+            return self.CONTINUE
+        self._paused_at[trial.trial_id] = time
+        return self.PAUSE
+
+    def debug_string(self) -> str:
+        return f"Median stopping rule: {self._num_stopped} trials stopped"
+
+    def get_state(self):
+        curves = {
+            key: [curve.times, curve.means, None if curve.best == -math.inf else curve.best]
+            for key, curve in self._curves.items()
+        }
+        return {"curves": curves, "paused_at": self._paused_at, "num_stopped": self._num_stopped}
+
+    def set_state(self, state) -> None:
+        self._curves = {
+            key: _Curve(times, means, -math.inf if best is None else best)
+            for key, (times, means, best) in state["curves"].items()
+        }
+        self._paused_at, self._num_stopped = dict(state["paused_at"]), state["num_stopped"]

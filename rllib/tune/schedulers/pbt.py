@@ -1,0 +1,240 @@
+"""Population based training (arXiv:1711.09846).
+
+Every perturbation_interval of its training, a trial of the worst quantile takes over weights and hyperparameters of one
+of the best quantile, picked uniformly ("truncation selection"), and its hyperparameters are changed (`explore`). With
+fewer places than trials, trials take turns: after each interval those that have trained least come next.
+
+Departures, as in Ray: a quantile of 25 %, and hyperparameters may be drawn anew. Ours: multiplied values stay within
+their domain's bounds; a trial whose metric is NaN belongs to the worst and is never copied.
+"""
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rllib.tune.loggers import encode
+from rllib.tune.schedulers.base import TrialScheduler
+from rllib.tune.schedulers.explore import check_mutations, explore, filled
+
+
+@dataclass
+class _Member:
+    """A trial in the population; times in units of time_attr. `history`: lines of its policy file."""
+
+    score: float | None = None
+    train_time: float = 0.0
+    perturbed_at: float = 0.0
+    is_over: bool = False
+    history: list[str] = field(default_factory=list)
+
+
+class PopulationBasedTraining(TrialScheduler):
+    """PBT.
+
+    Args:
+        time_attr, metric, mode: see TrialScheduler.
+        perturbation_interval: between two looks at a trial, in units of time_attr.
+        burn_in_period: no trial is changed before.
+        hyperparam_mutations: hyperparameter -> list of values, domain, function without arguments, or a nested dict.
+        quantile_fraction: share of the trials that counts as worst, and as best; at most 0.5.
+        resample_probability: that a hyperparameter is drawn anew.
+        perturbation_factors: a number is multiplied by one of them otherwise.
+        custom_explore_fn: (config) -> config, after all that; may be all there is.
+        log_config: whether pbt_global.txt and pbt_policy_*.txt are written.
+        require_attrs: False: results without metric or time_attr are passed over.
+        synch: all trials wait for one another at every interval.
+        seed: of all that is random here.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        metric: str | None = None,
+        mode: str | None = None,
+        perturbation_interval: float = 60.0,
+        burn_in_period: float = 0.0,
+        hyperparam_mutations: Mapping[str, Any] | None = None,
+        quantile_fraction: float = 0.25,
+        resample_probability: float = 0.25,
+        perturbation_factors: Sequence[float] = (1.2, 0.8),
+        custom_explore_fn: Callable[[dict], dict] | None = None,
+        log_config: bool = True,
+        require_attrs: bool = True,
+        synch: bool = False,
+        seed: int | None = None,
+    ):
+        super().__init__(metric, mode, time_attr)
+        if not hyperparam_mutations and custom_explore_fn is None:
+            raise ValueError("PBT has nothing to change: give it hyperparam_mutations, or custom_explore_fn")
+        check_mutations(hyperparam_mutations or {})
+        if not 0 <= quantile_fraction <= 0.5:
+            raise ValueError(f"quantile_fraction must be in [0, 0.5], but got {quantile_fraction!r}")
+        if not 0 <= resample_probability <= 1:
+            raise ValueError(f"resample_probability must be in [0, 1], but got {resample_probability!r}")
+        if perturbation_interval <= 0:
+            raise ValueError(f"perturbation_interval must be > 0, but got {perturbation_interval!r}")
+        if not perturbation_factors:
+            raise ValueError("perturbation_factors must not be empty")
+        self._interval, self._burn_in, self._quantile = perturbation_interval, burn_in_period, quantile_fraction
+        self._mutations, self._resample = dict(hyperparam_mutations or {}), resample_probability
+        self._factors, self._custom = tuple(perturbation_factors), custom_explore_fn
+        self._log, self._require, self._synch = log_config, require_attrs, synch
+        self._seed = random.getrandbits(32) if seed is None else seed
+        self._num_draws = self._num_perturbations = 0
+        self._next_sync = max(perturbation_interval, burn_in_period)
+        self._members: dict[str, _Member] = {}
+
+    def on_trial_add(self, runner, trial) -> None:
+        """Gives first values to hyperparameters that the search space has left out."""
+        if trial.trial_id not in self._members:
+            self._members[trial.trial_id] = _Member()
+            trial.config = filled(trial.config, self._mutations, self._rng())
+
+    def on_trial_result(self, runner, trial, result: Mapping) -> str:
+        member = self._members.setdefault(trial.trial_id, _Member())
+        try:
+            time, score = self.progress(result), self.score(result)
+        except ValueError:
+            if self._require:
+                raise
+            return self.CONTINUE
+        member.score, member.train_time = score, time
+        if self._synch:
+            return self._meet(runner, trial)
+        if time < self._burn_in or time - member.perturbed_at < self._interval:
+            return self.CONTINUE
+        member.perturbed_at = time
+        worst, best = self._quantiles(runner)
+        if trial in worst:
+            self._exploit(runner, trial, best)
+            return self.NOOP
+        return self.PAUSE if runner.waiting_trials() else self.CONTINUE
+
+    def on_trial_complete(self, runner, trial, result) -> None:
+        self._leave(runner, trial)
+
+    def on_trial_error(self, runner, trial) -> None:
+        self._leave(runner, trial)
+
+    def on_trial_remove(self, runner, trial) -> None:
+        self._leave(runner, trial)
+
+    def choose_trial_to_run(self, runner):
+        """The one that has trained least; in synchronous mode, none that waits for the others."""
+        fitting = [
+            trial
+            for trial in runner.waiting_trials()
+            if runner.has_resources_for(trial) and not (self._synch and self._is_there(trial))
+        ]
+        return min(fitting, key=lambda trial: self._member(trial).train_time, default=None)
+
+    # ------------------------------------------------------------------ selection
+
+    def _quantiles(self, runner) -> tuple[list, list]:
+        """The worst and the best trials of those that have reported and not ended."""
+        ranked = [
+            trial
+            for trial in runner.trials
+            if (member := self._members.get(trial.trial_id)) and member.score is not None and not member.is_over
+        ]
+        ranked.sort(key=lambda trial: self._member(trial).score)
+        count = min(math.ceil(len(ranked) * self._quantile), len(ranked) // 2)
+        worst, best = ranked[:count], ranked[len(ranked) - count :]
+        best = [trial for trial in best if self._member(trial).score > -math.inf]
+        return (worst, best) if best else ([], [])
+
+    def _exploit(self, runner, trial, best: list) -> None:
+        """Copies one of the best to the trial, and explores from there."""
+        rng = self._rng()
+        source = rng.choice(best)
+        config, how = explore(source.config, self._mutations, self._resample, self._factors, rng)
+        if self._custom is not None:
+            config = self._custom(config)
+            if not isinstance(config, Mapping):
+                raise ValueError(f"custom_explore_fn must return the configuration, but returned {config!r:.60}")
+        self._num_perturbations += 1
+        self._note(runner, trial, source, config, how)
+        copied, member = self._member(source), self._member(trial)
+        member.score, member.train_time, member.perturbed_at = copied.score, copied.train_time, copied.train_time
+        runner.exploit(trial, source, config)
+
+    def _note(self, runner, trial, source, config, how: Mapping[str, str]) -> None:
+        """A line about the change; a policy file tells the whole descent of its trial's weights.
+
+        [tag of the trial, of its source, iterations of both, configuration of the source, the new one, the changes]
+        """
+        tags = [getattr(one, "experiment_tag", one.trial_id) for one in (trial, source)]
+        iterations = [one.last_result.get("training_iteration", 0) for one in (trial, source)]
+        line = encode([*tags, *iterations, source.config, config, how]).decode()
+        history = self._member(trial).history = [*self._member(source).history, line]
+        if self._log:
+            runner.write_file("pbt_global.txt", f"{line}\n", append=True)
+            runner.write_file(f"pbt_policy_{trial.trial_id}.txt", "".join(f"{line}\n" for line in history))
+
+    # ------------------------------------------------------------------ synchronous mode
+
+    def _meet(self, runner, trial) -> str:
+        if not self._is_there(trial):
+            return self.CONTINUE
+        if not self._all_there():
+            return self.PAUSE
+        worst = self._change_worst(runner)
+        return self.NOOP if trial in worst else self.CONTINUE
+
+    def _is_there(self, trial) -> bool:
+        return self._member(trial).train_time >= self._next_sync
+
+    def _all_there(self) -> bool:
+        live = [member for member in self._members.values() if not member.is_over]
+        return bool(live) and all(member.train_time >= self._next_sync for member in live)
+
+    def _change_worst(self, runner) -> list:
+        worst, best = self._quantiles(runner)
+        for trial in worst:
+            self._exploit(runner, trial, best)
+        furthest = max(member.train_time for member in self._members.values() if not member.is_over)
+        while self._next_sync <= furthest:
+            self._next_sync += self._interval
+        return worst
+
+    def _leave(self, runner, trial) -> None:
+        self._member(trial).is_over = True
+        if self._synch and self._all_there():  # the others may have waited for this one only
+            self._change_worst(runner)
+
+    # ------------------------------------------------------------------ state
+
+    def _member(self, trial) -> _Member:
+        return self._members.setdefault(trial.trial_id, _Member())
+
+    def _rng(self) -> random.Random:
+        """A generator of its own for every event, so that a count is all the state."""
+        self._num_draws += 1
+        return random.Random(f"{self._seed}/{self._num_draws}")
+
+    def debug_string(self) -> str:
+        return f"PBT: {self._num_perturbations} perturbations"
+
+    def get_state(self):
+        members = {key: asdict(member) for key, member in self._members.items()}
+        for member in members.values():  # JSON has no infinity
+            member["is_nan"] = member["score"] == -math.inf
+        return {
+            "members": members,
+            "seed": self._seed,
+            "num_draws": self._num_draws,
+            "num_perturbations": self._num_perturbations,
+            "next_sync": self._next_sync,
+        }
+
+    def set_state(self, state) -> None:
+        self._members = {}
+        for key, saved in state["members"].items():
+            saved = dict(saved)
+            if saved.pop("is_nan"):
+                saved["score"] = -math.inf
+            self._members[key] = _Member(**saved)
+        self._seed, self._num_draws = state["seed"], state["num_draws"]
+        self._num_perturbations, self._next_sync = state["num_perturbations"], state["next_sync"]

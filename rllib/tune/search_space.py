@@ -1,0 +1,343 @@
+"""A search space: a configuration, nested as one likes, with domains and grids among its values.
+
+    space = SearchSpace({"lr": loguniform(1e-5, 1e-2), "model": {"layers": grid_search([1, 2])}})
+    space.variant(0, seed=1)    # {"lr": 0.00071..., "model": {"layers": 1}}
+
+Variant number i is a function of the space, the seed and i alone: a search goes on after a restart by counting on.
+Grids come first, then the domains in their order, then functions (sample_from), which see what has been drawn and may
+depend on one another. An option of a choice may hold domains of its own.
+"""
+
+import contextlib
+import itertools
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rllib.tune.domains import (
+    Choice,
+    Domain,
+    Float,
+    Function,
+    Integer,
+    Normal,
+    choice,
+    grid_search,
+    is_lambda_of_spec,
+    lograndint,
+    loguniform,
+    qlograndint,
+    qloguniform,
+    qrandint,
+    qrandn,
+    quniform,
+    randint,
+    randn,
+    sample_from,
+    uniform,
+)
+
+__all__ = [
+    "Choice",
+    "Domain",
+    "Float",
+    "Function",
+    "Integer",
+    "Normal",
+    "SearchSpace",
+    "choice",
+    "evaluated_params",
+    "grid_search",
+    "lograndint",
+    "loguniform",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "qrandn",
+    "quniform",
+    "randint",
+    "randn",
+    "sample_from",
+    "split",
+    "uniform",
+    "variants",
+]
+
+Path = tuple[str | int, ...]
+
+
+class SearchSpace:
+    """Draws configurations.
+
+    Args:
+        config: the space.
+
+    Attributes:
+        grid_size: how many combinations its grids have; 1 without grids.
+
+    Raises:
+        ValueError: if a grid is empty, has company in its dict, or stands in a choice.
+    """
+
+    def __init__(self, config: Mapping[str, Any]):
+        self.config = config
+        self._cells = list(_cells(config, ()))
+        self.grid_size = len(self._cells)
+
+    def variant(self, index: int, seed: int | str | None = None, constant_grid_search: bool = False) -> dict[str, Any]:
+        """Variant number `index`: the grid's combinations go round once for each sample.
+
+        Args:
+            index: 0, 1, ...
+            seed: equal seeds draw equal variants; None: from the operating system's entropy.
+            constant_grid_search: draw the same random values for all of the grid's combinations.
+        """
+        sample, cell = divmod(index, self.grid_size)
+        rng = random.Random(None if seed is None else f"{seed}/{sample if constant_grid_search else index}")
+        return resolve(self._cells[cell], rng, seed is not None)
+
+
+def variants(config: Mapping, seed=None, num_samples: int = 1, constant_grid_search=False) -> Iterator[tuple]:
+    """(configuration, {"a/b": value} of what was drawn) for the grid x num_samples (-1: without end).
+
+    Raises:
+        ValueError: if num_samples is neither positive nor -1, or the space draws nothing.
+    """
+    space = SearchSpace(config)
+    for index in indices(space.grid_size, num_samples):
+        drawn = space.variant(index, seed, constant_grid_search)
+        yield drawn, evaluated_params(config, drawn)
+
+
+def indices(grid_size: int, num_samples: int) -> Iterator[int]:
+    """The numbers of the variants of num_samples (-1: without end) rounds of the grid."""
+    if isinstance(num_samples, bool) or not isinstance(num_samples, int) or (num_samples < 1 and num_samples != -1):
+        raise ValueError(f"num_samples={num_samples!r} draws nothing: give a number >= 1, or -1 for no end")
+    return itertools.count() if num_samples == -1 else iter(range(grid_size * num_samples))
+
+
+def resolve(config, rng: random.Random, seed_functions: bool = True):
+    """A configuration of a space without grids; functions of numpy's and Python's global generators get rng's numbers.
+
+    Raises:
+        ValueError: if functions depend on one another in a circle.
+    """
+    pending: list[tuple[Path, Function]] = []
+    root = {"config": _draw(config, (), rng, pending)}
+    while pending:
+        waiting = []
+        for path, function in pending:
+            try:
+                with _seeded_globals(rng) if seed_functions else contextlib.nullcontext():
+                    value = _call(function, root["config"])
+            except _Undrawn as undrawn:
+                waiting.append((path, function, undrawn))
+                continue
+            inner: list[tuple[Path, Function]] = []
+            _set(root, ("config", *path), _draw(value, path, rng, inner))
+            waiting += [(*entry, None) for entry in inner]
+        if len(waiting) == len(pending) and all(undrawn for *_, undrawn in waiting):
+            circle = ", ".join(f"{name(path)} needs {undrawn}" for path, _, undrawn in waiting)
+            raise ValueError(f"sample_from: the functions wait for one another: {circle}")
+        pending = [entry[:2] for entry in waiting]
+    return root["config"]
+
+
+def split(config) -> tuple[Any, dict[Path, Domain]]:
+    """(the space with None in place of its domains, {path: domain}), for optimisers that do the drawing.
+
+    Raises:
+        ValueError: if the space has a grid.
+    """
+    domains: dict[Path, Domain] = {}
+
+    def walk(node, path):
+        if (domain := _as_domain(node)) is not None:
+            domains[path] = domain
+            return None
+        if is_grid(node):
+            raise ValueError(
+                f"{name(path)} is a grid_search, which only the default search (BasicVariant, 'random') can do. "
+                "Use tune.choice([...]) to leave the choice to the optimiser."
+            )
+        return _rebuilt(node, path, walk)
+
+    return walk(config, ()), domains
+
+
+def evaluated_params(space, config) -> dict[str, Any]:
+    """{"a/b": value} of what was drawn for `config`; an option that is a dict counts with its entries."""
+    found: dict[str, Any] = {}
+
+    def walk(node, value, path):
+        if _as_domain(node) is not None or is_grid(node):
+            found.update((name(inner), leaf) for inner, leaf in _leaves(value, path))
+        elif isinstance(node, Mapping) and isinstance(value, Mapping):
+            for key, child in node.items():
+                if key in value:
+                    walk(child, value[key], (*path, key))
+        elif isinstance(node, (list, tuple)) and isinstance(value, (list, tuple)):
+            for index, (child, inner) in enumerate(zip(node, value)):
+                walk(child, inner, (*path, index))
+
+    walk(space, config, ())
+    return found
+
+
+def name(path: Path) -> str:
+    """ "a/b/0" of a path."""
+    return "/".join(map(str, path))
+
+
+def is_grid(node) -> bool:
+    """Whether this is {"grid_search": [...]}."""
+    return isinstance(node, Mapping) and "grid_search" in node
+
+
+def holds_domains(node) -> bool:
+    """Whether there is anything to draw in it."""
+    if _as_domain(node) is not None or is_grid(node):
+        return True
+    children = node.values() if isinstance(node, Mapping) else node if isinstance(node, (list, tuple)) else ()
+    return any(map(holds_domains, children))
+
+
+def _as_domain(node) -> Domain | None:
+    if isinstance(node, Domain):
+        return node
+    return Function(node) if is_lambda_of_spec(node) else None
+
+
+def _cells(node, path: Path) -> Iterator:
+    """The node with each combination of its grids' values."""
+    if is_grid(node):
+        for value in _grid_values(node, path):
+            yield from _cells(value, path)
+    elif isinstance(node, Choice):
+        if any(map(_holds_grid, node.values)):
+            raise ValueError(f"{name(path)}: a grid_search cannot stand in an option of a choice")
+        yield node
+    elif not _holds_grid(node):
+        # Still looks for misplaced grids in choices.
+        yield _rebuilt(node, path, lambda child, inner: next(iter(_cells(child, inner))))
+    elif isinstance(node, Mapping):
+        for values in itertools.product(*(list(_cells(child, (*path, key))) for key, child in node.items())):
+            yield dict(zip(node, values))
+    else:
+        for values in itertools.product(*(list(_cells(child, (*path, index))) for index, child in enumerate(node))):
+            yield type(node)(values)
+
+
+def _grid_values(node: Mapping, path: Path) -> list:
+    if len(node) > 1:
+        others = ", ".join(str(key) for key in node if key != "grid_search")
+        raise ValueError(f"{name(path)}: beside grid_search, the dict has {others}; grid_search must be alone in it")
+    try:
+        return grid_search(node["grid_search"])["grid_search"]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name(path)}: {error}") from None
+
+
+def _holds_grid(node) -> bool:
+    if is_grid(node):
+        return True
+    children = node.values() if isinstance(node, Mapping) else node if type(node) in (list, tuple) else ()
+    return any(map(_holds_grid, children))
+
+
+def _rebuilt(node, path: Path, child):
+    """A copy of a dict, list or tuple with `child(value, path)` of its values; all else as it is."""
+    if isinstance(node, Mapping):
+        return {key: child(value, (*path, key)) for key, value in node.items()}
+    if type(node) in (list, tuple):
+        return type(node)(child(value, (*path, index)) for index, value in enumerate(node))
+    return node
+
+
+def _draw(node, path: Path, rng, pending: list):
+    """A copy of the node with its domains drawn, and a mark in place of each function, which goes to `pending`."""
+    domain = _as_domain(node)
+    if isinstance(domain, Function):
+        pending.append((path, domain))
+        return _Mark(path)
+    if domain is not None:
+        node = domain.sample(rng)
+    return _rebuilt(node, path, lambda child, inner: _draw(child, inner, rng, pending))
+
+
+class _Mark:
+    """Stands for a value that has not been drawn yet."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+
+class _Undrawn(Exception):
+    """A function has asked for a value that has not been drawn yet."""
+
+
+class _View(dict):
+    """A configuration with attributes, which refuses to show marks."""
+
+    def __getitem__(self, key):
+        return _shown(dict.__getitem__(self, key))
+
+    def get(self, key, default=None):
+        return _shown(dict.get(self, key, default))
+
+    def __getattr__(self, key):
+        try:
+            return self[key]
+        except KeyError:
+            raise AttributeError(f"there is no {key} in this part of the configuration, only {list(self)}") from None
+
+
+def _shown(value):
+    if isinstance(value, _Mark):
+        raise _Undrawn(name(value.path))
+    return _View(value) if type(value) is dict else value
+
+
+def _call(function: Function, config):
+    """Ray's `spec` has the configuration below `config`; newer code takes the configuration itself."""
+    arguments = getattr(getattr(function.function, "__code__", None), "co_argcount", 1)
+    return function.function(*[_View({**config, "config": config})][:arguments])
+
+
+def _set(root, path: Path, value) -> None:
+    """Sets a value in nested dicts, lists and tuples (which are made anew)."""
+    *way, last = path
+    parents = [root]
+    for key in way:
+        parents.append(parents[-1][key])
+    for key, parent in zip(reversed([*way, last]), reversed(parents)):
+        if not isinstance(parent, tuple):
+            parent[key] = value
+            return
+        value = (*parent[:key], value, *parent[key + 1 :])
+
+
+@contextlib.contextmanager
+def _seeded_globals(rng: random.Random):
+    """Python's and numpy's global generators follow rng inside, and go on afterwards as if nothing had been."""
+    seed = rng.getrandbits(32)
+    numpy_random = getattr(sys.modules.get("numpy"), "random", None)
+    states = random.getstate(), numpy_random and numpy_random.get_state()
+    random.seed(seed)
+    if numpy_random:
+        numpy_random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        if numpy_random:
+            numpy_random.set_state(states[1])
+
+
+def _leaves(value, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, child in value.items():
+            yield from _leaves(child, (*path, key))
+    else:
+        yield path, value

@@ -1,0 +1,150 @@
+"""What proposes the configurations of an experiment.
+
+A searcher is plain bookkeeping: no clock, no process, no file but those of `save`.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rllib.algorithms.settings import nearest
+from rllib.tune.loggers import encode
+from rllib.tune.stopping import lookup
+
+
+class Searcher:
+    """Base of everything that proposes configurations.
+
+    Args:
+        metric: result key or "a/b" path to optimise; None: tune.run's.
+        mode: "max" or "min"; None: tune.run's.
+
+    Attributes:
+        FINISHED: what `suggest` returns when there is nothing left to try.
+        supports_grid_search: whether the space may have grids.
+        needs_metric: whether it learns from results.
+        is_exhaustive: whether it knows itself when there are enough trials, and suggests well ahead of results.
+    """
+
+    FINISHED = "FINISHED"
+    supports_grid_search = False
+    needs_metric = True
+    is_exhaustive = False
+
+    def __init__(self, metric: str | None = None, mode: str | None = None):
+        self.metric, self.mode = metric, check_mode(mode)
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec) -> bool:
+        """Tells what to optimise and where, once, before the first `suggest`.
+
+        Args:
+            metric, mode: tune.run's; may be None where the searcher has its own.
+            config: the search space.
+            spec: `num_samples`, for searchers that must know it.
+
+        Raises:
+            ValueError: if they are missing, contradict the searcher's own, or the space is none it can search.
+        """
+        self.metric, self.mode = joined_objective(self, metric, mode, self.needs_metric)
+        return True
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The configuration for a new trial; None: not now; FINISHED: there is nothing left."""
+        raise NotImplementedError
+
+    def on_trial_result(self, trial_id: str, result: Mapping) -> None:
+        """A trial has reported."""
+
+    def on_trial_complete(self, trial_id: str, result: Mapping | None = None, error: bool = False) -> None:
+        """A trial has ended; without a result or with error, nothing is learnt from it."""
+
+    def get_state(self) -> dict[str, Any]:
+        """All that `set_state` needs to go on exactly, as JSON-able data."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `get_state` was called, after set_search_properties."""
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the state to a file."""
+        draft = Path(path).with_name(Path(path).name + ".tmp")
+        with open(draft, "wb") as file:
+            file.write(encode(self.get_state()))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+
+    def restore(self, path: str | os.PathLike) -> None:
+        """Reads the state from a file that `save` wrote."""
+        self.set_state(json.loads(Path(path).read_bytes()))
+
+    def score(self, result: Mapping | None) -> float | None:
+        """The metric of a result, higher is better; None where there is none or it is NaN.
+
+        Raises:
+            ValueError: if the results have no such metric, with those they have.
+        """
+        if not result or self.metric is None:
+            return None
+        value = metric_value(result, self.metric)
+        return None if math.isnan(value) else value if self.mode == "max" else -value
+
+
+def check_mode(mode: str | None) -> str | None:
+    """Refuses anything but "max", "min" and None."""
+    if mode not in ("max", "min", None):
+        raise ValueError(f"mode must be 'max' or 'min', but got {mode!r}")
+    return mode
+
+
+def joined_objective(part, metric: str | None, mode: str | None, needed: bool = True) -> tuple[str | None, str | None]:
+    """(metric, mode) of a searcher or scheduler and of tune.run, which may leave out what the other says.
+
+    Raises:
+        ValueError: if they contradict each other, or are missing though needed.
+    """
+    name = type(part).__name__
+    for key, own, given in (("metric", part.metric, metric), ("mode", part.mode, mode)):
+        if own and given and own != given:
+            raise ValueError(f"{name} has {key}={own!r}, but tune.run was given {key}={given!r}. Give it once.")
+    metric, mode = part.metric or metric, part.mode or check_mode(mode)
+    if needed and not (metric and mode):
+        missing = " and ".join(key for key, value in (("metric", metric), ("mode", mode)) if not value)
+        raise ValueError(
+            f"{name} must know what to optimise, but {missing} is missing. "
+            "Use tune.run(..., metric='episode_reward_mean', mode='max') or TuneConfig(metric=..., mode=...)."
+        )
+    return metric, mode
+
+
+def metric_value(result: Mapping, metric: str) -> float:
+    """The metric's number; NaN also where it is null.
+
+    Raises:
+        ValueError: if the result has no such key, with the nearest and those it has; if it is no number.
+    """
+    value = lookup(result, metric)
+    if value is None:
+        if _is_null(result, metric):
+            return math.nan
+        near = nearest(metric, [key for key in result if isinstance(key, str)])
+        hint = f" Did you mean {near[0]}?" if near else ""
+        known = ", ".join(sorted(key for key in map(str, result) if key != "config"))
+        raise ValueError(f"The results have no metric {metric!r}.{hint} They have: {known}.")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"The metric {metric!r} must be a number in the results, but it is {value!r:.60}") from None
+
+
+def _is_null(result: Mapping, metric: str) -> bool:
+    """A key that is there and says None: NaN, as JSON writes it."""
+    if metric in result:
+        return True
+    *way, last = metric.split("/")
+    for part in way:
+        result = result.get(part) if isinstance(result, Mapping) else None
+    return isinstance(result, Mapping) and last in result

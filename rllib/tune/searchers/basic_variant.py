@@ -1,0 +1,102 @@
+"""Grid and random search: the default."""
+
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rllib.tune.search_space import SearchSpace, evaluated_params, indices
+from rllib.tune.searchers.base import Searcher
+from rllib.tune.searchers.points import with_point
+
+
+class BasicVariant(Searcher):
+    """Every combination of the grids, num_samples times, with the rest drawn at random each time.
+
+    Args:
+        points_to_evaluate: configurations (or the part of them that matters) to try first; each counts as a sample.
+        max_concurrent: how many trials run at most at once; 0: as many as fit.
+        constant_grid_search: draw the same random values for all of the grid's combinations.
+        random_state: seed; the same seed draws the same configurations. None: numpy's global generator decides.
+    """
+
+    supports_grid_search = True
+    needs_metric = False
+    is_exhaustive = True
+
+    def __init__(
+        self,
+        points_to_evaluate: Sequence[Mapping] | None = None,
+        max_concurrent: int = 0,
+        constant_grid_search: bool = False,
+        random_state=None,
+    ):
+        super().__init__()
+        if max_concurrent < 0:
+            raise ValueError(f"max_concurrent must be >= 0 (0: no limit), but got {max_concurrent!r}")
+        self.max_concurrent, self.constant_grid_search = max_concurrent, constant_grid_search
+        self._points = list(points_to_evaluate or ())
+        self._seed, self._seeded = _seed(random_state), random_state is not None
+        self._next = 0
+        self._live: set[str] = set()
+        self._space: SearchSpace | None = None
+        self._total: int | None = None
+
+    def set_search_properties(self, metric, mode, config, num_samples: int = 1, **spec) -> bool:
+        super().set_search_properties(metric, mode, config)
+        self._space = SearchSpace(config)
+        indices(self._space.grid_size, num_samples)  # checks it
+        for point in self._points:
+            with_point(config, point)  # checks it
+        if num_samples != -1:
+            rounds = max(num_samples - len(self._points), 0)
+            self._total = len(self._points) + rounds * self._space.grid_size
+            if len(self._points) > num_samples:
+                self._total = num_samples
+        return True
+
+    @property
+    def total_samples(self) -> int | None:
+        """How many configurations there will be; None: without end."""
+        return self._total
+
+    def suggest(self, trial_id):
+        if self._space is None:
+            raise ValueError("BasicVariant has no search space yet: call set_search_properties first")
+        if self._total is not None and self._next >= self._total:
+            return self.FINISHED
+        if self.max_concurrent and len(self._live) >= self.max_concurrent:
+            return None
+        number, self._next = self._next, self._next + 1
+        self._live.add(trial_id)
+        if number < len(self._points):
+            space = SearchSpace(with_point(self._space.config, self._points[number]))
+            return space.variant(number, f"point/{self._seed}")
+        return self._space.variant(number - len(self._points), self._seed, self.constant_grid_search)
+
+    def evaluated_params(self, config: Mapping) -> dict[str, Any]:
+        """{"a/b": value} of what was drawn."""
+        return evaluated_params(self._space.config, config)
+
+    def on_trial_complete(self, trial_id, result=None, error=False) -> None:
+        self._live.discard(trial_id)
+
+    def get_state(self):
+        return {"next": self._next, "seed": self._seed, "live": sorted(self._live)}
+
+    def set_state(self, state) -> None:
+        self._next, self._seed, self._live = state["next"], state["seed"], set(state["live"])
+
+
+def _seed(random_state) -> int:
+    if random_state is None:
+        # Scripts call numpy.random.seed for repeatable searches; without numpy, Python's generator.
+        numpy_random = getattr(sys.modules.get("numpy"), "random", None)
+        return int(numpy_random.randint(2**31 - 1)) if numpy_random else random.getrandbits(31)
+    if hasattr(random_state, "integers"):
+        return int(random_state.integers(2**31 - 1))
+    if hasattr(random_state, "randint"):
+        return int(random_state.randint(0, 2**31 - 1))
+    if isinstance(random_state, int):
+        return random_state
+    raise TypeError(f"random_state must be a whole number or a random generator, but got {random_state!r}")

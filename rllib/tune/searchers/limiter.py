@@ -1,0 +1,65 @@
+"""Keeps a searcher from suggesting too much at once."""
+
+from rllib.tune.searchers.base import Searcher
+
+
+class ConcurrencyLimiter(Searcher):
+    """Lets at most so many suggestions be unanswered: the fewer, the more each knows.
+
+    Args:
+        searcher: what suggests.
+        max_concurrent: at most so many trials are under way.
+        batch: the next suggestions come when all of the last have ended, and the searcher hears of them together.
+    """
+
+    def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False):
+        if isinstance(max_concurrent, bool) or not isinstance(max_concurrent, int) or max_concurrent < 1:
+            raise ValueError(f"max_concurrent must be a whole number >= 1, but got {max_concurrent!r}")
+        super().__init__(searcher.metric, searcher.mode)
+        self.searcher, self.max_concurrent, self._batch = searcher, max_concurrent, batch
+        self.supports_grid_search, self.needs_metric = searcher.supports_grid_search, searcher.needs_metric
+        self.is_exhaustive = searcher.is_exhaustive
+        self._live: dict[str, None] = {}  # in order; the values mean nothing
+        self._held: dict[str, tuple] = {}  # of a batch: trial -> what the searcher will be told
+
+    def set_search_properties(self, metric, mode, config, **spec) -> bool:
+        accepted = self.searcher.set_search_properties(metric, mode, config, **spec)
+        self.metric, self.mode = self.searcher.metric, self.searcher.mode
+        return accepted
+
+    def suggest(self, trial_id):
+        if len(self._live) >= self.max_concurrent:
+            return None
+        config = self.searcher.suggest(trial_id)
+        if isinstance(config, dict):
+            self._live[trial_id] = None
+        return config
+
+    def on_trial_result(self, trial_id, result) -> None:
+        self.searcher.on_trial_result(trial_id, result)
+
+    def on_trial_complete(self, trial_id, result=None, error=False) -> None:
+        if trial_id not in self._live:
+            return
+        if not self._batch:
+            del self._live[trial_id]
+            self.searcher.on_trial_complete(trial_id, result, error)
+            return
+        kept = None if result is None or self.metric is None else {self.metric: self._metric_of(result)}
+        self._held[trial_id] = (kept, error)
+        if len(self._held) == len(self._live):
+            for held_id, (held, failed) in self._held.items():
+                self.searcher.on_trial_complete(held_id, held, failed)
+            self._live, self._held = {}, {}
+
+    def _metric_of(self, result) -> float | None:
+        score = self.searcher.score(result)
+        return score if score is None or self.mode == "max" else -score
+
+    def get_state(self):
+        return {"live": list(self._live), "held": self._held, "searcher": self.searcher.get_state()}
+
+    def set_state(self, state) -> None:
+        self._live = dict.fromkeys(state["live"])
+        self._held = {trial_id: tuple(told) for trial_id, told in state["held"].items()}
+        self.searcher.set_state(state["searcher"])

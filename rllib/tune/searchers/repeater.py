@@ -1,0 +1,70 @@
+"""Tries every suggestion several times, for objectives that are noisy, as returns of different seeds are."""
+
+import statistics
+
+from rllib.tune.searchers.base import Searcher
+
+TRIAL_INDEX = "__trial_index__"
+
+
+class Repeater(Searcher):
+    """Runs each suggestion as several trials and tells the searcher their mean.
+
+    Args:
+        searcher: what suggests.
+        repeat: trials per suggestion.
+        set_index: whether their configurations get "__trial_index__": 0, 1, ...
+    """
+
+    def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True):
+        if isinstance(repeat, bool) or not isinstance(repeat, int) or repeat < 1:
+            raise ValueError(f"repeat must be a whole number >= 1, but got {repeat!r}")
+        super().__init__(searcher.metric, searcher.mode)
+        self.searcher, self.repeat, self._set_index = searcher, repeat, set_index
+        self.supports_grid_search, self.needs_metric = searcher.supports_grid_search, True
+        self._group_of: dict[str, str] = {}  # trial -> first trial of its group, while the group is under way
+        self._scores: dict[str, list[float | None]] = {}  # group -> of those that have ended
+        self._newest: tuple[str, dict] | None = None  # group and configuration
+        self._given = repeat  # how many of the newest group there are
+
+    def set_search_properties(self, metric, mode, config, **spec) -> bool:
+        super().set_search_properties(metric, mode, config)
+        return self.searcher.set_search_properties(metric, mode, config, **spec)
+
+    def suggest(self, trial_id):
+        if self._given == self.repeat:
+            config = self.searcher.suggest(trial_id)
+            if not isinstance(config, dict):
+                return config
+            self._newest, self._given = (trial_id, config), 0
+            self._scores[trial_id] = []
+        group, config = self._newest
+        self._group_of[trial_id] = group
+        self._given += 1
+        return {**config, TRIAL_INDEX: self._given - 1} if self._set_index else dict(config)
+
+    def on_trial_complete(self, trial_id, result=None, error=False) -> None:
+        group = self._group_of.pop(trial_id, None)
+        if group is None:
+            return
+        scores = self._scores[group]
+        scores.append(None if error else self.score(result))
+        if len(scores) < self.repeat:
+            return
+        del self._scores[group]
+        known = [score for score in scores if score is not None]
+        if known:
+            mean = statistics.fmean(known)
+            self.searcher.on_trial_complete(group, {self.metric: mean if self.mode == "max" else -mean})
+        else:
+            self.searcher.on_trial_complete(group, error=True)
+
+    def get_state(self):
+        own = {"group_of": self._group_of, "scores": self._scores, "newest": self._newest, "given": self._given}
+        return {**own, "searcher": self.searcher.get_state()}
+
+    def set_state(self, state) -> None:
+        self._group_of, self._given = dict(state["group_of"]), state["given"]
+        self._scores = {group: list(scores) for group, scores in state["scores"].items()}
+        self._newest = tuple(state["newest"]) if state["newest"] else None
+        self.searcher.set_state(state["searcher"])

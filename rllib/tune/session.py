@@ -1,0 +1,288 @@
+"""What a function calls while Tune runs it: report, checkpoints, and who and where it is.
+
+All spellings of report are one function: `tune.report(loss=1.0)`, `tune.report({"loss": 1.0}, checkpoint=...)`,
+`session.report({...})`, `tune.track.log(loss=1.0)` and the `reporter` argument of old.
+
+The function runs in a thread of the trial's process, and only while the experiment wants its next result: `report`
+hands the result over and waits. So a trial that is stopped or paused stands still at its report.
+"""
+
+import logging
+import os
+import queue
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rllib.tune.checkpoint import Checkpoint, temporary_directory
+
+logger = logging.getLogger(__name__)
+
+
+class StopFunction(BaseException):
+    """Raised by `report` in a function whose trial has ended; no Exception, so that `except Exception` lets it by."""
+
+
+@dataclass
+class TrialContext:
+    """Who and where a trial is.
+
+    Attributes:
+        trial_id, trial_name, trial_dir: of the trial.
+        experiment_name: of its experiment.
+        experiment_tag: number and chosen values.
+        resources: of its own process.
+    """
+
+    trial_id: str
+    trial_name: str
+    trial_dir: str
+    experiment_name: str = ""
+    experiment_tag: str = ""
+    resources: dict = field(default_factory=dict)
+
+    def get_trial_id(self) -> str:
+        """Unique in the experiment."""
+        return self.trial_id
+
+    def get_trial_name(self) -> str:
+        """As it is shown."""
+        return self.trial_name
+
+    def get_trial_dir(self) -> str:
+        """The trial's directory."""
+        return self.trial_dir
+
+    def get_experiment_name(self) -> str:
+        """Of the experiment."""
+        return self.experiment_name
+
+    def get_trial_resources(self) -> dict:
+        """Of the trial's own process."""
+        return dict(self.resources)
+
+    def get_world_size(self) -> int:
+        """1: a trial is one process."""
+        return 1
+
+    def get_world_rank(self) -> int:
+        """0: a trial is one process."""
+        return 0
+
+    get_local_rank = get_node_rank = get_world_rank
+
+
+class FunctionSession:
+    """Runs a function step by step: each step lasts until its next report.
+
+    Args:
+        body: called without arguments in a thread; what it returns is the final result.
+        restored: directory of the checkpoint to start from, None for the beginning.
+    """
+
+    def __init__(self, body, restored: str | None):
+        self.restored = restored
+        self.checkpoint: Path | None = None  # written by the function since its last report
+        self._body = body
+        self._said: queue.SimpleQueue = queue.SimpleQueue()
+        self._may_go_on = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def step(self) -> tuple[str, Any, Any]:
+        """Lets the function run to its next report.
+
+        Returns:
+            ("report", metrics, checkpoint directory or None), or ("end", what it returned, None).
+
+        Raises:
+            what the function raised.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="trial", daemon=True)
+            self._thread.start()
+        else:
+            self._may_go_on.release()
+        kind, value, checkpoint = self._said.get()
+        if kind == "error":
+            raise value
+        return kind, value, checkpoint
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ends the function where it stands, at its report; whether it has ended."""
+        self._stopping = True
+        self._may_go_on.release()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return self._thread is None or not self._thread.is_alive()
+
+    def report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        """Called in the function's thread: hands a result over and waits until the next one is wanted."""
+        own, self.checkpoint = self.checkpoint, None
+        self._said.put(("report", metrics, checkpoint or own))
+        self._may_go_on.acquire()
+        if self._stopping:
+            raise StopFunction
+
+    def _run(self) -> None:
+        try:
+            self._said.put(("end", self._body(), None))
+        except StopFunction:
+            self._said.put(("end", None, None))
+        except BaseException as error:
+            self._said.put(("error", error, None))
+
+
+_context: TrialContext | None = None
+_session: FunctionSession | None = None
+_told_outside = False
+
+
+def activate(context: TrialContext | None, session: FunctionSession | None) -> None:
+    """Says which trial runs in this process from now on."""
+    global _context, _session
+    _context, _session = context, session
+
+
+def report(metrics: Mapping[str, Any] | float | None = None, *, checkpoint: Checkpoint | None = None, **more) -> None:
+    """Hands a result to the experiment, and waits until the next one is wanted.
+
+    Args:
+        metrics: name -> value, nested as you like; a bare number is called `_metric`.
+        checkpoint: what a later `get_checkpoint()` is to give.
+        more: further metrics.
+
+    Outside an experiment, where the function was called by hand, it does nothing but log a warning once.
+
+    Raises:
+        TypeError: if the metrics are no dict.
+    """
+    global _told_outside
+    if isinstance(metrics, (int, float)):
+        metrics = {"_metric": metrics}
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError(f"report takes a dict of metrics, or them by name, but got {metrics!r:.80}")
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        raise TypeError(f"report(checkpoint=...) takes a tune.Checkpoint, but got {checkpoint!r:.80}")
+    if _session is None:
+        if not _told_outside:
+            _told_outside = True
+            logger.warning("tune.report was called outside an experiment, so nobody takes the result")
+        return
+    kept = None
+    if checkpoint is not None:
+        kept = temporary_directory(_context.trial_dir)
+        shutil.copytree(checkpoint.path, kept, dirs_exist_ok=True)
+    _session.report({**(metrics or {}), **more}, kept)
+
+
+class StatusReporter:
+    """The `reporter` argument of a function `f(config, reporter)`."""
+
+    def __call__(self, metrics: Mapping[str, Any] | None = None, **more) -> None:
+        """Reports; see `report`."""
+        report(metrics, **more)
+
+    @property
+    def logdir(self) -> str:
+        """The trial's directory."""
+        return get_trial_dir()
+
+    @property
+    def trial_id(self) -> str:
+        """The trial's id."""
+        return get_trial_id()
+
+    @property
+    def trial_name(self) -> str:
+        """The trial's name."""
+        return get_trial_name()
+
+
+class Track:
+    """`tune.track` of Ray 0.8."""
+
+    def log(self, **metrics) -> None:
+        """Reports; see `report`."""
+        report(metrics)
+
+    @property
+    def trial_dir(self) -> str:
+        """The trial's directory."""
+        return get_trial_dir()
+
+
+track = Track()
+
+
+@contextmanager
+def checkpoint_dir(step: int | None = None) -> Iterator[str]:
+    """A directory to write a checkpoint into; it belongs to the next report.
+
+    Args:
+        step: accepted; checkpoints are numbered by training_iteration.
+    """
+    if _session is None:
+        directory = temporary_directory(os.getcwd())
+        logger.warning("tune.checkpoint_dir was called outside an experiment, so the checkpoint is thrown away")
+        try:
+            yield str(directory)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        return
+    directory = temporary_directory(_context.trial_dir)
+    try:
+        yield str(directory)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    if _session.checkpoint is not None:
+        shutil.rmtree(_session.checkpoint, ignore_errors=True)
+    _session.checkpoint = directory
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """The checkpoint that this trial starts from; None at its beginning."""
+    if _session is None or _session.restored is None:
+        return None
+    return Checkpoint(_session.restored)
+
+
+def get_context() -> TrialContext:
+    """Who and where the trial is.
+
+    Raises:
+        RuntimeError: outside a trial.
+    """
+    if _context is None:
+        raise RuntimeError("there is no trial here: this is known only inside a trainable that Tune runs")
+    return _context
+
+
+def get_trial_id() -> str:
+    """Id of the trial that runs here; RuntimeError outside one."""
+    return get_context().trial_id
+
+
+def get_trial_name() -> str:
+    """Name of the trial that runs here; RuntimeError outside one."""
+    return get_context().trial_name
+
+
+def get_trial_dir() -> str:
+    """Directory of the trial that runs here; RuntimeError outside one."""
+    return get_context().trial_dir
+
+
+def get_experiment_name() -> str:
+    """Name of the experiment that runs here; RuntimeError outside one."""
+    return get_context().experiment_name
+
+
+def get_trial_resources() -> dict:
+    """Resources of the trial's own process; RuntimeError outside one."""
+    return get_context().get_trial_resources()

@@ -1,0 +1,235 @@
+"""When a trial, or the whole experiment, ends: what `stop` may be.
+
+tune.run(..., stop={"training_iteration": 50})                     thresholds, by StopCriterion as in `rllib train`
+tune.run(..., stop=lambda trial_id, result: result["loss"] > 9)    a function
+tune.run(..., stop=CombinedStopper(MaximumIterationStopper(50), TimeoutStopper(600)))
+"""
+
+import math
+import statistics
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from rllib.tune.searchers.base import check_mode, metric_value
+from rllib.tune.stopping import StopCriterion
+
+
+class Stopper:
+    """Decides after every result. All of it is one object for all trials of an experiment."""
+
+    def __call__(self, trial_id: str, result: Mapping) -> bool:
+        """Whether the trial ends."""
+        raise NotImplementedError
+
+    def stop_all(self) -> bool:
+        """Whether the experiment ends; asked now and then."""
+        return False
+
+    def reached(self, trial_id: str, result: Mapping) -> str | None:
+        """Why the trial ends, as words; None: it goes on."""
+        return str(self) if self(trial_id, result) else None
+
+    def __str__(self):
+        return type(self).__name__
+
+
+class ThresholdStopper(Stopper):
+    """Ends a trial when one of its result keys ("a/b" paths too) reaches a threshold."""
+
+    def __init__(self, thresholds: Mapping[str, float]):
+        self._criterion = StopCriterion(thresholds)
+
+    def __call__(self, trial_id, result) -> bool:
+        return self._criterion.reached(result) is not None
+
+    def reached(self, trial_id, result) -> str | None:
+        return self._criterion.reached(result)
+
+
+class FunctionStopper(Stopper):
+    """Ends a trial when function(trial_id, result) is true."""
+
+    def __init__(self, function: Callable[[str, Mapping], bool]):
+        if not callable(function):
+            raise TypeError(f"stop needs a function of trial_id and result, but got {function!r}")
+        self._function = function
+
+    def __call__(self, trial_id, result) -> bool:
+        return bool(self._function(trial_id, result))
+
+    def __str__(self):
+        return getattr(self._function, "__name__", type(self._function).__name__)
+
+
+class MaximumIterationStopper(Stopper):
+    """Ends a trial after so many results."""
+
+    def __init__(self, max_iter: int):
+        self._max, self._counts = max_iter, defaultdict(int)
+
+    def __call__(self, trial_id, result) -> bool:
+        # A trial that goes on from a checkpoint counts by its iteration, not from the start again.
+        self._counts[trial_id] = result.get("training_iteration") or self._counts[trial_id] + 1
+        return self._counts[trial_id] >= self._max
+
+    def __str__(self):
+        return f"{self._max} iterations"
+
+
+class TimeoutStopper(Stopper):
+    """Ends the experiment after so much time, counted from the first time it is asked.
+
+    Args:
+        timeout: seconds, or a timedelta.
+    """
+
+    def __init__(self, timeout: float | timedelta, clock: Callable[[], float] = time.monotonic):
+        self._timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+        if not self._timeout_s > 0:
+            raise ValueError(f"timeout must be > 0 s, but got {timeout!r}")
+        self._clock, self._begin = clock, None
+
+    def __call__(self, trial_id, result) -> bool:
+        return self.stop_all()
+
+    def stop_all(self) -> bool:
+        if self._begin is None:
+            self._begin = self._clock()
+        return self._clock() - self._begin >= self._timeout_s
+
+    def __str__(self):
+        return f"timeout of {self._timeout_s:g} s"
+
+
+class TrialPlateauStopper(Stopper):
+    """Ends a trial whose metric no longer moves.
+
+    Args:
+        metric: result key or "a/b" path.
+        std: the standard deviation below which the last results count as level.
+        num_results: how many last results.
+        grace_period: the least number of results before a trial ends.
+        metric_threshold: level trials end only when their metric is at least (mode "max") or at most ("min") this.
+        mode: needed with metric_threshold.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        std: float = 0.01,
+        num_results: int = 4,
+        grace_period: int = 4,
+        metric_threshold: float | None = None,
+        mode: str | None = None,
+    ):
+        check_mode(mode)
+        if metric_threshold is not None and mode is None:
+            raise ValueError("TrialPlateauStopper needs mode='max' or 'min' beside metric_threshold")
+        self._metric, self._std, self._grace = metric, std, grace_period
+        self._threshold, self._mode = metric_threshold, mode
+        self._counts = defaultdict(int)
+        self._recent = defaultdict(lambda: deque(maxlen=num_results))
+
+    def __call__(self, trial_id, result) -> bool:
+        value, recent = metric_value(result, self._metric), self._recent[trial_id]
+        recent.append(value)
+        self._counts[trial_id] += 1
+        if self._threshold is not None and not (
+            value >= self._threshold if self._mode == "max" else value <= self._threshold
+        ):
+            return False
+        if self._counts[trial_id] < self._grace or len(recent) < recent.maxlen or not all(map(math.isfinite, recent)):
+            return False
+        return statistics.pstdev(recent) < self._std
+
+    def __str__(self):
+        return f"a plateau of {self._metric}"
+
+
+class ExperimentPlateauStopper(Stopper):
+    """Ends the experiment when its best values no longer move.
+
+    Args:
+        metric: result key or "a/b" path.
+        std: the standard deviation of the best values below which they count as level.
+        top: how many best values.
+        mode: "min" or "max".
+        patience: how many results the plateau must last.
+    """
+
+    def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0):
+        if check_mode(mode) is None:
+            raise ValueError("ExperimentPlateauStopper needs mode='max' or 'min'")
+        if top <= 1:
+            raise ValueError(f"top must be > 1, but got {top!r}")
+        if patience < 0 or std <= 0:
+            raise ValueError(f"patience >= 0 and std > 0 must hold, but got patience={patience!r} and std={std!r}")
+        self._metric, self._std, self._top, self._patience = metric, std, top, patience
+        self._sign = 1 if mode == "max" else -1
+        self._best: list[float] = []
+        self._level_for = 0
+
+    def __call__(self, trial_id, result) -> bool:
+        value = self._sign * metric_value(result, self._metric)
+        if math.isfinite(value):
+            self._best = sorted([*self._best, value], reverse=True)[: self._top]
+        is_level = len(self._best) == self._top and statistics.pstdev(self._best) <= self._std
+        self._level_for = self._level_for + 1 if is_level else 0
+        return self.stop_all()
+
+    def stop_all(self) -> bool:
+        return self._level_for > self._patience
+
+    def __str__(self):
+        return f"a plateau of the best {self._metric}"
+
+
+class CombinedStopper(Stopper):
+    """Ends what any of the stoppers ends."""
+
+    def __init__(self, *stoppers):
+        self._stoppers = [make_stopper(stopper) for stopper in stoppers]
+
+    def __call__(self, trial_id, result) -> bool:
+        return self.reached(trial_id, result) is not None
+
+    def reached(self, trial_id, result) -> str | None:
+        # All are asked, since they remember results.
+        reasons = [stopper.reached(trial_id, result) for stopper in self._stoppers]
+        return next(filter(None, reasons), None)
+
+    def stop_all(self) -> bool:
+        return any([stopper.stop_all() for stopper in self._stoppers])
+
+    def __str__(self):
+        return " or ".join(map(str, self._stoppers))
+
+
+def make_stopper(stop) -> Stopper:
+    """A stopper of a dict of thresholds, a function of (trial_id, result), a list of such, a Stopper or None (never).
+
+    Raises:
+        TypeError, ValueError: if it is none of these.
+    """
+    if isinstance(stop, Stopper):
+        return stop
+    if stop is None or isinstance(stop, Mapping):
+        return ThresholdStopper(stop or {})
+    if isinstance(stop, (list, tuple)):
+        return CombinedStopper(*stop)
+    if hasattr(stop, "stop_all") and callable(stop):
+        return _Foreign(stop)
+    if not callable(stop):
+        raise TypeError(
+            f"stop must be a dict of thresholds, a function of trial_id and result, or a Stopper, but got {stop!r}"
+        )
+    return FunctionStopper(stop)
+
+
+class _Foreign(FunctionStopper):
+    """A stopper that somebody wrote without our base class."""
+
+    def stop_all(self) -> bool:
+        return bool(self._function.stop_all())

@@ -1,0 +1,207 @@
+"""One trial of an experiment: a configuration, what became of it, and where its files are."""
+
+import math
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rllib.tune.loggers import flatten
+from rllib.tune.resources import Resources
+
+PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
+FINISHED = (TERMINATED, ERROR)
+
+# Of a directory's name; file systems take 255 bytes, and paths of 4096 hold a few levels more.
+_LONGEST_NAME = 120
+_LONGEST_VALUE = 24
+
+
+@dataclass
+class TrialCheckpoint:
+    """A checkpoint directory of a trial.
+
+    Attributes:
+        name: of the directory, inside the trial's.
+        iteration: training_iteration at which it was made.
+        metrics: the numbers of the trial's last result then, by "a/b" path.
+    """
+
+    name: str
+    iteration: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class MetricAnalysis:
+    """What is remembered of every number that a trial reported: max, min, avg, last, last-5-avg, last-10-avg.
+
+    NaN counts as no report, except that `last` is what came last.
+    """
+
+    def __init__(self):
+        self._stats: dict[str, dict[str, float]] = {}
+        self._recent: dict[str, deque] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, numbers: Mapping[str, float]) -> None:
+        """Takes in one result's numbers."""
+        for key, value in numbers.items():
+            stats = self._stats.get(key)
+            if stats is None:
+                stats = self._stats[key] = {"max": math.nan, "min": math.nan, "avg": math.nan, "last": value}
+                stats["last-5-avg"] = stats["last-10-avg"] = math.nan
+            stats["last"] = value
+            if math.isnan(value):
+                continue
+            count = self._counts[key] = self._counts.get(key, 0) + 1
+            if count == 1:
+                stats["max"] = stats["min"] = stats["avg"] = value
+                recent = self._recent[key] = deque(maxlen=10)
+            else:
+                stats["max"], stats["min"] = max(stats["max"], value), min(stats["min"], value)
+                stats["avg"] += (value - stats["avg"]) / count
+                recent = self._recent[key]
+            recent.append(value)
+            last = list(recent)
+            stats["last-10-avg"] = sum(last) / len(last)
+            stats["last-5-avg"] = sum(last[-5:]) / len(last[-5:])
+
+    def settle(self) -> None:
+        """No more results come: lets go of what only they would need."""
+        self._recent, self._counts = {}, {}
+
+    @property
+    def stats(self) -> dict[str, dict[str, float]]:
+        """Metric -> statistic -> value."""
+        return self._stats
+
+
+class Trial:
+    """One configuration and its run.
+
+    Args:
+        trial_id: unique in the experiment, and in the order of creation.
+        index: 0, 1, ... in the order of creation.
+        trainable_name: of what is run.
+        config: resolved.
+        evaluated_params: "a/b" path -> value of what the search chose.
+        experiment_dir: the trial's directory lies in it.
+        resources: what it needs to run.
+
+    Attributes:
+        status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
+        last_result: the newest result; {} before the first.
+        metric_analysis: metric -> {max, min, avg, last, last-5-avg, last-10-avg}.
+        checkpoints: the oldest first.
+        error: traceback of the failure that ended it (or the last one), None if there was none.
+        num_failures: how often it has failed.
+        stopped_by: why it ended, as words; None while it runs, and if the trainable itself was done.
+        pid: of its process, while it runs.
+    """
+
+    def __init__(
+        self,
+        trial_id: str,
+        index: int,
+        trainable_name: str,
+        config: dict[str, Any],
+        evaluated_params: dict[str, Any] | None = None,
+        experiment_dir: Path | None = None,
+        resources: Resources | None = None,
+    ):
+        self.trial_id, self.index, self.trainable_name = trial_id, index, trainable_name
+        self.config = config
+        self.evaluated_params = evaluated_params or {}
+        self.experiment_tag = _tag(index, self.evaluated_params)
+        self.experiment_dir = Path(experiment_dir) if experiment_dir else Path()
+        self.resources = resources or Resources.default()
+        self.custom_name: str | None = None
+        self.dirname = _file_name(f"{self.identifier}_{self.experiment_tag}")
+        self.status = PENDING
+        self.last_result: dict[str, Any] = {}
+        self.analysis = MetricAnalysis()
+        self.checkpoints: list[TrialCheckpoint] = []
+        self.error: str | None = None
+        self.exception: BaseException | None = None
+        self.num_failures = 0
+        self.stopped_by: str | None = None
+        self.pid: int | None = None
+        self.hostname: str = ""
+
+    @property
+    def identifier(self) -> str:
+        """The trainable and its environment, as in "PPO_CartPole-v1"."""
+        env = self.config.get("env") if isinstance(self.config, Mapping) else None
+        env = env if isinstance(env, str) else getattr(env, "__name__", "") if env is not None else ""
+        return f"{self.trainable_name}_{env}" if env else self.trainable_name
+
+    @property
+    def name(self) -> str:
+        """What people call it: trainable, environment, number and what was chosen."""
+        return self.custom_name or f"{self.identifier}_{self.experiment_tag}"
+
+    @property
+    def logdir(self) -> str:
+        """Its directory."""
+        return str(self.experiment_dir / self.dirname)
+
+    local_path = path = logdir
+
+    @property
+    def metric_analysis(self) -> dict[str, dict[str, float]]:
+        """Metric -> statistic -> value, over all its results."""
+        return self.analysis.stats
+
+    @property
+    def checkpoint(self) -> TrialCheckpoint | None:
+        """The newest."""
+        return self.checkpoints[-1] if self.checkpoints else None
+
+    def checkpoint_path(self, checkpoint: TrialCheckpoint) -> str:
+        """Where it is."""
+        return str(Path(self.logdir) / checkpoint.name)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status in FINISHED
+
+    @property
+    def error_file(self) -> str | None:
+        """Path of error.txt, if it has failed."""
+        return str(Path(self.logdir) / "error.txt") if self.error else None
+
+    def take(self, result: dict[str, Any]) -> dict[str, float]:
+        """Remembers a result; returns its numbers by "a/b" path."""
+        self.last_result = result
+        numbers = {
+            key: value
+            for key, value in flatten(result)
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+        self.analysis.add(numbers)
+        return numbers
+
+    def __str__(self):
+        return self.name
+
+    def __repr__(self):
+        return f"Trial({self.name}, {self.status})"
+
+
+def _tag(index: int, params: Mapping[str, Any]) -> str:
+    """ "3_lr=0.01,layers=2": the number, and the last part of each path with its value."""
+    chosen = ",".join(f"{key.rsplit('/', 1)[-1]}={_short(value)}" for key, value in params.items())
+    return f"{index}_{chosen}" if chosen else str(index)
+
+
+def _short(value) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else getattr(value, "__name__", None) or str(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def _file_name(name: str) -> str:
+    """A name that every file system takes."""
+    return re.sub(r"[^A-Za-z0-9.,=+-]+", "_", name)[:_LONGEST_NAME].rstrip("._") or "trial"

@@ -1,0 +1,75 @@
+"""The process of a trial: an actor that makes the trainable, steps it, saves it and ends it, as it is asked."""
+
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+from rllib.tune import session
+from rllib.tune.session import TrialContext
+
+
+class TrialActor:
+    """Runs one trial; with `reset`, one after the other."""
+
+    def __init__(self, driver_pid: int):
+        self._driver_pid = driver_pid
+        self._trainable = None
+
+    def start(self, trainable_class: type, config: dict, context: TrialContext, restore: str | None, log_to_file):
+        """Makes the trainable, from a checkpoint if one is given; says where it runs."""
+        if log_to_file and os.getpid() != self._driver_pid:
+            _redirect(log_to_file, context.trial_dir)
+        session.activate(context, None)
+        self._trainable = trainable_class(config, context)
+        if restore:
+            self._trainable.restore(restore)
+        return {"pid": os.getpid(), "hostname": socket.gethostname()}
+
+    def step(self) -> tuple[dict, str | None]:
+        """One result, and the path of a checkpoint that came with it."""
+        result = self._trainable.train()
+        path = self._trainable.take_reported() if hasattr(self._trainable, "take_reported") else None
+        return result, path
+
+    def save(self, path: str) -> str:
+        """Writes a checkpoint; returns where it is."""
+        return self._trainable.save(path)
+
+    def reset(self, config: dict, context: TrialContext, restore: str | None) -> bool:
+        """Goes over to another trial, if the trainable can."""
+        session.activate(context, None)
+        trainable = self._trainable
+        trainable._context = context
+        if not trainable.reset_config(config):
+            return False
+        trainable.config = config
+        for name in ("_iteration", "_iterations_since_restore", "_timesteps_since_restore"):
+            setattr(trainable, name, 0)
+        trainable._time_total = trainable._time_since_restore = 0.0
+        trainable._totals = {}
+        if restore:
+            trainable.restore(restore)
+        return True
+
+    def close(self) -> str | None:
+        """Ends the trainable; returns the traceback if it could not end well."""
+        try:
+            if self._trainable is not None:
+                self._trainable.stop()
+        except Exception:
+            return traceback.format_exc()
+        return None
+
+
+def _redirect(log_to_file, directory: str) -> None:
+    """From now on the process prints to files: True for stdout and stderr, one name for both, or two names."""
+    names = ("stdout", "stderr") if log_to_file is True else log_to_file
+    names = (names, names) if isinstance(names, str) else names
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for number, name in zip((1, 2), names):
+        descriptor = os.open(Path(directory) / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(descriptor, number)
+        os.close(descriptor)

@@ -1,0 +1,389 @@
+"""Experiments of functions and small classes, through tune.run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import runtime
+from rllib import tune
+from rllib.errors import TuneError
+from rllib.tune import session
+from rllib.tune.analysis import ExperimentAnalysis
+from runtime.errors import UnschedulableError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_cpus():
+    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    yield
+    runtime.shutdown()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """tune.run into a directory of the test's own, without a word."""
+
+    def run(trainable, **settings):
+        return tune.run(trainable, **{"storage_path": tmp_path, "verbose": 0, "tensorboard": False, **settings})
+
+    return run
+
+
+def lines(trial):
+    return [json.loads(line) for line in (Path(trial.logdir) / "result.json").read_text().splitlines()]
+
+
+# ---------------------------------------------------------------------- spellings
+
+
+def by_track(config):
+    for i in range(3):
+        tune.track.log(mean_loss=config["a"] * i)
+
+
+def by_reporter(config, reporter):
+    for i in range(3):
+        reporter(mean_loss=config["a"] * i, timesteps_total=10 * i)
+
+
+def by_keywords(config):
+    for i in range(3):
+        tune.report(mean_loss=config["a"] * i)
+
+
+def by_dict(config):
+    for i in range(3):
+        tune.report({"mean_loss": config["a"] * i})
+
+
+def by_session(config):
+    for i in range(3):
+        session.report({"mean_loss": config["a"] * i})
+
+
+def by_yield(config):
+    for i in range(3):
+        yield {"mean_loss": config["a"] * i}
+
+
+@pytest.mark.parametrize("function", [by_track, by_reporter, by_keywords, by_dict, by_session, by_yield])
+def test_every_spelling_of_report(run, function):
+    analysis = run(function, config={"a": tune.grid_search([1.0, 2.0])}, metric="mean_loss", mode="max")
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
+    assert [[line["mean_loss"] for line in lines(trial)] for trial in analysis.trials] == [[0, 1, 2], [0, 2, 4]]
+    assert analysis.best_config == {"a": 2.0}
+
+
+def test_a_returned_dict_and_number_are_results(run):
+    (trial,) = run(lambda config: {"loss": 2 * config["a"]}, config={"a": 3}).trials
+    assert trial.last_result["loss"] == 6 and trial.last_result["done"] and len(lines(trial)) == 1
+    (trial,) = run(lambda config: 1.5).trials
+    assert trial.last_result["_metric"] == 1.5
+
+
+def test_results_have_the_usual_keys_and_trials_their_files(run):
+    (trial,) = run(by_reporter, config={"a": 2}).trials
+    keys = {"training_iteration", "time_this_iter_s", "time_total_s", "timesteps_total", "timesteps_this_iter", "done",
+            "trial_id", "experiment_tag", "date", "timestamp", "pid", "hostname", "node_ip", "time_since_restore",
+            "iterations_since_restore"}  # fmt: skip
+    assert not keys - set(lines(trial)[-1])
+    assert [line["training_iteration"] for line in lines(trial)] == [1, 2, 3]
+    assert {"params.json", "params.pkl", "result.json", "progress.csv"} <= set(os.listdir(trial.logdir))
+    assert list(Path(trial.logdir).parent.glob("experiment_state-*.json"))
+
+
+class Counter(tune.Trainable):
+    def setup(self, config):
+        self.value = config.get("start", 0)
+
+    def step(self):
+        self.value += 1
+        return {"value": self.value}
+
+    def save_checkpoint(self, checkpoint_dir):
+        return {"value": self.value}
+
+    def load_checkpoint(self, checkpoint):
+        self.value = checkpoint["value"]
+
+
+class OldCounter(tune.Trainable):
+    def _setup(self, config):
+        self.value = 0
+
+    def _train(self):
+        self.value += 1
+        return {"value": self.value, "done": self.value == 4}
+
+    def _save(self, checkpoint_dir):
+        path = os.path.join(checkpoint_dir, "value.txt")
+        Path(path).write_text(str(self.value))
+        return path
+
+    def _restore(self, path):
+        self.value = int(Path(path).read_text())
+
+
+def test_class_of_this_generation_with_stop_and_checkpoints(run):
+    (trial,) = run(Counter, stop={"value": 5}, checkpoint_freq=2, checkpoint_at_end=True).trials
+    assert trial.last_result["value"] == 5 and trial.stopped_by == "value 5 >= 5"
+    names = sorted(path.name for path in Path(trial.logdir).glob("checkpoint_*"))
+    assert names == ["checkpoint_000002", "checkpoint_000004", "checkpoint_000005"]
+    again = run(Counter, stop={"value": 6}, restore=f"{trial.logdir}/checkpoint_000004").trials[0]
+    assert [line["value"] for line in lines(again)] == [5, 6]
+    assert again.last_result["training_iteration"] == 6 and again.last_result["iterations_since_restore"] == 2
+
+
+def test_class_with_underscore_methods(run):
+    (trial,) = run(OldCounter, checkpoint_freq=1, keep_checkpoints_num=2).trials
+    assert trial.last_result["value"] == 4
+    assert [c.iteration for c in trial.checkpoints] == [3, 4]
+    again = run(OldCounter, restore=f"{trial.logdir}/checkpoint_000003").trials[0]
+    assert [line["value"] for line in lines(again)] == [4]
+
+
+def with_checkpoint_dir(config, checkpoint_dir=None):
+    start = int(Path(checkpoint_dir, "step").read_text()) + 1 if checkpoint_dir else 0
+    for step in range(start, 6):
+        with tune.checkpoint_dir(step=step) as directory:
+            Path(directory, "step").write_text(str(step))
+        tune.report(step=step, restored=bool(checkpoint_dir))
+        if step == 3 and not checkpoint_dir:
+            raise ValueError("the machine is hot")
+
+
+def with_checkpoint_object(config):
+    checkpoint = tune.get_checkpoint()
+    start = checkpoint.to_dict()["step"] + 1 if checkpoint else 0
+    for step in range(start, 6):
+        tune.report({"step": step, "restored": start > 0}, checkpoint=tune.Checkpoint.from_dict({"step": step}))
+        if step == 3 and not checkpoint:
+            raise ValueError("the machine is hot")
+
+
+@pytest.mark.parametrize("function", [with_checkpoint_dir, with_checkpoint_object])
+def test_a_function_that_fails_goes_on_from_its_checkpoint(run, function):
+    (trial,) = run(function, max_failures=1).trials
+    assert trial.status == "TERMINATED" and trial.num_failures == 1
+    assert [line["step"] for line in lines(trial)] == [0, 1, 2, 3, 4, 5]
+    assert [line["restored"] for line in lines(trial)] == [False] * 4 + [True] * 2
+    assert "the machine is hot" in (Path(trial.logdir) / "error.txt").read_text()
+
+
+# ---------------------------------------------------------------------- failures
+
+
+def fails_for_two(config):
+    tune.report(loss=1.0)
+    if config["a"] == 2:
+        raise KeyError("no such thing")
+
+
+def test_the_error_ends_with_the_trials_own_traceback(run, tmp_path):
+    with pytest.raises(TuneError) as caught:
+        run(fails_for_two, config={"a": tune.grid_search([1, 2, 3])})
+    assert str(caught.value).rstrip().endswith("KeyError: 'no such thing'")
+    assert "in fails_for_two" in str(caught.value) and isinstance(caught.value.__cause__, KeyError)
+    (path,) = tmp_path.iterdir()
+    statuses = [trial.status for trial in ExperimentAnalysis(path).trials]
+    assert statuses == ["TERMINATED", "ERROR", "TERMINATED"]
+    analysis = run(fails_for_two, config={"a": tune.grid_search([2, 3])}, raise_on_failed_trial=False)
+    assert analysis.trials[0].error and analysis.trials[1].status == "TERMINATED"
+
+
+def test_fail_fast_raise_gives_the_users_exception(run):
+    with pytest.raises(KeyError, match="no such thing"):
+        run(fails_for_two, config={"a": tune.grid_search([2, 3, 3, 3])}, fail_fast="raise")
+
+
+def kills_itself(config):
+    tune.report(loss=1.0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_trial_is_reported_and_the_others_go_on(run):
+    analysis = run(
+        lambda config: kills_itself(config) if config["a"] else by_keywords(config),
+        config={"a": tune.grid_search([1, 0])}, raise_on_failed_trial=False,
+    )  # fmt: skip
+    assert [trial.status for trial in analysis.trials] == ["ERROR", "TERMINATED"]
+    assert "SIGKILL" in analysis.trials[0].error
+
+
+def hangs(config):
+    tune.report(loss=1.0)
+    time.sleep(3600)
+
+
+def test_the_time_budget_ends_a_trial_that_hangs(run, monkeypatch):
+    monkeypatch.setattr("rllib.tune.trial_runner._CLOSE_S", 2.0)
+    began = time.monotonic()
+    (trial,) = run(hangs, time_budget_s=1.0).trials
+    assert time.monotonic() - began < 10
+    assert trial.status == "TERMINATED" and "time budget of 1 s" in trial.stopped_by and lines(trial)
+
+
+def test_what_can_never_fit_says_need_and_have(run):
+    with pytest.raises(UnschedulableError, match=r"needs GPU: 1.*it has CPU: 2"):
+        run(by_track, config={"a": 1}, resources_per_trial={"cpu": 1, "gpu": 1})
+    with pytest.raises(UnschedulableError, match=r"needs CPU: 3"):
+        run(tune.with_resources(by_track, {"cpu": 3}), config={"a": 1})
+
+
+def test_workers_that_do_not_fit_share_the_cpus(run, caplog):
+    (trial,) = run(by_track, config={"a": 1}, resources_per_trial={"cpu": 1, "extra_cpu": 7}).trials
+    assert trial.status == "TERMINATED"
+    assert sum("wants 8 CPUs and there are 2" in record.message for record in caplog.records) == 1
+
+
+def test_unknown_trainable_names_the_nearest():
+    with pytest.raises(ValueError, match=r"no trainable 'PP0'.*Did you mean 'PPO'"):
+        tune.run("PP0")
+
+
+def test_a_metric_that_no_result_has(run):
+    analysis = run(by_track, config={"a": 1}, metric="mean_lost")
+    with pytest.raises(ValueError, match=r"no result has the metric 'mean_lost'. Did you mean mean_loss\?"):
+        analysis.best_config  # noqa: B018
+
+
+def test_nan_is_never_the_best(run):
+    analysis = run(
+        lambda config: {"loss": config["a"]}, config={"a": tune.grid_search([float("nan"), 3.0, 2.0])},
+        metric="loss", mode="min",
+    )  # fmt: skip
+    assert analysis.best_config == {"a": 2.0}
+
+
+def test_a_full_disk_ends_the_experiment_and_keeps_the_results(run, tmp_path, monkeypatch):
+    from rllib.tune.experiment import Journal
+
+    written = []
+
+    def append(self, record, before=Journal.append):
+        written.append(record)
+        if record["type"] == "status" and record["status"] == "RUNNING" and record["id"].endswith("00002"):
+            raise OSError(28, "No space left on device")
+        before(self, record)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "append", append)
+        with pytest.raises(TuneError, match=r"the disk is full.*resume=True"):
+            run(by_track, name="full", config={"a": tune.grid_search([1, 2, 3, 4])}, max_concurrent_trials=1)
+    analysis = run(by_track, name="full", config={"a": tune.grid_search([1, 2, 3, 4])}, resume=True)
+    assert [trial.last_result["mean_loss"] for trial in analysis.trials] == [2, 4, 6, 8]
+
+
+# ---------------------------------------------------------------------- directories
+
+
+def test_a_name_that_is_taken_gets_a_number_and_another_experiment_is_refused(run, tmp_path):
+    run(by_track, name="mine", config={"a": 1})
+    again = run(by_track, name="mine", config={"a": 1})
+    assert again.experiment_path == str(tmp_path / "mine_2")
+    with pytest.raises(ValueError, match="another experiment: it ran by_track, not by_dict"):
+        run(by_dict, name="mine", config={"a": 1}, resume=True)
+    with pytest.raises(ValueError, match="to resume"):
+        run(by_dict, name="yours", config={"a": 1}, resume=True)
+    assert len(run(by_dict, name="yours", config={"a": 1}, resume="AUTO").trials) == 1
+
+
+def fails_once(config):
+    marker = Path(tune.get_trial_dir(), "was_here")
+    if config["a"] == 2 and not marker.exists():
+        marker.touch()
+        raise RuntimeError("first time")
+    tune.report(a=config["a"])
+
+
+def test_errored_only_runs_the_failed_trials_again(run):
+    space = {"a": tune.grid_search([1, 2])}
+    first = run(fails_once, name="x", config=space, raise_on_failed_trial=False)
+    kept = Path(first.trials[0].logdir, "result.json").read_text()
+    second = run(fails_once, name="x", config=space, resume="ERRORED_ONLY")
+    assert [trial.status for trial in second.trials] == ["TERMINATED"] * 2
+    assert Path(second.trials[0].logdir, "result.json").read_text() == kept
+
+
+DRIVER = """
+    import sys, time
+    from pathlib import Path
+    import runtime
+    from rllib import tune
+
+    ROOT = sys.argv[1]
+
+    class Slow(tune.Trainable):
+        def setup(self, config):
+            self.n = 0
+            with open(ROOT + "/started", "a") as file:
+                file.write(f"{config['a']}\\n")
+        def step(self):
+            time.sleep(0.05)
+            self.n += 1
+            return {"n": self.n, "a": self.config["a"]}
+        def save_checkpoint(self, directory):
+            return {"n": self.n}
+        def load_checkpoint(self, checkpoint):
+            self.n = checkpoint["n"]
+
+    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    analysis = tune.run(Slow, name="x", storage_path=ROOT, config={"a": tune.uniform(0, 1)}, num_samples=6,
+                        stop={"n": 8}, checkpoint_freq=3, resume=sys.argv[2] == "resume", verbose=0, tensorboard=False)
+    print([(t.status, t.last_result["n"], t.last_result["a"]) for t in analysis.trials])
+"""
+
+
+def start_driver(tmp_path, what):
+    script = tmp_path / "driver.py"
+    script.write_text(textwrap.dedent(DRIVER))
+    return subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path), what], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def wait_for_finished(path, count):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if sum(trial.status == "TERMINATED" for trial in ExperimentAnalysis(path).trials) >= count:
+                return
+        except (ValueError, FileNotFoundError):
+            pass
+        time.sleep(0.02)
+    raise AssertionError(f"{count} trials did not finish in time")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_experiment_goes_on_exactly(tmp_path, how):
+    driver = start_driver(tmp_path, "start")
+    wait_for_finished(tmp_path / "x", 3)
+    began = time.monotonic()
+    driver.send_signal(how)
+    _, errors = driver.communicate(timeout=30)
+    assert driver.returncode != 0
+    if how == signal.SIGINT:
+        assert time.monotonic() - began < 5 and "resume=True" in errors and "KeyboardInterrupt" in errors
+    before = {t.trial_id: t for t in ExperimentAnalysis(tmp_path / "x").trials}
+    finished = {t.config["a"] for t in before.values() if t.status == "TERMINATED"}
+    started = (tmp_path / "started").read_text().split()
+    resumed = start_driver(tmp_path, "resume")
+    output, errors = resumed.communicate(timeout=60)
+    assert resumed.returncode == 0, errors
+    analysis = ExperimentAnalysis(tmp_path / "x")
+    assert [t.status for t in analysis.trials] == ["TERMINATED"] * 6, output
+    for trial in analysis.trials:
+        assert [line["n"] for line in lines(trial)] == list(range(1, 9))
+        assert trial.trial_id not in before or trial.config == before[trial.trial_id].config
+    again = {float(a) for a in (tmp_path / "started").read_text().split()[len(started) :]}
+    assert not again & finished, "a finished trial ran again"

@@ -1,0 +1,83 @@
+"""What `stop` may be, and when it ends a trial or the experiment."""
+
+from datetime import timedelta
+
+import pytest
+
+from rllib.tune.stoppers import (
+    CombinedStopper,
+    ExperimentPlateauStopper,
+    MaximumIterationStopper,
+    TimeoutStopper,
+    TrialPlateauStopper,
+    make_stopper,
+)
+
+
+def _ends_at(stopper, values, trial_id="t"):
+    """The number of the result that ends the trial; None if none does."""
+    answers = (stopper(trial_id, {"m": value, "training_iteration": index}) for index, value in enumerate(values, 1))
+    return next((index for index, answer in enumerate(answers, 1) if answer), None)
+
+
+def test_dicts_reach_into_nested_results():
+    stopper = make_stopper({"a/b": 3})
+    assert not stopper("t", {"a": {"b": 2}}) and stopper("t", {"a": {"b": 3}})
+    assert stopper.reached("t", {"a": {"b": 3.5}}) == "a/b 3.5 >= 3"
+    assert make_stopper(None).reached("t", {"a": 1}) is None
+
+
+def test_functions():
+    stopper = make_stopper(lambda trial_id, result: trial_id == "x" and result["m"] > 1)
+    assert stopper("x", {"m": 2}) and not stopper("y", {"m": 2}) and not stopper.stop_all()
+
+
+def test_maximum_iteration_counts_each_trial():
+    stopper = MaximumIterationStopper(3)
+    assert _ends_at(stopper, [0] * 5, "a") == _ends_at(stopper, [0] * 5, "b") == 3
+
+
+def test_timeout_ends_everything():
+    now = [100.0]
+    stopper = TimeoutStopper(timedelta(seconds=5), clock=lambda: now[0])
+    assert not stopper.stop_all()
+    now[0] = 104.9
+    assert not stopper("t", {})
+    now[0] = 105.0
+    assert stopper("t", {}) and stopper.stop_all()
+
+
+def test_trial_plateau():
+    assert _ends_at(TrialPlateauStopper("m"), [1, 2, 3, 4, 4, 4, 4]) == 7
+    assert _ends_at(TrialPlateauStopper("m", grace_period=6), [4] * 9) == 6
+    assert _ends_at(TrialPlateauStopper("m", metric_threshold=3, mode="max"), [2] * 6 + [3] * 4) == 10
+    assert _ends_at(TrialPlateauStopper("m"), [float("nan")] * 9) is None
+
+
+def test_experiment_plateau():
+    stopper = ExperimentPlateauStopper("m", top=3, mode="max", patience=1)
+    assert _ends_at(stopper, [1, 5, 5, 5, 5]) == 5 and stopper.stop_all()
+    assert _ends_at(ExperimentPlateauStopper("m", top=3), [5, 4, 3, 2, 1]) is None
+
+
+def test_combined_tells_which():
+    stopper = CombinedStopper({"m": 7}, MaximumIterationStopper(3), TimeoutStopper(1000))
+    assert stopper.reached("t", {"m": 1, "training_iteration": 1}) is None
+    assert stopper.reached("t", {"m": 1, "training_iteration": 3}) == "3 iterations"
+    assert not stopper.stop_all()
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: make_stopper(3), "dict of thresholds, a function"),
+        (lambda: make_stopper({"a": "b"}), "needs a number"),
+        (lambda: TrialPlateauStopper("m", metric_threshold=1), "needs mode"),
+        (lambda: TrialPlateauStopper("x")("t", {"m": 1}), "They have: m"),
+        (lambda: ExperimentPlateauStopper("m", top=1), "top must be > 1"),
+        (lambda: TimeoutStopper(0), "> 0 s"),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()

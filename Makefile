@@ -8,7 +8,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve
+BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
+	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead
 
 .PHONY: train test learning benchmark clean
 .DELETE_ON_ERROR:

@@ -41,7 +41,7 @@ _RANGES = {
 @click.option("--search", "is_search", is_flag=True, help="What follows as KEY=... is searched.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of the space (of each of the grid's "
               "combinations) [default: 1].")  # fmt: skip
-@click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when its result reaches this; repeatable. "
+@click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when a result reaches this; repeatable. "
               "Short names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--metric", help="By which trials are compared [default: episode_reward_mean].")
 @click.option("--mode", type=click.Choice(["max", "min"]), help="[default: max]")

@@ -21,6 +21,7 @@ from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.experiment_sidecar import TensorBoardCallback
 from rllib.tune.reporters import make_reporter
 from rllib.tune.resources import Resources
+from rllib.tune.run_settings import RunSettings
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search_space import evaluated_params
 from rllib.tune.searchers import create_searcher
@@ -28,7 +29,8 @@ from rllib.tune.stoppers import make_stopper
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import ERROR, TERMINATED, Trial
-from rllib.tune.trial_runner import RunSettings, TrialRunner
+from rllib.tune.trial_pool import TrialPool
+from rllib.tune.trial_runner import TrialRunner
 
 logger = logging.getLogger(__name__)
 
@@ -341,6 +343,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         runner = TrialRunner(
             directory,
             resolved,
+            TrialPool(resolved, directory.path.name, spec.log_to_file, spec.reuse_actors),
             searcher,
             scheduler,
             RunSettings(
@@ -355,9 +358,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
                 fail_fast=spec.fail_fast,
                 time_budget_s=spec.time_budget_s,
                 max_concurrent=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
-                log_to_file=spec.log_to_file,
                 restore=str(Path(spec.restore).absolute()) if spec.restore else None,
-                reuse_actors=spec.reuse_actors,
             ),
             CheckpointKeeper(spec.keep_checkpoints_num, spec.checkpoint_score_attr, spec.checkpoint_score_order),
             _trial_maker(spec, resolved, space, directory.path),

@@ -142,6 +142,29 @@ def test_tuner_and_its_restore(tmp_path):
     assert (len(again), again.num_errors) == (3, 0) and again.get_best_result().path == best.path
 
 
+def test_a_restored_tuner_draws_what_had_not_been_drawn(tmp_path):
+    def interrupts(config):
+        marker = tmp_path / "interrupted"
+        if config["a"] > 2 and not marker.exists():
+            marker.touch()
+            raise KeyError("stop here")
+        return {"loss": config["b"]}
+
+    space = {"a": tune.grid_search(list(range(12))), "b": tune.uniform(0, 1)}
+    tuner = tune.Tuner(
+        interrupts, param_space=space, tune_config=tune.TuneConfig(max_concurrent_trials=1),
+        run_config=tune.RunConfig(name="x", storage_path=tmp_path / "results", verbose=0,
+                                  failure_config=tune.FailureConfig(fail_fast="raise")),
+    )  # fmt: skip
+    with pytest.raises(KeyError):
+        tuner.fit()
+    path = tmp_path / "results" / "x"
+    before = {trial.trial_id: trial.config for trial in ExperimentAnalysis(path).trials}
+    grid = tune.Tuner.restore(path, interrupts, resume_errored=True).fit()
+    assert [result.config["a"] for result in grid] == list(range(12)) and grid.num_terminated == 12
+    assert all(result.trial.config == before.get(result.trial.trial_id, result.trial.config) for result in grid)
+
+
 def test_checkpoints_that_stay_are_the_best(tmp_path):
     class UpAndDown(Climber):
         def step(self):

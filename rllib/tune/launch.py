@@ -300,7 +300,7 @@ def _directory(spec: ExperimentSpec, resolved: Resolved, space: dict) -> Experim
             )
     name = spec.name or f"{resolved.name}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     path = experiments.new_path(results, name)
-    if path.name != name:
+    if spec.name and path.name != name:
         logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
                        results / name, path)  # fmt: skip
     header = {

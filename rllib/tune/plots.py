@@ -23,6 +23,8 @@ from rllib.tune.searchers.base import check_mode, metric_value
 KINDS = ("curves", "parallel", "best")
 _POINTS = 100
 _RESAMPLES = 2000
+_MOST_AXES = 10
+_MOST_IN_NAME = 4
 _NOT_SETTINGS = {"seed", "__trial_index__"}
 
 
@@ -92,7 +94,7 @@ def plot(
         metric: result key or "a/b" path.
         mode: whether "max" or "min" of it is best.
         x: result key of the horizontal axis; where a run has none, training_iteration.
-        kinds: of "curves", "parallel" and "best".
+        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best".
         title: above everything.
 
     Raises:
@@ -237,7 +239,8 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
     curves = []
     for members in groups.values():
         run = runs[members[0]]
-        name = ", ".join(f"{key.rsplit('/', 1)[-1]}={_text(run.params.get(key))}" for key in varying) or run.name
+        name = ", ".join(f"{key.rsplit('/', 1)[-1]}={_text(run.params.get(key))}" for key in varying)
+        name = name if 0 < len(varying) <= _MOST_IN_NAME else run.name
         curves.append(_curve(name if len(groups) > 1 else run.name, [points[index] for index in members]))
     return curves
 
@@ -263,7 +266,8 @@ def _varying(runs: Sequence[Run]) -> list[str]:
 
 
 def _parallel(runs, tops: list[float], metric: str, mode: str) -> tuple[list[Axis], list[float]]:
-    axes = [_axis(key, [run.params.get(key) for run in runs]) for key in _varying(runs)]
+    # Runs of different algorithms differ in dozens of settings, too many to read.
+    axes = [_axis(key, [run.params.get(key) for run in runs]) for key in _varying(runs)[:_MOST_AXES]]
     axes.append(_axis(metric, tops))
     colours = axes[-1].places
     return axes, [place if mode == "max" else 1 - place for place in colours]

@@ -79,7 +79,7 @@ def _parallel(figures) -> str:
             f'<text x="{x:.1f}" y="{frame.y(at) - 3:.1f}" {side}>{_safe(text)}</text>' for at, text in axis.labels
         ]
         name = _safe(axis.name.rsplit("/", 1)[-1])
-        drawn.append(f'<text x="{x:.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{name}</text>')
+        drawn.append(f'<text x="{x:.1f}" y="{_HEIGHT - 32 + 14 * (index % 2)}" text-anchor="middle">{name}</text>')
     for run, colour in sorted(enumerate(figures.colours), key=lambda item: item[1]):
         points = frame.points((index, axis.places[run]) for index, axis in enumerate(figures.axes))
         shade = f"hsl({240 - 200 * colour:.0f} 70% 45%)"

@@ -51,7 +51,8 @@ def _parallel(axes, figures, colours) -> None:
         axes.axvline(index, color="0.8", linewidth=0.8, zorder=0)
         for place, text in axis.labels:
             axes.text(index, place, f" {text}", fontsize="small")
-    axes.set_xticks(range(len(names)), names)
+    slant = {"rotation": 25, "ha": "right"} if len(names) > 5 else {}
+    axes.set_xticks(range(len(names)), names, **slant)
     axes.set_yticks([])
 
 

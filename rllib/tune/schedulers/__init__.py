@@ -21,9 +21,9 @@ _LAZY = {
     **{name: (module, name) for module, name in _SCHEDULERS.values()},
 }
 _NOT_BUILT = {
-    "pb2": "no maintained library offers it (its Gaussian process needs GPy, which has no releases for current numpy)",
-    "hb_bohb": "no maintained library offers it",
-    "bohb": "no maintained library offers it",
+    "pb2": "no maintained library offers it apart from Ray",
+    "hb_bohb": "no maintained library offers it apart from Ray",
+    "bohb": "no maintained library offers it apart from Ray",
     "resource_changing": "trials keep the resources that they start with",
 }
 

@@ -12,6 +12,7 @@ from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.values import merged, parse_assignments, parse_value, read_file, refuse_unknown
 from rllib.tune import launch, search_space
 from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.experiment_spec import ExperimentSpec
 
 _SHORT_STOP_KEYS = {
     "return": "episode_reward_mean",
@@ -41,7 +42,7 @@ _RANGES = {
 @click.option("--search", "is_search", is_flag=True, help="What follows as KEY=... is searched.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Samples of the space (of each of the grid's "
               "combinations) [default: 1].")  # fmt: skip
-@click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when its result reaches this; repeatable. "
+@click.option("--stop", multiple=True, metavar="KEY=VALUE", help="End a trial when a result reaches this; repeatable. "
               "Short names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--metric", help="By which trials are compared [default: episode_reward_mean].")
 @click.option("--mode", type=click.Choice(["max", "min"]), help="[default: max]")
@@ -122,7 +123,7 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool) -> launch.ExperimentSpec:
+def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool) -> ExperimentSpec:
     algorithm, env = settings.pop("algorithm", None), settings.pop("env", None)
     if algorithm is None:
         raise ValueError("the file does not say which algorithm: algorithm: PPO")
@@ -138,7 +139,7 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     if seed is not None and searcher in (None, "random"):
         searcher = launch.create_searcher("random", random_state=seed)
     settings["num_samples"] = settings.pop("trials", 1)
-    return launch.ExperimentSpec(
+    return ExperimentSpec(
         algorithm,
         **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},
         config=config, search_alg=searcher, results_dir=results_dir, resume=resume, verbose=0 if quiet else 1,

@@ -4,7 +4,8 @@ import importlib
 
 # Loaded on first use, so that the import stays quick.
 _LAZY = {
-    **dict.fromkeys(("run", "run_experiments", "Experiment"), "launch"),
+    **dict.fromkeys(("run", "run_experiments"), "launch"),
+    "Experiment": "experiment_spec",
     **dict.fromkeys(("Tuner", "TuneConfig", "RunConfig", "CheckpointConfig", "FailureConfig"), "tuner"),
     **dict.fromkeys(("ExperimentAnalysis", "ResultGrid"), "analysis"),
     "Trainable": "trainable",
@@ -22,6 +23,11 @@ _LAZY = {
         ("grid_search", "choice", "uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint",
          "lograndint", "qlograndint", "randn", "qrandn", "sample_from"),
         "search_space",
+    ),
+    **dict.fromkeys(
+        ("Stopper", "MaximumIterationStopper", "TimeoutStopper", "TrialPlateauStopper", "ExperimentPlateauStopper",
+         "CombinedStopper", "FunctionStopper"),
+        "stoppers",
     ),
     "create_scheduler": "schedulers",
     "create_searcher": "searchers",

@@ -11,6 +11,7 @@ from rllib.algorithms.settings import nearest
 from rllib.tune.checkpoint import Checkpoint
 from rllib.tune.experiment import journal_file, read_journal
 from rllib.tune.loggers import flatten
+from rllib.tune.plots import plot, read_runs
 from rllib.tune.stopping import lookup
 from rllib.tune.trial import ERROR, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_files import read_results
@@ -207,6 +208,20 @@ class ExperimentAnalysis:
     @staticmethod
     def _dataframe_of(rows: list[dict]):
         return _pandas().DataFrame([dict(flatten(row)) if "config" in row else row for row in rows])
+
+    def plot(self, path: str | Path | None = None, metric: str | None = None, mode: str | None = None, **more) -> Path:
+        """Draws learning curves, parallel coordinates and the best so far.
+
+        Args:
+            path: .png or .html; experiment.html in the experiment's directory by default.
+            metric, mode: the experiment's own by default.
+            more: see plots.plot.
+
+        Returns:
+            where it is.
+        """
+        metric, mode = self._objective(metric, mode)
+        return plot(read_runs(self.experiment_path), path or self._path / "experiment.html", metric, mode, **more)
 
     # ------------------------------------------------------------------ pieces
 

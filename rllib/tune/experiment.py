@@ -253,6 +253,19 @@ def _apply(record: dict, trials: dict[str, Trial], directory: Path, load_objects
             trial.analysis._stats = record["metric_analysis"]
 
 
+def as_text(value) -> str | None:
+    """A value pickled, for the header; None if it cannot be."""
+    try:
+        return base64.b64encode(cloudpickle.dumps(value)).decode()
+    except Exception:  # whatever a user's object does when it is pickled
+        return None
+
+
+def from_text(text: str):
+    """What `as_text` was given. Unpickles: only for experiments of one's own."""
+    return pickle.loads(base64.b64decode(text))
+
+
 def _identity(trial: Trial) -> dict[str, Any]:
     return {
         "id": trial.trial_id,

@@ -4,13 +4,12 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import runtime
-from rllib.algorithms.settings import nearest
 from rllib.errors import TuneError
 from rllib.evaluation.preload import PRELOAD
 from rllib.tune import experiment as experiments
@@ -19,8 +18,18 @@ from rllib.tune.callbacks import Callback
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.experiment_sidecar import TensorBoardCallback
+from rllib.tune.experiment_spec import (
+    EXPERIMENT_KEYS,
+    OF_OTHER_ERAS,
+    Experiment,
+    ExperimentSpec,
+    callbacks_of,
+    check_other_eras,
+    experiments_of,
+    refuse_unknown,
+)
 from rllib.tune.reporters import make_reporter
-from rllib.tune.resources import Resources
+from rllib.tune.run_settings import RunSettings
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search_space import evaluated_params
 from rllib.tune.searchers import create_searcher
@@ -28,60 +37,12 @@ from rllib.tune.stoppers import make_stopper
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import ERROR, TERMINATED, Trial
-from rllib.tune.trial_runner import RunSettings, TrialRunner
+from rllib.tune.trial_pool import TrialPool
+from rllib.tune.trial_runner import TrialRunner
 
 logger = logging.getLogger(__name__)
 
 _RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
-_OF_OTHER_ERAS = {
-    "upload_dir": "results stay on this machine",
-    "sync_config": "results stay on this machine",
-    "queue_trials": "what can never fit is refused at once, all else waits",
-    "ray_auto_init": "the runtime is started when it is needed",
-    "export_formats": "export a policy from its checkpoint",
-    "trial_executor": "there is one",
-    "server_port": "there is no server",
-    "with_server": "there is no server",
-    "global_checkpoint_period": "the journal is written as things happen",
-    "max_retries": "there is nothing to upload",
-}
-
-
-@dataclass
-class ExperimentSpec:
-    """Everything that `tune.run` takes, by its names; see there."""
-
-    trainable: Any
-    name: str | None = None
-    metric: str | None = None
-    mode: str | None = None
-    stop: Any = None
-    time_budget_s: float | None = None
-    config: dict[str, Any] | None = None
-    resources_per_trial: Any = None
-    num_samples: int = 1
-    results_dir: str | Path | None = None
-    search_alg: Any = None
-    scheduler: Any = None
-    checkpoint_freq: int = 0
-    checkpoint_at_end: bool = False
-    keep_checkpoints_num: int | None = None
-    checkpoint_score_attr: str | None = None
-    checkpoint_score_order: str = "max"
-    verbose: int | None = None
-    progress_reporter: Any = None
-    log_to_file: Any = False
-    trial_name_creator: Callable[[Trial], str] | None = None
-    trial_dirname_creator: Callable[[Trial], str] | None = None
-    max_failures: int = 0
-    fail_fast: bool | str = False
-    restore: str | Path | None = None
-    resume: Any = False
-    reuse_actors: bool = False
-    raise_on_failed_trial: bool = True
-    callbacks: Sequence[Callback] = field(default_factory=list)
-    max_concurrent_trials: int | None = None
-    tensorboard: bool = True
 
 
 def run(
@@ -167,7 +128,7 @@ def run(
         UnschedulableError: if a trial can never fit.
         KeyboardInterrupt: after Ctrl-C; the experiment can be resumed.
     """
-    _check_other_eras(other_eras)
+    check_other_eras(other_eras)
     if isinstance(run_or_experiment, Experiment):
         spec = run_or_experiment.spec
     else:
@@ -176,47 +137,12 @@ def run(
             storage_path or local_dir, search_alg, scheduler, checkpoint_freq, checkpoint_at_end, keep_checkpoints_num,
             checkpoint_score_attr, "max", verbose, progress_reporter, log_to_file, trial_name_creator,
             trial_dirname_creator, max_failures, fail_fast, restore, resume, bool(reuse_actors), raise_on_failed_trial,
-            [*(callbacks or []), *_callbacks_of(loggers)], max_concurrent_trials, tensorboard,
+            [*(callbacks or []), *callbacks_of(loggers)], max_concurrent_trials, tensorboard,
         )  # fmt: skip
         if checkpoint_config is not None:
             spec = checkpoint_config.applied(spec)
     analysis = run_spec(spec)
     return analysis.trials if return_trials else analysis
-
-
-# Keys of the experiment dicts of old -> names of ExperimentSpec.
-_EXPERIMENT_KEYS = {
-    "run": "trainable",
-    "local_dir": "results_dir",
-    "storage_path": "results_dir",
-    "trial_resources": "resources_per_trial",
-    "checkpoint_score_attribute": "checkpoint_score_attr",
-}
-
-
-class Experiment:
-    """One experiment for `run_experiments`.
-
-    Args:
-        name: of its directory.
-        run: what `tune.run` takes first.
-        settings: as for `tune.run`, or the keys of the old experiment dicts; `env` is put into the config.
-
-    Raises:
-        TypeError: for an unknown key, with the nearest.
-    """
-
-    def __init__(self, name: str, run, **settings):
-        self.name = name
-        self.spec = _spec_of_dict(name, {"run": run, **settings})
-
-    @classmethod
-    def from_json(cls, name: str, spec: Mapping[str, Any]) -> "Experiment":
-        """Of an experiment dict."""
-        given = dict(spec)
-        if "run" not in given:
-            raise ValueError(f"experiment {name!r} does not say what to run: it has {', '.join(given) or 'nothing'}")
-        return cls(name, given.pop("run"), **given)
 
 
 def run_experiments(experiments, **settings) -> list[Trial]:
@@ -230,11 +156,11 @@ def run_experiments(experiments, **settings) -> list[Trial]:
         as `tune.run`, after all experiments are through: the first one's error.
     """
     return_trials = settings.pop("return_trials", True)
-    _check_other_eras({key: settings.pop(key) for key in list(settings) if key in _OF_OTHER_ERAS})
+    check_other_eras({key: settings.pop(key) for key in list(settings) if key in OF_OTHER_ERAS})
     specs = []
-    for one in _list_of(experiments):
-        known = {_EXPERIMENT_KEYS.get(key, key): value for key, value in settings.items()}
-        _refuse_unknown(known, "run_experiments")
+    for one in experiments_of(experiments):
+        known = {EXPERIMENT_KEYS.get(key, key): value for key, value in settings.items()}
+        refuse_unknown(known, "run_experiments")
         specs.append(replace(one.spec, **known))
     trials: list[Trial] = []
     failure: Exception | None = None
@@ -248,53 +174,6 @@ def run_experiments(experiments, **settings) -> list[Trial]:
     if failure is not None:
         raise failure
     return trials if return_trials else analyses
-
-
-def _list_of(given) -> list[Experiment]:
-    if isinstance(given, Experiment):
-        return [given]
-    if isinstance(given, Mapping):
-        return [e if isinstance(e, Experiment) else Experiment.from_json(name, e) for name, e in given.items()]
-    return [one for entry in given for one in _list_of(entry)]
-
-
-def _spec_of_dict(name: str, given: Mapping[str, Any]) -> ExperimentSpec:
-    given = {_EXPERIMENT_KEYS.get(key, key): value for key, value in given.items()}
-    env = given.pop("env", None)
-    if env is not None:
-        given["config"] = {"env": env, **(given.get("config") or {})}
-    for key in list(given):
-        if key in _OF_OTHER_ERAS:
-            _check_other_eras({key: given.pop(key)})
-    checkpoint_config = given.pop("checkpoint_config", None)
-    _refuse_unknown(given, f"experiment {name!r}")
-    spec = ExperimentSpec(**{"name": name, **given})
-    return checkpoint_config.applied(spec) if checkpoint_config is not None else spec
-
-
-def _refuse_unknown(given: Mapping[str, Any], where: str) -> None:
-    known = [spec_field.name for spec_field in fields(ExperimentSpec)]
-    for key in given:
-        if key not in known:
-            near = nearest(key, known)
-            hint = f"Did you mean {near[0]!r}?" if near else f"It takes: {', '.join(known)}."
-            raise TypeError(f"{where}: unknown key {key!r}. {hint}")
-
-
-def _check_other_eras(given: Mapping[str, Any]) -> None:
-    for key in given:
-        if key not in _OF_OTHER_ERAS:
-            known = [*(spec_field.name for spec_field in fields(ExperimentSpec)), *_OF_OTHER_ERAS]
-            near = nearest(key, known)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise TypeError(f"tune.run has no argument {key!r}.{hint}")
-        if given[key] not in (None, False):
-            logger.info("%s has no effect here: %s", key, _OF_OTHER_ERAS[key])
-
-
-def _callbacks_of(loggers) -> list[Callback]:
-    """Logger callbacks among `loggers=` of old; the default loggers write always."""
-    return [each for each in loggers or [] if isinstance(each, Callback)]
 
 
 # ---------------------------------------------------------------------- putting it together
@@ -341,6 +220,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         runner = TrialRunner(
             directory,
             resolved,
+            TrialPool(resolved, directory.path.name, spec.log_to_file, spec.reuse_actors),
             searcher,
             scheduler,
             RunSettings(
@@ -355,9 +235,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
                 fail_fast=spec.fail_fast,
                 time_budget_s=spec.time_budget_s,
                 max_concurrent=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
-                log_to_file=spec.log_to_file,
                 restore=str(Path(spec.restore).absolute()) if spec.restore else None,
-                reuse_actors=spec.reuse_actors,
             ),
             CheckpointKeeper(spec.keep_checkpoints_num, spec.checkpoint_score_attr, spec.checkpoint_score_order),
             _trial_maker(spec, resolved, space, directory.path),
@@ -422,13 +300,14 @@ def _directory(spec: ExperimentSpec, resolved: Resolved, space: dict) -> Experim
             )
     name = spec.name or f"{resolved.name}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     path = experiments.new_path(results, name)
-    if path.name != name:
+    if spec.name and path.name != name:
         logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
                        results / name, path)  # fmt: skip
     header = {
         "id": secrets.token_hex(3)[:5],
         "name": path.name,
         "trainable": resolved.name,
+        "space": experiments.as_text(space),
         "config_keys": sorted(map(str, space)),
         "metric": spec.metric,
         "mode": spec.mode,
@@ -515,5 +394,3 @@ def raise_for_failures(analysis: ExperimentAnalysis) -> None:
         f"{first.error_file}:\n\n{first.error}"
     ) from first.exception
 
-
-__all__ = ["Experiment", "ExperimentSpec", "Resources", "run", "run_experiments", "run_spec"]

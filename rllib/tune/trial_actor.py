@@ -37,13 +37,13 @@ class TrialActor:
         """Writes a checkpoint; returns where it is."""
         return self._trainable.save(path)
 
-    def reset(self, config: dict, context: TrialContext, restore: str | None) -> bool:
-        """Goes over to another trial, if the trainable can."""
+    def reset(self, config: dict, context: TrialContext, restore: str | None) -> dict | None:
+        """Goes over to another trial, if the trainable can, and says where it runs; None: it cannot."""
         session.activate(context, None)
         trainable = self._trainable
         trainable._context = context
         if not trainable.reset_config(config):
-            return False
+            return None
         trainable.config = config
         for name in ("_iteration", "_iterations_since_restore", "_timesteps_since_restore"):
             setattr(trainable, name, 0)
@@ -51,7 +51,10 @@ class TrialActor:
         trainable._totals = {}
         if restore:
             trainable.restore(restore)
-        return True
+        return {"pid": os.getpid(), "hostname": socket.gethostname()}
+
+    def rest(self) -> None:
+        """Its trial has ended, and another one may come."""
 
     def close(self) -> str | None:
         """Ends the trainable; returns the traceback if it could not end well."""

@@ -7,15 +7,10 @@ still or end. All that has to survive the driver is in the journal (experiment.p
 
 import errno
 import logging
-import os
 import shutil
-import signal
-import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +20,12 @@ from rllib.tune import trial_files
 from rllib.tune.callbacks import Callback
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.session import TrialContext
+from rllib.tune.interrupts import Interrupts
+from rllib.tune.run_settings import RunSettings
 from rllib.tune.stopping import lookup
 from rllib.tune.trainables import Resolved
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial, TrialCheckpoint
-from rllib.tune.trial_actor import TrialActor
-from rllib.tune.trial_files import TrialFiles
+from rllib.tune.trial_pool import Live, TrialPool
 from runtime.errors import RuntimeFailure, TaskError
 
 logger = logging.getLogger(__name__)
@@ -44,62 +39,13 @@ _INTERRUPTED_CLOSE_S = 2.5
 _PENDING_AHEAD = 8
 
 
-@dataclass
-class RunSettings:
-    """How trials are run.
-
-    Attributes:
-        metric, mode: by which trials are compared; None where nobody compares.
-        stop: decides by a result whether its trial ends: (trial_id, result) -> reason or None.
-        stop_all: whether the whole experiment ends: () -> reason or None.
-        num_samples: how many configurations a searcher is asked for; -1: as many as the time allows.
-        checkpoint_freq: iterations between checkpoints; 0: none.
-        checkpoint_at_end: a checkpoint when the trial ends.
-        max_failures: how often a trial may fail and go on from its last checkpoint; -1: always.
-        fail_fast: the first trial that fails for good ends the experiment; "raise": with its own exception.
-        time_budget_s: for the experiment; None: as long as it takes.
-        max_concurrent: trials at once; 0: as many as fit.
-        log_to_file: whether trials print to files; see `tune.run`.
-        restore: directory of a checkpoint from which every trial starts.
-        reuse_actors: trials take over processes of ended ones where the trainable can start over.
-    """
-
-    metric: str | None = None
-    mode: str | None = None
-    stop: Callable[[str, dict], str | None] = lambda trial_id, result: None
-    stop_all: Callable[[], str | None] = lambda: None
-    num_samples: int = 1
-    checkpoint_freq: int = 0
-    checkpoint_at_end: bool = False
-    max_failures: int = 0
-    fail_fast: bool | str = False
-    time_budget_s: float | None = None
-    max_concurrent: int = 0
-    log_to_file: Any = False
-    restore: str | None = None
-    reuse_actors: bool = False
-
-
-@dataclass
-class _Live:
-    """A trial that runs: its actor and the calls that it has not answered, the oldest first."""
-
-    trial: Trial
-    actor: Any
-    held: dict[str, float]
-    files: TrialFiles
-    calls: deque = field(default_factory=deque)  # of (what, reference)
-    ending: tuple[str, str | None] | None = None  # the status and reason with which it is about to end
-    deadline: float | None = None  # by which it has to have ended
-    waits_for: int = 0  # exploits whose source is being saved
-
-
 class TrialRunner:
     """Runs trials until there are no more.
 
     Args:
         directory: of the experiment, open.
         trainable: what the trials run.
+        pool: for them.
         searcher: suggests configurations.
         scheduler: decides which trials go on.
         settings: how trials are run.
@@ -117,6 +63,7 @@ class TrialRunner:
         self,
         directory: ExperimentDirectory,
         trainable: Resolved,
+        pool: TrialPool,
         searcher,
         scheduler,
         settings: RunSettings,
@@ -134,15 +81,10 @@ class TrialRunner:
         self._keeper, self._make_trial = keeper, make_trial
         self._callbacks, self._reporter = list(callbacks), reporter
         self._prefix = directory.header["id"]
-        self._total = {name: q for name, q in runtime.cluster_resources().items() if name != "memory"}
-        self._used: dict[str, float] = {}
-        self._class = runtime.remote(TrialActor)
-        self._definition = runtime.put(trainable.cls)
+        self._pool = pool
         self._waiting: dict[str, Trial] = {}  # PENDING and PAUSED ones
-        self._live: dict[str, _Live] = {}
-        self._idle: list[tuple[Any, dict]] = []  # actors to be used again, with what they hold
+        self._live = pool.live
         self._saves: dict[str, list] = {}  # source -> what is to be done with its next checkpoint
-        self._restore_from: dict[str, str] = {}  # trial -> directory of another's checkpoint
         self._exhausted = False
         self._steps = 0
         self._began = time.monotonic()
@@ -157,8 +99,7 @@ class TrialRunner:
         limit = self.settings.max_concurrent
         if limit and len(self._live) >= limit:
             return False
-        need = trial.resources.total()
-        return all(self._used.get(name, 0) + q <= self._total.get(name, 0) + 1e-6 for name, q in need.items())
+        return self._pool.fits(trial.resources)
 
     def waiting_trials(self) -> list[Trial]:
         """Those that are PENDING or PAUSED, in the order in which they came to be so."""
@@ -201,7 +142,7 @@ class TrialRunner:
             return
         self._saves.setdefault(source.trial_id, []).append((trial, config))
         if live.ending is None:
-            self._call(live, "save", live.actor.save, self._checkpoint_place(source))
+            self._ask(live, "save", self._checkpoint_place(source))
 
     def _take_over(self, trial: Trial, source: Trial, config: dict) -> None:
         """The second half of `exploit`: the source's checkpoint is there, if it could be made."""
@@ -211,7 +152,7 @@ class TrialRunner:
         if source.checkpoint is None:
             self._tell(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
             if live and not live.calls and live.ending is None:
-                self._call(live, "step", live.actor.step)
+                self._ask(live, "step")
             return
         copied = self._keeper.adopt(trial, source)
         trial.config = config
@@ -242,7 +183,7 @@ class TrialRunner:
         """
         for callback in self._callbacks:
             callback.setup(num_samples=self.settings.num_samples, total_num_samples=self.settings.num_samples)
-        interrupts = _Interrupts()
+        interrupts = Interrupts()
         try:
             self.directory.snapshot(self._search_state, now=True)
             with interrupts:
@@ -279,7 +220,7 @@ class TrialRunner:
             self._settle_deadlock()
             return True
         self._for_callbacks("on_step_begin")
-        for live in self._wait():
+        for live in self._pool.wait(_TICK_S):
             self._take_answer(live)
         self._check_deadlines()
         self.directory.sync()
@@ -318,7 +259,7 @@ class TrialRunner:
 
     def _add(self, trial: Trial) -> None:
         request = self._trainable.request(trial.config) if trial.resources is None else trial.resources
-        trial.resources, notice = request.within(self._total, f"a trial of {trial.trainable_name}")
+        trial.resources, notice = request.within(self._pool.total, f"a trial of {trial.trainable_name}")
         if notice:
             self._tell("oversubscribed", notice)
         trial_files.write_config(trial)
@@ -328,7 +269,7 @@ class TrialRunner:
         self.scheduler.on_trial_add(self, trial)
 
     def _start_trials(self) -> None:
-        while self._waiting and any(self._used.get(name, 0) < q for name, q in self._total.items()):
+        while self._waiting and not self._pool.is_full:
             trial = self.scheduler.choose_trial_to_run(self)
             if trial is None:
                 return
@@ -345,49 +286,26 @@ class TrialRunner:
     # ------------------------------------------------------------------ starting and asking
 
     def _start(self, trial: Trial) -> None:
-        Path(trial.logdir).mkdir(parents=True, exist_ok=True)
         del self._waiting[trial.trial_id]
-        held = trial.resources.total()
-        for name, quantity in held.items():
-            self._used[name] = self._used.get(name, 0) + quantity
-        options = trial.resources.actor_options()
-        actor = self._class.options(oversubscribe=True, name=trial.name, **options).remote(os.getpid())
-        live = self._live[trial.trial_id] = _Live(trial, actor, held, TrialFiles(Path(trial.logdir)))
-        trial.status = RUNNING
-        self.directory.status_changed(trial)
         checkpoint = trial.checkpoint
         restore = trial.checkpoint_path(checkpoint) if checkpoint else self.settings.restore
-        context = TrialContext(
-            trial.trial_id, trial.name, trial.logdir, self.directory.path.name, trial.experiment_tag,
-            dict(trial.resources.own),
-        )  # fmt: skip
-        arguments = (self._definition, trial.config, context, restore, self.settings.log_to_file)
-        if self._call(live, "start", actor.start, *arguments):
-            self._call(live, "step", actor.step)
+        live = self._pool.start(trial, restore)
+        trial.status = RUNNING
+        self.directory.status_changed(trial)
+        self._ask(live, "step")
         if restore:
             self._for_callbacks("on_trial_restore", trial=trial)
 
-    def _call(self, live: _Live, what: str, method, *arguments) -> bool:
-        """Asks the trial for something; whether the question could be sent."""
+    def _ask(self, live: Live, what: str, *arguments) -> None:
+        """Asks the trial for something; one that cannot be asked has failed."""
+        if self._live.get(live.trial.trial_id) is not live:
+            return
         try:
-            live.calls.append((what, method.remote(*arguments)))
-            return True
-        except (TypeError, RuntimeFailure) as error:
+            self._pool.ask(live, what, *arguments)
+        except RuntimeFailure as error:
             self._failed(live, error)
-            return False
 
-    def _wait(self) -> list[_Live]:
-        """Those that have answered their oldest call."""
-        heads = {live.calls[0][1]: live for live in self._live.values() if live.calls}
-        if not heads:
-            return []
-        references = list(heads)
-        done, _ = runtime.wait(references, timeout=_TICK_S)
-        if done and len(references) > 1:
-            done, _ = runtime.wait(references, num_returns=len(references), timeout=0)
-        return [heads[reference] for reference in done]
-
-    def _take_answer(self, live: _Live) -> None:
+    def _take_answer(self, live: Live) -> None:
         if self._live.get(live.trial.trial_id) is not live or not live.calls:
             return  # ended meanwhile, by what another trial's result led to
         what, reference = live.calls.popleft()
@@ -400,11 +318,21 @@ class TrialRunner:
             return
         getattr(self, f"_on_{what}")(live, answer)
 
-    def _on_start(self, live: _Live, answer: dict) -> None:
+    def _on_start(self, live: Live, answer: dict) -> None:
         live.trial.pid, live.trial.hostname = answer["pid"], answer["hostname"]
         self._for_callbacks("on_trial_start", trial=live.trial)
 
-    def _on_step(self, live: _Live, answer: tuple[dict, str | None]) -> None:
+    def _on_reset(self, live: Live, answer: dict | None) -> None:
+        """An actor of an ended trial has been asked to start over; if it cannot, a new one is started."""
+        if answer:
+            self._on_start(live, answer)
+            return
+        live.calls.clear()
+        checkpoint = live.trial.checkpoint
+        self._pool.start_anew(live, live.trial.checkpoint_path(checkpoint) if checkpoint else self.settings.restore)
+        self._ask(live, "step")
+
+    def _on_step(self, live: Live, answer: tuple[dict, str | None]) -> None:
         result, checkpoint = answer
         trial = live.trial
         if result.get("no_report"):
@@ -427,7 +355,7 @@ class TrialRunner:
             return
         self._decide(live, result)
 
-    def _decide(self, live: _Live, result: dict) -> None:
+    def _decide(self, live: Live, result: dict) -> None:
         trial = live.trial
         decision = "CONTINUE"
         if self._is_comparable(result):
@@ -442,9 +370,9 @@ class TrialRunner:
             self.pause_trial(trial)
         else:
             if self._is_due(trial):
-                self._call(live, "save", live.actor.save, self._checkpoint_place(trial))
+                self._ask(live, "save", self._checkpoint_place(trial))
             if not live.waits_for:
-                self._call(live, "step", live.actor.step)
+                self._ask(live, "step")
 
     def _is_due(self, trial: Trial) -> bool:
         """Whether its checkpoint_freq wants a checkpoint now."""
@@ -470,7 +398,7 @@ class TrialRunner:
     def _checkpoint_place(self, trial: Trial) -> str:
         return str(Path(trial.logdir) / f"checkpoint_{trial.last_result.get('training_iteration', 0):06d}")
 
-    def _on_save(self, live: _Live, path: str) -> None:
+    def _on_save(self, live: Live, path: str) -> None:
         trial = live.trial
         iteration = trial.last_result.get("training_iteration", 0)
         numbers = {key: stats["last"] for key, stats in trial.metric_analysis.items()}
@@ -493,7 +421,7 @@ class TrialRunner:
 
     # ------------------------------------------------------------------ ending
 
-    def _complete(self, live: _Live, reason: str | None) -> None:
+    def _complete(self, live: Live, reason: str | None) -> None:
         """A trial has come to its end by itself."""
         save = self.settings.checkpoint_at_end or self._is_due(live.trial)
         if self._trainable.is_function and live.trial.last_result.get("done") and reason is None:
@@ -502,31 +430,33 @@ class TrialRunner:
         else:
             self._end(live, TERMINATED, reason, save)
 
-    def _end(self, live: _Live, status: str, reason: str | None, save: bool = False) -> None:
+    def _end(self, live: Live, status: str, reason: str | None, save: bool = False) -> None:
         """Has the trial close; it ends with this status when it has, or when its time for that is over."""
         live.ending = (status, reason)
         live.deadline = time.monotonic() + _CLOSE_S
         trial = live.trial
         if save and trial.last_result and not self._is_saved(trial):
-            self._call(live, "save", live.actor.save, self._checkpoint_place(trial))
-        if self._live.get(trial.trial_id) is live:
-            self._call(live, "close", live.actor.close)
+            self._ask(live, "save", self._checkpoint_place(trial))
+        self._ask(live, "rest" if self._pool.reuses_actors and status == TERMINATED else "close")
 
     @staticmethod
     def _is_saved(trial: Trial) -> bool:
         checkpoint = trial.checkpoint
         return bool(checkpoint) and checkpoint.iteration == trial.last_result.get("training_iteration")
 
-    def _on_close(self, live: _Live, problem: str | None) -> None:
+    def _on_close(self, live: Live, problem: str | None) -> None:
         if problem:
             logger.warning("%s could not end well:\n%s", live.trial, problem)
         self._bury(live)
 
-    def _bury(self, live: _Live) -> None:
+    def _on_rest(self, live: Live, nothing: None) -> None:
+        self._bury(live)
+
+    def _bury(self, live: Live) -> None:
         """The trial's process is ended, its resources are free, and it gets its status."""
         trial = live.trial
-        self._leave(live)
         status, reason = live.ending
+        self._leave(live, in_order=status == TERMINATED)
         if status in (PENDING, PAUSED):
             trial.status = status
             self._waiting[trial.trial_id] = trial
@@ -535,15 +465,9 @@ class TrialRunner:
         else:
             self._finish(trial, status, reason)
 
-    def _leave(self, live: _Live) -> None:
-        trial = live.trial
-        del self._live[trial.trial_id]
-        trial.pid = None
-        live.files.close()
-        runtime.kill(live.actor)
-        live.calls.clear()
-        for name, quantity in live.held.items():
-            self._used[name] -= quantity
+    def _leave(self, live: Live, in_order: bool = False) -> None:
+        live.trial.pid = None
+        self._pool.leave(live, in_order)
 
     def _finish(self, trial: Trial, status: str, reason: str | None) -> None:
         """The trial has ended for good: everybody hears of it."""
@@ -567,7 +491,7 @@ class TrialRunner:
         self._for_callbacks("on_trial_complete", trial=trial)
         self._refuse_missing_metric(trial)
 
-    def _failed(self, live: _Live, error: BaseException) -> None:
+    def _failed(self, live: Live, error: BaseException) -> None:
         """The trial has raised, or its process has died."""
         trial = live.trial
         if self._live.get(trial.trial_id) is not live:
@@ -613,7 +537,7 @@ class TrialRunner:
                 if not live.calls:
                     self._end(live, TERMINATED, reason, save)
                 else:
-                    self._call(live, "close", live.actor.close)
+                    self._ask(live, "close")
         self._drain(_CLOSE_S / 4)
 
     def _give_up(self, seconds: float, save: bool) -> None:
@@ -622,16 +546,15 @@ class TrialRunner:
             if live.ending is None:
                 live.ending = (PENDING, None)
                 if save and not self._trainable.is_function:
-                    self._call(live, "save", live.actor.save, self._checkpoint_place(live.trial))
-                if self._live.get(live.trial.trial_id) is live:
-                    self._call(live, "close", live.actor.close)
+                    self._ask(live, "save", self._checkpoint_place(live.trial))
+                self._ask(live, "close")
         self._drain(seconds)
 
     def _drain(self, seconds: float) -> None:
         """Takes answers in until all have ended; after so many seconds the rest is killed."""
         deadline = time.monotonic() + seconds
         while self._live and time.monotonic() < deadline:
-            for live in self._wait():
+            for live in self._pool.wait(_TICK_S):
                 self._take_answer(live)
         for live in list(self._live.values()):
             self._bury(live)
@@ -651,6 +574,7 @@ class TrialRunner:
             self._for_callbacks("on_experiment_end")
             self._report(done=True)
         finally:
+            self._pool.close()
             self.directory.close()
 
     # ------------------------------------------------------------------ telling others
@@ -674,8 +598,8 @@ class TrialRunner:
         """What a reporter shows beside the trials."""
         return {
             "scheduler": self.scheduler.debug_string(),
-            "used": dict(self._used),
-            "total": dict(self._total),
+            "used": dict(self._pool.used),
+            "total": dict(self._pool.total),
             "directory": str(self.directory.path),
             "elapsed_s": time.monotonic() - self._began,
         }
@@ -685,29 +609,6 @@ class TrialRunner:
         if topic not in self._told:
             self._told.add(topic)
             logger.warning("%s", message)
-
-
-class _Interrupts:
-    """Ctrl-C ends the experiment in order; the second one at once. Only where the main thread runs it."""
-
-    def __init__(self):
-        self.seen = False
-
-    def __enter__(self):
-        self._is_main = threading.current_thread() is threading.main_thread()
-        self._before = None
-        if self._is_main and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-            self._before = signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *exc_info) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _handle(self, number: int, frame) -> None:
-        if self.seen:
-            raise KeyboardInterrupt
-        self.seen = True
 
 
 def _what_happened(error: OSError, path: Path, trials: list[Trial]) -> str:

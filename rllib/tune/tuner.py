@@ -1,14 +1,15 @@
 """`Tuner(trainable, param_space=..., tune_config=TuneConfig(...), run_config=RunConfig(...)).fit()`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.callbacks import Callback
-from rllib.tune.experiment import journal_file, read_journal
-from rllib.tune.launch import ExperimentSpec, run_spec
+from rllib.tune.experiment import from_text, journal_file, read_journal
+from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.launch import run_spec
 from rllib.tune.trial import Trial
 
 
@@ -156,21 +157,26 @@ class Tuner:
             trainable: what it ran.
             resume_errored: failed trials go on from their last checkpoint.
             restart_errored: failed trials start over.
-            param_space: as it was; needed if not all configurations had been drawn.
+            param_space: as it was; by default what the experiment saved, which is unpickled.
             more: TuneConfig or RunConfig as tune_config, run_config, where they were given.
         """
         path = Path(path).absolute()
-        header, trials = read_journal(journal_file(path), load_objects=False)
-        space = param_space
-        if space is None:
-            space = dict.fromkeys(header["config_keys"])
-        tuner = cls(trainable, param_space=space, **more)
-        resume = "RESTART_ERRORED" if restart_errored else "AUTO+ERRORED" if resume_errored else True
-        spec = replace(tuner._spec, name=header["name"], results_dir=path.parent, resume=resume)
+        header, _ = read_journal(journal_file(path), load_objects=False)
         if param_space is None:
-            spec = replace(spec, num_samples=max(len(trials), 1))
-        spec = replace(spec, metric=spec.metric or header["metric"], mode=spec.mode or header["mode"])
-        tuner._spec = replace(spec, results_dir=path.parent, name=path.name)
+            if not header.get("space"):
+                raise ValueError(f"the search space of {path} could not be saved; give it again as param_space")
+            param_space = from_text(header["space"])
+        tuner = cls(trainable, param_space=param_space, **more)
+        spec = tuner._spec
+        tuner._spec = replace(
+            spec,
+            name=path.name,
+            results_dir=path.parent,
+            num_samples=header["num_samples"],
+            metric=spec.metric or header["metric"],
+            mode=spec.mode or header["mode"],
+            resume="RESTART_ERRORED" if restart_errored else "AUTO+ERRORED" if resume_errored else True,
+        )
         return tuner
 
     @classmethod
@@ -188,6 +194,3 @@ def _with_algorithm_config(trainable, config):
     """An AlgorithmConfig as param_space: its settings."""
     defaults = type(config)()
     return trainable, {name: value for name, value in config.items() if value is not defaults[name]}
-
-
-__all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "TuneConfig", "Tuner", "field"]

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import time
 from pathlib import Path
 
@@ -105,6 +106,18 @@ def test_population_based_training_copies_weights_and_hyperparameters(tmp_path):
     assert jumps, "the worst trial never took over the weights of another"
     assert worst.config["rate"] in (4.0, 8.0) and worst.last_result["height"] > 24
     assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
+    assert (Path(analysis.experiment_path) / "pbt_global.txt").exists()
+    assert "height" in analysis.plot().read_text()
+
+
+def test_a_scheduler_whose_metric_no_result_has(tmp_path):
+    with pytest.raises(ValueError, match=r"have no metric 'hight'; they have: .*height"):
+        tune.run(climb, config={"rate": 1.0}, metric="hight", mode="max", scheduler="asha", verbose=0,
+                 storage_path=tmp_path, tensorboard=False)  # fmt: skip
+    (path,) = tmp_path.iterdir()
+    assert ExperimentAnalysis(path).trials[0].last_result["height"] == 16
+    with pytest.raises(ValueError, match="mode is missing"):
+        tune.run(climb, config={"rate": 1.0}, metric="height", scheduler="asha", verbose=0, storage_path=tmp_path)
 
 
 def test_tuner_and_its_restore(tmp_path):
@@ -127,6 +140,29 @@ def test_tuner_and_its_restore(tmp_path):
     assert tune.Tuner.can_restore(grid.experiment_path) and not tune.Tuner.can_restore(tmp_path)
     again = tune.Tuner.restore(grid.experiment_path, fails, resume_errored=True).fit()
     assert (len(again), again.num_errors) == (3, 0) and again.get_best_result().path == best.path
+
+
+def test_a_restored_tuner_draws_what_had_not_been_drawn(tmp_path):
+    def interrupts(config):
+        marker = tmp_path / "interrupted"
+        if config["a"] > 2 and not marker.exists():
+            marker.touch()
+            raise KeyError("stop here")
+        return {"loss": config["b"]}
+
+    space = {"a": tune.grid_search(list(range(12))), "b": tune.uniform(0, 1)}
+    tuner = tune.Tuner(
+        interrupts, param_space=space, tune_config=tune.TuneConfig(max_concurrent_trials=1),
+        run_config=tune.RunConfig(name="x", storage_path=tmp_path / "results", verbose=0,
+                                  failure_config=tune.FailureConfig(fail_fast="raise")),
+    )  # fmt: skip
+    with pytest.raises(KeyError):
+        tuner.fit()
+    path = tmp_path / "results" / "x"
+    before = {trial.trial_id: trial.config for trial in ExperimentAnalysis(path).trials}
+    grid = tune.Tuner.restore(path, interrupts, resume_errored=True).fit()
+    assert [result.config["a"] for result in grid] == list(range(12)) and grid.num_terminated == 12
+    assert all(result.trial.config == before.get(result.trial.trial_id, result.trial.config) for result in grid)
 
 
 def test_checkpoints_that_stay_are_the_best(tmp_path):
@@ -203,3 +239,30 @@ def test_with_parameters_and_resources(tmp_path):
     trainable = tune.with_resources(tune.with_parameters(uses, data=[1, 2, 3]), {"cpu": 2})
     (trial,) = tune.run(trainable, storage_path=tmp_path, verbose=0, tensorboard=False).trials
     assert (trial.last_result["total"], trial.last_result["cpus"]) == (6, 2) and trial.name == "uses_0"
+
+
+def of_one_process(config):
+    tune.report(pid_here=os.getpid())
+
+
+class Resettable(Climber):
+    def reset_config(self, new_config):
+        self.height = 0.0
+        return new_config["rate"] < 3
+
+    def step(self):
+        return {**super().step(), "pid_here": os.getpid()}
+
+
+def test_actors_are_used_again_where_the_trainable_can_start_over(tmp_path):
+    settings = {"storage_path": tmp_path, "verbose": 0, "tensorboard": False, "max_concurrent_trials": 1}
+    analysis = tune.run(of_one_process, num_samples=4, reuse_actors=True, **settings)
+    assert len({trial.last_result["pid_here"] for trial in analysis.trials}) == 1
+    assert {trial.last_result["training_iteration"] for trial in analysis.trials} == {1}
+    analysis = tune.run(of_one_process, num_samples=4, **settings)
+    assert len({trial.last_result["pid_here"] for trial in analysis.trials}) == 4
+    analysis = tune.run(Resettable, config={"rate": tune.grid_search([1.0, 2.0, 4.0])}, reuse_actors=True,
+                        stop={"training_iteration": 3}, **settings)  # fmt: skip
+    assert [trial.last_result["height"] for trial in analysis.trials] == [3.0, 6.0, 12.0]
+    first, second, third = (trial.last_result["pid_here"] for trial in analysis.trials)
+    assert first == second != third

@@ -1,0 +1,36 @@
+"""How the trials of an experiment are run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass
+class RunSettings:
+    """How trials are run.
+
+    Attributes:
+        metric, mode: by which trials are compared; None where nobody compares.
+        stop: decides by a result whether its trial ends: (trial_id, result) -> reason or None.
+        stop_all: whether the whole experiment ends: () -> reason or None.
+        num_samples: how many configurations a searcher is asked for; -1: as many as the time allows.
+        checkpoint_freq: iterations between checkpoints; 0: none.
+        checkpoint_at_end: a checkpoint when the trial ends.
+        max_failures: how often a trial may fail and go on from its last checkpoint; -1: always.
+        fail_fast: the first trial that fails for good ends the experiment; "raise": with its own exception.
+        time_budget_s: for the experiment; None: as long as it takes.
+        max_concurrent: trials at once; 0: as many as fit.
+        restore: directory of a checkpoint from which every trial starts.
+    """
+
+    metric: str | None = None
+    mode: str | None = None
+    stop: Callable[[str, dict], str | None] = lambda trial_id, result: None
+    stop_all: Callable[[], str | None] = lambda: None
+    num_samples: int = 1
+    checkpoint_freq: int = 0
+    checkpoint_at_end: bool = False
+    max_failures: int = 0
+    fail_fast: bool | str = False
+    time_budget_s: float | None = None
+    max_concurrent: int = 0
+    restore: str | None = None

@@ -133,8 +133,8 @@ def refuse_unknown(given: Mapping[str, Any], where: str) -> None:
 def check_other_eras(given: Mapping[str, Any]) -> None:
     for key in given:
         if key not in OF_OTHER_ERAS:
-            known = [*(spec_field.name for spec_field in fields(ExperimentSpec)), *OF_OTHER_ERAS]
-            near = nearest(key, known)
+            known = [spec_field.name for spec_field in fields(ExperimentSpec) if spec_field.name != "results_dir"]
+            near = nearest("storage_path" if key == "results_dir" else key, [*known, "storage_path", *OF_OTHER_ERAS])
             hint = f" Did you mean {near[0]}?" if near else ""
             raise TypeError(f"tune.run has no argument {key!r}.{hint}")
         if given[key] not in (None, False):

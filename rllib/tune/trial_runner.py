@@ -187,6 +187,7 @@ class TrialRunner:
         try:
             self.directory.snapshot(self._search_state, now=True)
             with interrupts:
+                self._finish_those_at_their_end()
                 while not interrupts.seen and self._step():
                     pass
                 if interrupts.seen:
@@ -202,6 +203,13 @@ class TrialRunner:
             self._wind_up()
         if self.interrupted:
             raise KeyboardInterrupt
+
+    def _finish_those_at_their_end(self) -> None:
+        """An experiment may have been interrupted when a trial had its last result, but had not been told to end."""
+        for trial in list(self._waiting.values()):
+            reached = trial.last_result and self.settings.stop(trial.trial_id, trial.last_result)
+            if reached:
+                self._finish(trial, TERMINATED, reached)
 
     def _step(self) -> bool:
         """One round; whether there is more to come."""

@@ -314,6 +314,22 @@ def test_errored_only_runs_the_failed_trials_again(run):
     assert Path(second.trials[0].logdir, "result.json").read_text() == kept
 
 
+class CtrlCBeforeTheEnd(tune.Callback):
+    """Presses it when the next result, the last one, has been asked for."""
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        if result["value"] == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_trial_interrupted_at_its_last_result_does_not_go_beyond_it(run):
+    settings = {"name": "x", "stop": {"value": 4}, "checkpoint_freq": 2}
+    with pytest.raises(KeyboardInterrupt):
+        run(Counter, callbacks=[CtrlCBeforeTheEnd()], **settings)
+    [trial] = run(Counter, resume=True, **settings).trials
+    assert trial.status == "TERMINATED" and [line["value"] for line in lines(trial)] == [1, 2, 3, 4]
+
+
 DRIVER = """
     import sys, time
     from pathlib import Path

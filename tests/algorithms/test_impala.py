@@ -279,17 +279,20 @@ def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeyp
         watched, staged = Watched(algo), []
         stage = algo.learner.stage
         monkeypatch.setattr(algo.learner, "stage", lambda batch: (staged.append(batch), stage(batch)))
-        train(algo, 1)
-        for _ in range(20):
-            # Time for the fragments to arrive.
-            runtime.wait([pending[0] for pending in algo._requests._pending.values() if pending], timeout=1)
+        # Whether the next batch is there while one is learned from, is chance; more so on a busy machine.
+        for _ in range(500):
+            under_way = [pending[0] for pending in algo._requests._pending.values() if pending]
+            if under_way:
+                runtime.wait(under_way, timeout=1)
             train(algo, 1)
+            if len(staged) > 10:
+                break
         assert len(staged) > 10
         # None is lost or used twice.
         learned = [id(batch) for batch in watched.batches]
-        assert len(set(learned)) == 21
+        assert len(set(learned)) == len(learned)
         assert all(id(batch) in learned for batch in staged[:-1])
-        assert sum(batch.env_steps for batch in watched.batches) == 21 * 160
+        assert all(batch.env_steps == 160 for batch in watched.batches)
 
 
 @pytest.mark.skipif(

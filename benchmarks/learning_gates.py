@@ -1,0 +1,150 @@
+"""What the tuned examples reach: five seeds each, the final policy, deterministic, on fresh episodes; a row per gate.
+
+    python benchmarks/learning_gates.py                    all of them, one after the other on each core
+    python benchmarks/learning_gates.py A03 A20 --seeds 3  two of them, three seeds
+
+Trained for all the steps that the example allows, whatever is reached before; minutes are those of training, the median
+over the seeds, on a machine that may do as many runs at once. The rows are those of docs/results.md.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+
+from measure import machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """What the mean over the seeds of an example's final returns has to reach.
+
+    Attributes:
+        example: name of a tuned example.
+        least: the mean return that passes.
+        anchor: what others have published for the task and this number of steps.
+        episodes: of the evaluation.
+        changes: settings over the example's.
+        steps: to train for; None for the example's.
+    """
+
+    example: str
+    least: float
+    anchor: str
+    episodes: int = 100
+    changes: dict = dataclasses.field(default_factory=dict)
+    steps: int | None = None
+
+
+_NO_ICE = {"env_config": {"is_slippery": False}}
+
+GATES = {
+    "A01": Gate("ppo/cartpole", 475, "500, RL Baselines3 Zoo, one run", steps=100_000),
+    "A03": Gate("dqn/cartpole", 430, "500, RL Baselines3 Zoo, one run; 373, Stable-Baselines3, five seeds (110-500)"),
+    "A04": Gate("rainbow/cartpole", 450, "450 as stop criterion, RLlib"),
+    "A05": Gate("c51/cartpole", 440, "481 in training, CleanRL"),
+    "A06": Gate("pqn/cartpole", 475, "495 in training, CleanRL"),
+    "A07": Gate("a2c/cartpole", 460, "500, RL Baselines3 Zoo, one run; 424, Stable-Baselines3, three seeds (273-500)"),
+    "A08": Gate("a3c/cartpole", 350, "150 at 200k steps as stop criterion, RLlib"),
+    "A09": Gate("pg/cartpole", 350, "483 in training, SLM Lab; 150 at 100k steps, RLlib"),
+    "A10": Gate("impala/cartpole", 450, "450 as stop criterion, RLlib"),
+    "A11": Gate("appo/cartpole", 470, "450 at 2M steps, RLlib; about 500, Sample Factory"),
+    "A12": Gate("apex_dqn/cartpole", 400, "150 at 250k steps as stop criterion, RLlib"),
+    "A14": Gate("es/cartpole", 300, "100 at 500k steps as stop criterion, RLlib"),
+    "A15": Gate("ars/cartpole", 475, "500 at 50k steps, RL Baselines3 Zoo, one run"),
+    "A17": Gate("dqn/acrobot", -95, "-76.6, RL Baselines3 Zoo, one run"),
+    "A20": Gate("dqn/lunarlander", 110, "154, RL Baselines3 Zoo, one run; 195 at 300k steps in training, SLM Lab"),
+    "A21": Gate("ppo/frozenlake", 0.70, "0.744 is the optimum", episodes=1000),
+    "A22": Gate("dqn/frozenlake", 1.0, "1 is the optimum", episodes=1000),
+    "A22-PPO": Gate("ppo/frozenlake", 1.0, "1 is the optimum", episodes=1000, changes=_NO_ICE, steps=50_000),
+    "A23": Gate("dqn/taxi", 7.0, "7.93 is the optimum", episodes=1000),
+    "A24": Gate("dqn/cliffwalking", -13, "-13 is the optimum"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One seed's: mean return of the final policy, environment steps and minutes that it was trained for."""
+
+    final: float
+    steps: int
+    minutes: float
+
+
+def train(name: str, seed: int) -> Outcome:
+    """Train the gate's example to its end and evaluate it."""
+    import runtime
+    from rllib.algorithms.registry import get_algorithm_config
+    from rllib.cli.spec import find_file, load_spec, make_spec
+
+    gate = GATES[name]
+    spec = make_spec(load_spec(find_file(gate.example)), {}, gate.example)
+    config = get_algorithm_config(spec.algorithm).environment(spec.env)
+    config.update_from_dict({**spec.config, **gate.changes}).debugging(seed=seed)
+    steps = gate.steps or spec.stop["timesteps_total"]
+    started = time.perf_counter()
+    with config.build() as algo:
+        while algo.timesteps < steps:
+            algo.train()
+        minutes = (time.perf_counter() - started) / 60
+        final = algo.evaluate(gate.episodes)["episode_reward_mean"]
+        trained = algo.timesteps
+    runtime.shutdown()
+    return Outcome(float(final), trained, minutes)
+
+
+def row(name: str, outcomes: list[Outcome]) -> str:
+    """The gate's line of the table."""
+    gate = GATES[name]
+    finals = [outcome.final for outcome in outcomes]
+    mean = statistics.fmean(finals)
+    cells = (
+        name,
+        f"`{gate.example}`",
+        f"{statistics.median(outcome.steps for outcome in outcomes):,.0f}",
+        f"{statistics.median(outcome.minutes for outcome in outcomes):.2g}",
+        f"{_figure(mean)} ({_figure(min(finals))})",
+        f"{gate.least:g}",
+        "pass" if mean >= gate.least else "**miss**",
+        gate.anchor,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1 else f"{value:.1f}"
+
+
+HEAD = (
+    "| gate | tuned example | env steps | minutes | final policy: mean (worst seed) | least | | anchor |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="GATE", help=f"of {', '.join(GATES)} [default: all]")
+    parser.add_argument("--seeds", type=int, default=5, help="how many [default: 5]")
+    parser.add_argument("--first-seed", type=int, default=1000, help="[default: 1000]")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once [default: one a core]")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in GATES]:
+        parser.error(f"no gate is called {', '.join(unknown)}; there are {', '.join(GATES)}")
+    print(f"{machine()}; seeds from {options.first_seed}, {options.jobs} runs at once\n\n{HEAD}", flush=True)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, context, max_tasks_per_child=1) as pool:
+        runs = {name: [pool.submit(train, name, seed) for seed in seeds] for name in options.names or GATES}
+        for name, futures in runs.items():
+            outcomes = [future.result() for future in futures]
+            print(row(name, outcomes), flush=True)
+            finals = ", ".join(f"{seed}: {outcome.final:.2f}" for seed, outcome in zip(seeds, outcomes))
+            print(f"#  {name}  {finals}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -101,8 +101,8 @@ class ExperimentAnalysis:
 
     @property
     def best_result_df(self):
-        """The last result of the best trial, as a data frame of one row."""
-        return self._dataframe_of([self.get_best_trial().last_result])
+        """The best trial's row of `dataframe`."""
+        return self._dataframe_of([self._row(self.get_best_trial())])
 
     def get_best_trial(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Trial:
         """The trial that is best by this metric; NaN is never best.
@@ -180,9 +180,7 @@ class ExperimentAnalysis:
         Raises:
             ImportError: if pandas is not installed.
         """
-        _pandas()
-        rows = [self._row(trial, metric, mode) for trial in self.trials]
-        return self._dataframe_of(rows)
+        return self._dataframe_of([self._row(trial, metric, mode) for trial in self.trials])
 
     @property
     def trial_dataframes(self) -> dict[str, Any]:
@@ -191,7 +189,7 @@ class ExperimentAnalysis:
 
     fetch_trial_dataframes = trial_dataframes
 
-    def _row(self, trial: Trial, metric: str | None, mode: str | None) -> dict[str, Any]:
+    def _row(self, trial: Trial, metric: str | None = None, mode: str | None = None) -> dict[str, Any]:
         result = trial.last_result
         if metric is not None:
             if mode not in ("max", "min"):
@@ -207,7 +205,7 @@ class ExperimentAnalysis:
 
     @staticmethod
     def _dataframe_of(rows: list[dict]):
-        return _pandas().DataFrame([dict(flatten(row)) if "config" in row else row for row in rows])
+        return _pandas().DataFrame(rows)
 
     def plot(self, path: str | Path | None = None, metric: str | None = None, mode: str | None = None, **more) -> Path:
         """Draws learning curves, parallel coordinates and the best so far.

@@ -1,0 +1,145 @@
+"""ExperimentAnalysis and ResultGrid over an experiment whose results are known."""
+
+import builtins
+import math
+from pathlib import Path
+
+import pytest
+
+import runtime
+from rllib import tune
+from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
+
+# Losses of the trials with a = 1, 2, 3: the second is best at its end, the first was best at its best.
+LOSSES = {1: [5.0, 1.0, 4.0], 2: [6.0, 4.0, 2.0], 3: [9.0, 8.0, math.nan]}
+
+
+class Losses(tune.Trainable):
+    """Reports the losses of its row, and saves the iteration."""
+
+    def setup(self, config):
+        self.losses = LOSSES[config["a"]]
+
+    def step(self):
+        return {"loss": self.losses[self.iteration], "info": {"twice": 2 * self.losses[self.iteration]}}
+
+    def save_checkpoint(self, checkpoint_dir):
+        Path(checkpoint_dir, "iteration").write_text(str(self.iteration))
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory):
+    runtime.init(num_cpus=2)
+    yield tune.run(
+        Losses,
+        config={"a": tune.grid_search([1, 2, 3]), "net": {"width": 64}},
+        stop={"training_iteration": 3},
+        metric="loss",
+        mode="min",
+        checkpoint_freq=1,
+        storage_path=tmp_path_factory.mktemp("results"),
+        verbose=0,
+        tensorboard=False,
+    )
+    runtime.shutdown()
+
+
+@pytest.fixture(params=["run", "directory"])
+def either(request, analysis):
+    """The analysis of the run, and that of its directory alone."""
+    return analysis if request.param == "run" else ExperimentAnalysis(analysis.experiment_path)
+
+
+def a_of(trial):
+    return trial.config["a"]
+
+
+def test_scopes_of_the_best(either):
+    assert a_of(either.best_trial) == 2
+    assert a_of(either.get_best_trial("loss", "min", scope="all")) == 1
+    assert a_of(either.get_best_trial("loss", "min", scope="avg")) == 1
+    assert a_of(either.get_best_trial("loss", "min", scope="last-5-avg")) == 1
+    assert a_of(either.get_best_trial("loss", "max", scope="all")) == 3
+    assert a_of(either.get_best_trial("info/twice", "min")) == 2
+    assert either.best_config == {"a": 2, "net": {"width": 64}}
+    assert either.best_result["loss"] == 2.0
+    assert either.best_logdir == either.best_trial.logdir
+
+
+def test_bad_questions_say_what_there_is(either):
+    with pytest.raises(ValueError, match=r"scope must be one of last, all, avg.*'median'"):
+        either.get_best_trial(scope="median")
+    with pytest.raises(ValueError, match=r"no result has the metric 'los'. Did you mean loss\?"):
+        either.get_best_trial("los", "min")
+    with pytest.raises(ValueError, match='mode must be "max" or "min", but got \'best\''):
+        either.get_best_trial("loss", "best")
+    with pytest.raises(ValueError, match="there is no trial 'nobody'"):
+        either.get_last_checkpoint("nobody")
+
+
+def test_checkpoints(either):
+    first = next(trial for trial in either.trials if a_of(trial) == 1)
+    assert Path(either.get_best_checkpoint(first).path, "iteration").read_text() == "2"
+    assert Path(either.get_last_checkpoint(first).path, "iteration").read_text() == "3"
+    assert Path(either.best_checkpoint.path, "iteration").read_text() == "3"
+    assert [loss for _, loss in either.get_trial_checkpoints_paths(first, "loss")] == [5.0, 1.0, 4.0]
+    assert [number for _, number in either.get_trial_checkpoints_paths(first, "training_iteration")] == [1, 2, 3]
+
+
+def test_a_data_frame_has_a_row_for_each_trial(either):
+    frame = either.dataframe()
+    assert list(frame["config/a"]) == [1, 2, 3]
+    assert list(frame["config/net/width"]) == [64, 64, 64]
+    assert list(frame["loss"][:2]) == [4.0, 2.0] and math.isnan(frame["loss"][2])
+    assert list(frame["info/twice"][:2]) == [8.0, 4.0]
+    assert set(frame["training_iteration"]) == {3}
+    assert {"trial_id", "logdir", "time_total_s", "done"} <= set(frame)
+
+
+def test_a_data_frame_of_the_best_results(either):
+    frame = either.dataframe(metric="loss", mode="min")
+    assert list(frame["loss"]) == [1.0, 2.0, 8.0]
+    assert list(frame["training_iteration"]) == [2, 3, 2]
+    with pytest.raises(ValueError, match='needs mode="max" or "min" as well'):
+        either.dataframe(metric="loss")
+
+
+def test_data_frames_of_single_trials(either):
+    frames = either.trial_dataframes
+    assert set(frames) == {trial.logdir for trial in either.trials}
+    assert list(frames[either.best_logdir]["loss"]) == LOSSES[2]
+    assert list(either.best_dataframe["loss"]) == LOSSES[2]
+    assert list(either.best_result_df["loss"]) == [2.0]
+    assert list(either.best_result_df["config/a"]) == [2]
+
+
+def test_result_grid(analysis):
+    grid = ResultGrid(analysis)
+    best = grid.get_best_result()
+    assert (best.metrics["loss"], best.config["a"], best.error) == (2.0, 2, None)
+    assert list(best.metrics_dataframe["loss"]) == LOSSES[2]
+    assert [metrics["loss"] for _, metrics in best.best_checkpoints] == LOSSES[2]
+    assert list(grid.get_dataframe()["config/a"]) == [1, 2, 3]
+    assert list(grid.get_dataframe(filter_metric="loss", filter_mode="min")["loss"]) == [1.0, 2.0, 8.0]
+    assert (len(grid), grid.num_errors, grid.num_terminated, grid.errors) == (3, 0, 3, [])
+
+
+def test_without_pandas_the_error_says_what_to_install(analysis, monkeypatch):
+    real_import = builtins.__import__
+
+    def without_pandas(name, *args, **kwargs):
+        if name == "pandas":
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_pandas)
+    for frame in (analysis.dataframe, lambda: analysis.best_dataframe, lambda: analysis.trial_dataframes):
+        with pytest.raises(ImportError, match="pip install pandas"):
+            frame()
+
+
+def test_configurations_by_directory(either):
+    best = either.best_trial.logdir
+    assert either.get_all_configs()[best] == {"a": 2, "net": {"width": 64}}
+    assert either.get_all_configs(prefix=True)[best]["config/a"] == 2
+    assert either.stats()["status"] == {"TERMINATED": 3}

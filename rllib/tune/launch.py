@@ -28,6 +28,7 @@ from rllib.tune.experiment_spec import (
     experiments_of,
     refuse_unknown,
 )
+from rllib.tune.hangs import time_limit_s
 from rllib.tune.reporters import make_reporter
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.schedulers import create_scheduler
@@ -90,8 +91,9 @@ def run(
         name: of the experiment's directory; made of trainable and date by default. If it is taken, the new one gets a
             number, unless `resume` is given.
         metric, mode: by what trials are compared, and whether "max" or "min" is better.
-        stop: {"result/key": threshold}, function(trial_id, result) -> bool, or a Stopper.
-        time_budget_s: for the whole experiment; what runs then is ended, by force if it does not answer.
+        stop: {"result/key": threshold}, function(trial_id, result) -> bool, or a Stopper. {"time_total_s": seconds}
+            ends a trial that hangs, too: its process is killed soon after, and its results stay.
+        time_budget_s: for the whole experiment; what runs then is ended, by force if it does not answer within 5 s.
         config: settings and search space.
         resources_per_trial: {"cpu": 1, "gpu": 0, "extra_cpu": 2}; by default what the trainable asks for.
         num_samples: how often the space is sampled (each time the whole grid); -1: without end.
@@ -227,6 +229,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
                 metric=metric,
                 mode=mode,
                 stop=stopper.reached,
+                trial_time_s=time_limit_s(spec.stop),
                 stop_all=lambda: str(stopper) if stopper.stop_all() else None,
                 num_samples=spec.num_samples,
                 checkpoint_freq=spec.checkpoint_freq,

@@ -11,6 +11,7 @@ class RunSettings:
     Attributes:
         metric, mode: by which trials are compared; None where nobody compares.
         stop: decides by a result whether its trial ends: (trial_id, result) -> reason or None.
+        trial_time_s: of which a trial that does not answer has had enough, as time_total_s; None: it is waited for.
         stop_all: whether the whole experiment ends: () -> reason or None.
         num_samples: how many configurations a searcher is asked for; -1: as many as the time allows.
         checkpoint_freq: iterations between checkpoints; 0: none.
@@ -25,6 +26,7 @@ class RunSettings:
     metric: str | None = None
     mode: str | None = None
     stop: Callable[[str, dict], str | None] = lambda trial_id, result: None
+    trial_time_s: float | None = None
     stop_all: Callable[[], str | None] = lambda: None
     num_samples: int = 1
     checkpoint_freq: int = 0

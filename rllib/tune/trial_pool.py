@@ -26,6 +26,7 @@ class Live:
 
     Attributes:
         calls: (what, reference) of what it was asked and has not answered, the oldest first.
+        asked_at: since when it has been at the oldest, of time.monotonic.
         ending: the status and reason with which it is about to end; None: it goes on.
         deadline: by which it has to have ended, of time.monotonic.
         waits_for: changes of it that wait for another trial's checkpoint.
@@ -36,9 +37,19 @@ class Live:
     held: dict[str, float]
     files: TrialFiles
     calls: deque = field(default_factory=deque)
+    asked_at: float = 0.0
     ending: tuple[str, str | None] | None = None
     deadline: float | None = None
     waits_for: int = 0
+
+    def has_answered(self) -> bool:
+        """Whether the answer to its oldest question is there."""
+        return bool(self.calls) and bool(runtime.wait([self.calls[0][1]], timeout=0)[0])
+
+    def take_answered(self) -> tuple[str, Any]:
+        """The oldest question, (what, reference); the trial is at the next one from now on."""
+        self.asked_at = time.monotonic()
+        return self.calls.popleft()
 
 
 class TrialPool:
@@ -126,6 +137,8 @@ class TrialPool:
             TypeError: if an argument cannot be pickled.
             RuntimeFailure: if the question cannot be sent.
         """
+        if not live.calls:
+            live.asked_at = time.monotonic()
         live.calls.append((what, getattr(live.actor, what).remote(*arguments)))
 
     def wait(self, timeout_s: float) -> list[Live]:

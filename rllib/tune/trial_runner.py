@@ -16,7 +16,7 @@ from typing import Any
 
 import runtime
 from rllib.errors import TuneError
-from rllib.tune import trial_files
+from rllib.tune import hangs, trial_files
 from rllib.tune.callbacks import Callback
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
@@ -316,7 +316,7 @@ class TrialRunner:
     def _take_answer(self, live: Live) -> None:
         if self._live.get(live.trial.trial_id) is not live or not live.calls:
             return  # ended meanwhile, by what another trial's result led to
-        what, reference = live.calls.popleft()
+        what, reference = live.take_answered()
         try:
             answer = runtime.get(reference)
         except RuntimeFailure as error:
@@ -529,9 +529,18 @@ class TrialRunner:
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
-        for live in [live for live in self._live.values() if live.deadline is not None and live.deadline < now]:
-            logger.warning("%s did not end within %g s; its process is killed", live.trial, _CLOSE_S)
-            self._bury(live)
+        for live in list(self._live.values()):
+            if live.deadline is not None and live.deadline < now:
+                self._kill(live)
+            elif reason := hangs.overdue(live, self.settings.trial_time_s):
+                live.ending = (TERMINATED, reason)
+                self._kill(live)
+
+    def _kill(self, live: Live) -> None:
+        """Ends a trial that does not answer, and says so."""
+        logger.warning("%s hangs in %s, and its process is killed; its results so far are kept", live.trial,
+                       hangs.doing(live))  # fmt: skip
+        self._bury(live)
 
     def _stop_everything(self, reason: str) -> None:
         """Ends all trials: those that answer in time as they like, the others by force."""
@@ -546,7 +555,7 @@ class TrialRunner:
                     self._end(live, TERMINATED, reason, save)
                 else:
                     self._ask(live, "close")
-        self._drain(_CLOSE_S / 4)
+        self._drain(hangs.GRACE_S)
 
     def _give_up(self, seconds: float, save: bool) -> None:
         """Everything stands still: trials are saved where that can be done in time, and remain unfinished."""
@@ -565,7 +574,9 @@ class TrialRunner:
             for live in self._pool.wait(_TICK_S):
                 self._take_answer(live)
         for live in list(self._live.values()):
-            self._bury(live)
+            status, reason = live.ending
+            live.ending = (status, reason and f"{reason}; it hung in {hangs.doing(live)} and was killed")
+            self._kill(live)
 
     def _abandon(self) -> None:
         """Kills what runs, in spite of everything."""

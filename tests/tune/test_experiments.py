@@ -224,12 +224,59 @@ def hangs(config):
     time.sleep(3600)
 
 
-def test_the_time_budget_ends_a_trial_that_hangs(run, monkeypatch):
-    monkeypatch.setattr("rllib.tune.trial_runner._CLOSE_S", 2.0)
-    began = time.monotonic()
-    (trial,) = run(hangs, time_budget_s=1.0).trials
-    assert time.monotonic() - began < 10
-    assert trial.status == "TERMINATED" and "time budget of 1 s" in trial.stopped_by and lines(trial)
+def hangs_at_once(config):
+    time.sleep(3600)
+
+
+class HangsInStep(tune.Trainable):
+    def step(self):
+        if self.iteration:
+            time.sleep(3600)
+        return {"loss": 1.0}
+
+
+class HangsInSetup(tune.Trainable):
+    def setup(self, config):
+        time.sleep(3600)
+
+
+HANGING = [(hangs, 1, "a step"), (hangs_at_once, 0, "a step"), (HangsInStep, 1, "a step"), (HangsInSetup, 0, "its setup")]
+
+
+@pytest.fixture
+def short_grace(monkeypatch):
+    monkeypatch.setattr("rllib.tune.hangs.GRACE_S", 0.5)
+
+
+@pytest.mark.parametrize("trainable, num_results, where", HANGING)
+def test_the_time_budget_ends_a_trial_that_hangs(run, short_grace, caplog, trainable, num_results, where):
+    (trial,) = run(trainable, time_budget_s=1.0).trials
+    assert trial.status == "TERMINATED" and "time budget of 1 s" in trial.stopped_by
+    assert trial.stopped_by.endswith(f"it hung in {where} and was killed")
+    assert f"{trial} hangs in {where}" in caplog.text
+    path = Path(trial.logdir, "result.json")
+    assert (len(lines(trial)) if path.exists() else 0) == num_results
+
+
+@pytest.mark.parametrize("trainable, num_results, where", HANGING)
+def test_a_time_limit_ends_a_trial_that_hangs_and_no_other(run, short_grace, trainable, num_results, where):
+    either = tune.with_parameters(hangs_or_reports, other=trainable) if trainable in (hangs, hangs_at_once) else None
+    space = {"hangs": tune.grid_search([True, False])} if either else {}
+    analysis = run(either or trainable, config=space, stop={"time_total_s": 0.5})
+    trial, others = analysis.trials[0], analysis.trials[1:]
+    assert trial.status == "TERMINATED"
+    assert trial.stopped_by == f"time_total_s >= 0.5: it hung in {where} and was killed"
+    assert len(lines(trial) if num_results else []) == num_results
+    assert [len(lines(other)) for other in others] == [3] * len(others)
+
+
+def hangs_or_reports(config, other=None):
+    return other(config) if config["hangs"] else by_dict({"a": 1})
+
+
+def test_a_long_step_within_its_grace_is_taken(run):
+    (trial,) = run(lambda config: time.sleep(1.0) or {"loss": 1.0}, stop=[{"time_total_s": 0.5}]).trials
+    assert trial.last_result["loss"] == 1.0 and "killed" not in (trial.stopped_by or "")
 
 
 def test_what_can_never_fit_says_need_and_have(run):

@@ -10,9 +10,12 @@ import click
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.values import merged, parse_assignments, parse_value, read_file, refuse_unknown
-from rllib.tune import launch, search_space
+from rllib.tune import search_space
 from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.assembly import prepare
 from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.launch import raise_for_failures
+from rllib.tune.searchers import create_searcher
 
 _SHORT_STOP_KEYS = {
     "return": "episode_reward_mean",
@@ -74,13 +77,13 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, **optio
         with user_input():
             settings = _settings(words, file, is_search, options)
             spec = _spec(settings, results_dir, resume, quiet)
-            runner, spec = launch.prepare(spec)
+            runner, spec = prepare(spec)
         try:
             runner.run()
         finally:
             analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
             _tell(analysis)
-        launch.raise_for_failures(analysis)
+        raise_for_failures(analysis)
 
 
 def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options: dict) -> dict[str, Any]:
@@ -137,7 +140,7 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     _check_names(algorithm, config)
     searcher = settings.pop("search_alg", None)
     if seed is not None and searcher in (None, "random"):
-        searcher = launch.create_searcher("random", random_state=seed)
+        searcher = create_searcher("random", random_state=seed)
     settings["num_samples"] = settings.pop("trials", 1)
     return ExperimentSpec(
         algorithm,

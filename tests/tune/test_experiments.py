@@ -240,7 +240,9 @@ class HangsInSetup(tune.Trainable):
         time.sleep(3600)
 
 
-HANGING = [(hangs, 1, "a step"), (hangs_at_once, 0, "a step"), (HangsInStep, 1, "a step"), (HangsInSetup, 0, "its setup")]
+HANGING = [
+    (hangs, 1, "a step"), (hangs_at_once, 0, "a step"), (HangsInStep, 1, "a step"), (HangsInSetup, 0, "its setup")
+]  # fmt: skip
 
 
 @pytest.fixture

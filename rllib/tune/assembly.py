@@ -1,0 +1,149 @@
+"""From an ExperimentSpec to the runner of the experiment: everything checked, made and put together."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import runtime
+from rllib.evaluation.preload import PRELOAD
+from rllib.tune.audience import Audience
+from rllib.tune.checkpoint_keeper import CheckpointKeeper
+from rllib.tune.experiment import ExperimentDirectory
+from rllib.tune.experiment_opening import open_directory
+from rllib.tune.experiment_sidecar import TensorBoardCallback
+from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.hangs import time_limit_s
+from rllib.tune.reporters import make_reporter
+from rllib.tune.resume import take_up
+from rllib.tune.run_settings import RunSettings
+from rllib.tune.schedulers import create_scheduler
+from rllib.tune.search_space import evaluated_params
+from rllib.tune.searchers import create_searcher
+from rllib.tune.stoppers import make_stopper
+from rllib.tune.trainable import AlgorithmTrainable
+from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
+from rllib.tune.trial import Trial
+from rllib.tune.trial_pool import TrialPool
+from rllib.tune.trial_runner import TrialRunner
+
+_RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
+_LIGHT_PRELOAD = ("numpy", "rllib.tune.trial_actor")
+
+
+def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
+    """Checks everything, and makes the runner with its directory, new or old."""
+    resolved = resolve_trainable(spec.trainable)
+    if spec.resources_per_trial is not None:
+        resolved = replace(resolved, resources=spec.resources_per_trial)
+    check_spec(spec, resolved)
+    space = merged_config(resolved, spec.config)
+    searcher, scheduler, spec = _search(spec, space)
+    settings = _settings(spec, searcher)
+    if not runtime.is_initialized():
+        is_algorithm = issubclass(resolved.cls, AlgorithmTrainable)
+        runtime.init(preload=(*PRELOAD, "rllib.tune.trial_actor") if is_algorithm else _LIGHT_PRELOAD)
+    directory = open_directory(spec, resolved, space)
+    try:
+        runner = TrialRunner(
+            directory,
+            resolved,
+            TrialPool(resolved, directory.path.name, spec.log_to_file, spec.reuse_actors),
+            searcher,
+            scheduler,
+            settings,
+            CheckpointKeeper(spec.keep_checkpoints_num, spec.checkpoint_score_attr, spec.checkpoint_score_order),
+            _audience(spec, directory),
+            _trial_maker(spec, resolved, space, directory.path),
+        )
+        take_up(runner, directory, spec.resume)
+    except BaseException:
+        directory.close()
+        raise
+    return runner, spec
+
+
+def _search(spec: ExperimentSpec, space: dict) -> tuple[Any, Any, ExperimentSpec]:
+    """Searcher and scheduler, and the spec with the metric and mode that one of them may have brought along."""
+    searcher, scheduler = create_searcher(spec.search_alg), create_scheduler(spec.scheduler)
+    if searcher.set_search_properties(spec.metric, spec.mode, space, num_samples=spec.num_samples) is False:
+        raise ValueError(f"{type(searcher).__name__} cannot search this space")
+    scheduler.set_search_properties(spec.metric, spec.mode)
+    metric = spec.metric or getattr(scheduler, "metric", None) or getattr(searcher, "metric", None)
+    mode = spec.mode or getattr(scheduler, "mode", None) or getattr(searcher, "mode", None)
+    return searcher, scheduler, replace(spec, metric=metric, mode=mode)
+
+
+def _settings(spec: ExperimentSpec, searcher) -> RunSettings:
+    stopper = make_stopper(spec.stop)
+    return RunSettings(
+        metric=spec.metric,
+        mode=spec.mode,
+        stop=stopper.reached,
+        trial_time_s=time_limit_s(spec.stop),
+        stop_all=lambda: str(stopper) if stopper.stop_all() else None,
+        num_samples=spec.num_samples,
+        checkpoint_freq=spec.checkpoint_freq,
+        checkpoint_at_end=spec.checkpoint_at_end,
+        max_failures=spec.max_failures,
+        fail_fast=spec.fail_fast,
+        time_budget_s=spec.time_budget_s,
+        max_concurrent=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
+        restore=str(Path(spec.restore).absolute()) if spec.restore else None,
+    )
+
+
+def _audience(spec: ExperimentSpec, directory: ExperimentDirectory) -> Audience:
+    callbacks = [*spec.callbacks, *([TensorBoardCallback(directory.path)] if spec.tensorboard else [])]
+    return Audience(callbacks, make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode))
+
+
+def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Path):
+    def make(trial_id: str, index: int, config: dict[str, Any]) -> Trial:
+        params = evaluated_params(space, config)
+        trial = Trial(trial_id, index, resolved.name, config, params, path, resolved.request(config))
+        if spec.trial_name_creator:
+            trial.custom_name = str(spec.trial_name_creator(trial))
+        if spec.trial_dirname_creator:
+            trial.dirname = str(spec.trial_dirname_creator(trial))
+        return trial
+
+    return make
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
+    """Refuses settings that cannot be.
+
+    Raises:
+        ValueError, TypeError: naming what was given and the rule.
+    """
+    if spec.resume not in _RESUMES:
+        raise ValueError(f"resume must be one of {', '.join(map(repr, _RESUMES))}, but got {spec.resume!r}")
+    if spec.mode not in (None, "max", "min"):
+        raise ValueError(f'mode must be "max" or "min", but got {spec.mode!r}')
+    if spec.fail_fast not in (False, True, "raise"):
+        raise ValueError(f'fail_fast must be True, False or "raise", but got {spec.fail_fast!r}')
+    _check_counts(spec)
+    budget = spec.time_budget_s
+    if budget is not None and not (isinstance(budget, (int, float)) and budget > 0 and math.isfinite(budget)):
+        raise ValueError(f"time_budget_s must be a number of seconds > 0, but got {budget!r}")
+    if spec.config is not None and not isinstance(spec.config, Mapping):
+        raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
+    if resolved.is_function and (spec.checkpoint_freq or spec.checkpoint_at_end):
+        raise ValueError(
+            f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
+            "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
+        )
+
+
+def _check_counts(spec: ExperimentSpec) -> None:
+    for name in ("checkpoint_freq", "num_samples", "max_failures"):
+        value = getattr(spec, name)
+        lowest = {"checkpoint_freq": 0}.get(name, -1)
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or value < lowest or (name, value) == ("num_samples", 0):
+            raise ValueError(f"{name} must be a whole number {'> 0, or -1' if lowest else '>= 0'}, but got {value!r}")

@@ -1,10 +1,11 @@
 """The directory of an experiment and its journal, from which it goes on after any end.
 
 The journal, experiment_state-DATE.json, has one JSON object a line and only grows: what the experiment is, each trial
-as it is made, each checkpoint, each change of a trial's state with its last result. A line is written by one system
-call, so that whoever kills the driver finds whole lines and at most half a last one; it is synchronised to the disk
-once a second and at the end. The state of searcher and scheduler lies beside it (search_state.json), replaced in one
-step.
+as it is made, each checkpoint, each change of a trial's state with its last result, and that a result has come. A line
+is written by one system call, so that whoever kills the driver finds whole lines and at most half a last one; it is
+synchronised to the disk once a second and at the end. The state of searcher and scheduler lies beside it
+(search_state.json), replaced in one step now and then; it says up to which record of the journal they knew all, and
+what has come since is told them again (resume.py).
 """
 
 import base64
@@ -39,6 +40,9 @@ class Journal:
     Args:
         path: of the file; made if it is not there. Half a line at its end is cut off.
 
+    Attributes:
+        num_records: in the file.
+
     Raises:
         ValueError: if another process is writing it.
     """
@@ -53,6 +57,7 @@ class Journal:
             raise ValueError(f"the experiment in {path.parent} is being run by another process") from None
         content = path.read_bytes()
         os.ftruncate(self._descriptor, content.rfind(b"\n") + 1)
+        self.num_records = content.count(b"\n")
         self._synced_at, self._dirty = time.monotonic(), False
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -70,6 +75,7 @@ class Journal:
         except OSError:
             os.ftruncate(self._descriptor, size)
             raise
+        self.num_records += 1
         self._dirty = True
 
     def sync(self, now: bool = False) -> None:
@@ -92,11 +98,11 @@ class ExperimentDirectory:
     Attributes:
         path: of the directory.
         header: what the experiment is.
-        trials: those of the journal, in order; unfinished ones are PENDING.
+        past: records of the journal as it was found, without the header; [] of a new one.
     """
 
-    def __init__(self, path: Path, journal: Journal, header: dict[str, Any], trials: list[Trial]):
-        self.path, self.header, self.trials = path, header, trials
+    def __init__(self, path: Path, journal: Journal, header: dict[str, Any], past: list[dict]):
+        self.path, self.header, self.past = path, header, past
         self._journal = journal
         self._snapshot_due = 0.0
 
@@ -121,19 +127,30 @@ class ExperimentDirectory:
         file = journal_file(path)
         journal = Journal(file)
         try:
-            header, trials = read_journal(file)
+            header, *records = read_records(file)
         except BaseException:
             journal.close()
             raise
-        return cls(path, journal, header, trials)
+        return cls(path, journal, header, records)
 
     def trial_added(self, trial: Trial) -> None:
         """A trial has been made."""
         self._journal.append({"type": "trial", **_identity(trial), **_config_record(trial.config)})
 
-    def config_changed(self, trial: Trial) -> None:
-        """A trial goes on with another configuration."""
-        self._journal.append({"type": "config", "id": trial.trial_id, **_config_record(trial.config)})
+    def config_changed(self, trial: Trial, adopted: TrialCheckpoint | None = None) -> None:
+        """A trial has another configuration, and goes on from a checkpoint that it has taken over, if it has."""
+        record = {"type": "config", "id": trial.trial_id, **_config_record(trial.config)}
+        self._journal.append(record if adopted is None else {**record, "iteration": adopted.iteration})
+
+    def result_came(self, trial: Trial, iteration: int) -> None:
+        """A trial's result, which lies in its files, is about to be told searcher and scheduler."""
+        self._journal.append({"type": "result", "id": trial.trial_id, "iteration": iteration})
+
+    def exploit_planned(self, trial: Trial, source: Trial, config: Mapping[str, Any]) -> None:
+        """A trial is to go on from another one's next checkpoint, with this configuration."""
+        self._journal.append(
+            {"type": "exploit", "id": trial.trial_id, "source": source.trial_id, **_config_record(config)}
+        )
 
     def checkpoint_added(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
         """A trial has a new checkpoint."""
@@ -157,11 +174,15 @@ class ExperimentDirectory:
         self._journal.append(record)
 
     def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
-        """Writes the state of searcher and scheduler, unless that was just done and costs much."""
+        """Writes the state of searcher and scheduler, unless that was just done and costs much.
+
+        Whatever is in the journal must be known to them by now.
+        """
         began = time.monotonic()
         if not now and began < self._snapshot_due:
             return
-        write_whole(self.path / "search_state.json", encode(_as_json(state())))
+        content = {"position": self._journal.num_records, **state()}
+        write_whole(self.path / "search_state.json", encode(_as_json(content)))
         took_s = time.monotonic() - began
         self._snapshot_due = began + _SNAPSHOT_SHARE * took_s
 
@@ -206,6 +227,19 @@ def read_journal(file: Path, load_objects: bool = True) -> tuple[dict[str, Any],
     Raises:
         ValueError: if it is not a journal, or of a newer format.
     """
+    header, *records = read_records(file)
+    trials: dict[str, Trial] = {}
+    for record in records:
+        apply_record(record, trials, file.parent, load_objects)
+    return header, list(trials.values())
+
+
+def read_records(file: Path) -> list[dict[str, Any]]:
+    """All records of a journal, the header first; half a line at its end is left out.
+
+    Raises:
+        ValueError: if it is not a journal, or of a newer format.
+    """
     content = file.read_bytes()
     content = content[: content.rfind(b"\n") + 1]
     try:
@@ -217,16 +251,14 @@ def read_journal(file: Path, load_objects: bool = True) -> tuple[dict[str, Any],
     header = records[0]
     if header["format"] > FORMAT:
         raise ValueError(f"{file} is of format {header['format']}, and this version reads {FORMAT}")
-    trials: dict[str, Trial] = {}
-    for record in records[1:]:
-        _apply(record, trials, file.parent, load_objects)
-    return header, list(trials.values())
+    return records
 
 
-def _apply(record: dict, trials: dict[str, Trial], directory: Path, load_objects: bool) -> None:
+def apply_record(record: dict, trials: dict[str, Trial], directory: Path, load_objects: bool = True) -> None:
+    """Brings the trials, by id, to where they were after this record."""
     kind = record["type"]
     if kind == "trial":
-        config = _config_of(record, load_objects)
+        config = config_of(record, load_objects)
         trial = Trial(
             record["id"], record["index"], record["trainable"], config, record["params"], directory,
             Resources(*record["resources"]),
@@ -238,7 +270,7 @@ def _apply(record: dict, trials: dict[str, Trial], directory: Path, load_objects
     if trial is None:
         return
     if kind == "config":
-        trial.config = _config_of(record, load_objects)
+        trial.config = config_of(record, load_objects)
     elif kind == "checkpoint":
         trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], record["metrics"]))
     elif kind == "removed":
@@ -287,7 +319,8 @@ def _config_record(config) -> dict[str, Any]:
     return record
 
 
-def _config_of(record: Mapping[str, Any], load_objects: bool):
+def config_of(record: Mapping[str, Any], load_objects: bool = True):
+    """The configuration in a record."""
     if load_objects and "pickle" in record:
         return pickle.loads(base64.b64decode(record["pickle"]))
     return record["config"]

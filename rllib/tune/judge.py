@@ -1,13 +1,19 @@
 """Searcher and scheduler: what they hear of the trials, and what they say.
 
-Results without the metric by which trials are compared are kept from them.
+They hear of each result once. A trial that has gone back to its last checkpoint, after a failure or with `resume`,
+reports again what they have judged: such results are kept from them, and what they said to the last one holds. Results
+without the metric by which trials are compared are kept from them, too.
 """
 
 from typing import Any
 
 from rllib.tune.audience import Audience
+from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.stopping import lookup
 from rllib.tune.trial import ERROR, Trial
+
+# Iteration of the last result that was judged, and the decision.
+Verdict = tuple[int, str]
 
 
 class Judge:
@@ -18,19 +24,61 @@ class Judge:
         scheduler: decides which trials go on.
         metric: by which trials are compared; None where nobody compares.
         audience: hears of a metric that is missing, if that does no harm.
+        directory: its journal has each result before they hear of it.
     """
 
-    def __init__(self, searcher, scheduler, metric: str | None, audience: Audience):
+    def __init__(self, searcher, scheduler, metric: str | None, audience: Audience, directory: ExperimentDirectory):
         self.searcher, self.scheduler = searcher, scheduler
-        self._metric, self._audience = metric, audience
+        self._metric, self._audience, self._directory = metric, audience, directory
         self._seen_metric = False
+        self._verdicts: dict[str, Verdict] = {}  # of trials that have not ended
+        self._behind: set[str] = set()  # trials that do again what was judged
 
     def decide(self, runner, trial: Trial, result: dict) -> str:
         """What becomes of the trial after this result: CONTINUE, PAUSE, STOP or NOOP."""
         if not self._is_comparable(result):
             return "CONTINUE"
+        iteration = result["training_iteration"]
+        if trial.trial_id in self._behind:
+            judged, decision = self._verdicts[trial.trial_id]
+            if iteration >= judged:
+                self._behind.discard(trial.trial_id)
+            if iteration <= judged:
+                return decision if iteration == judged else "CONTINUE"
+        self._directory.result_came(trial, iteration)
+        return self.hear(runner, trial, result)
+
+    def hear(self, runner, trial: Trial, result: dict) -> str:
+        """`decide` without a look at what was said before."""
+        iteration = result["training_iteration"]
+        self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
         self.searcher.on_trial_result(trial.trial_id, result)
-        return self.scheduler.on_trial_result(runner, trial, result)
+        decision = self.scheduler.on_trial_result(runner, trial, result)
+        if decision in ("STOP", "PAUSE"):
+            self._verdicts[trial.trial_id] = (iteration, decision)
+        return decision
+
+    def standing_verdict(self, trial: Trial) -> str:
+        """The decision on the trial's last result."""
+        judged, decision = self._verdicts.get(trial.trial_id, (None, "CONTINUE"))
+        return decision if judged == trial.last_result.get("training_iteration") else "CONTINUE"
+
+    def goes_back(self, trial: Trial) -> None:
+        """The trial goes on from its last checkpoint, or starts over."""
+        judged, _ = self._verdicts.get(trial.trial_id, (0, None))
+        if judged > trial.last_result.get("training_iteration", 0):
+            self._behind.add(trial.trial_id)
+
+    def goes_on(self, trial: Trial) -> None:
+        """The trial may go on after a pause."""
+        judged, decision = self._verdicts.get(trial.trial_id, (0, None))
+        if decision == "PAUSE":
+            self._verdicts[trial.trial_id] = (judged, "CONTINUE")
+
+    def goes_over(self, trial: Trial, iteration: int) -> None:
+        """The trial goes on from another one's checkpoint, at this iteration."""
+        self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
+        self._behind.discard(trial.trial_id)
 
     def see(self, result: dict) -> None:
         """Any result, the last ones of trials among them, which need no decision."""
@@ -38,6 +86,8 @@ class Judge:
 
     def end(self, runner, trial: Trial) -> None:
         """A trial has ended for good."""
+        self._verdicts.pop(trial.trial_id, None)
+        self._behind.discard(trial.trial_id)
         if trial.status == ERROR:
             self.scheduler.on_trial_error(runner, trial)
             self.searcher.on_trial_complete(trial.trial_id, error=True)
@@ -64,13 +114,18 @@ class Judge:
         self._audience.warn_once("metric", message)
 
     def get_state(self) -> dict[str, Any]:
-        """All that they know."""
-        return {"searcher": self.searcher.get_state(), "scheduler": self.scheduler.get_state()}
+        """All that they know, and their verdicts."""
+        return {
+            "searcher": self.searcher.get_state(),
+            "scheduler": self.scheduler.get_state(),
+            "verdicts": self._verdicts,
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on where `get_state` was called."""
         self.searcher.set_state(state["searcher"])
         self.scheduler.set_state(state["scheduler"])
+        self._verdicts = {trial_id: tuple(verdict) for trial_id, verdict in state["verdicts"].items()}
 
     def _is_comparable(self, result: dict) -> bool:
         return self._metric is None or lookup(result, self._metric) is not None

@@ -96,17 +96,17 @@ class Ledger:
 
     # ------------------------------------------------------------------ configuration and checkpoints
 
-    def configured(self, trial: Trial, config: dict) -> None:
-        """A trial goes on with another configuration."""
+    def configured(self, trial: Trial, config: dict, adopted: TrialCheckpoint | None = None) -> None:
+        """A trial has another configuration, and perhaps a checkpoint that it has taken over."""
         trial.config = config
-        self.directory.config_changed(trial)
+        self.directory.config_changed(trial, adopted)
         trial_files.write_config(trial)
 
     def adopt(self, trial: Trial, source: Trial, config: dict) -> None:
         """A trial takes over the newest checkpoint of another one, with a new configuration."""
         copied = self._keeper.adopt(trial, source)
-        self.configured(trial, config)
         self.add_checkpoint(trial, copied)
+        self.configured(trial, config, copied)
 
     def add_checkpoint(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
         """A checkpoint lies in the trial's directory; those that it makes superfluous go."""

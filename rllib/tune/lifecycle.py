@@ -103,6 +103,7 @@ class Lifecycle:
         if live is None or self._ledger.is_saved(source) or self._is_function:
             self._take_over(trial, source, config)
             return
+        self._ledger.directory.exploit_planned(trial, source, config)
         self._exploits.setdefault(source.trial_id, []).append((trial, config))
         if live.ending is None:
             self.ask(live, "save", self._ledger.place_for_checkpoint(source))
@@ -118,6 +119,7 @@ class Lifecycle:
                 self.ask(live, "step")
             return
         self._ledger.adopt(trial, source, config)
+        self._judge.goes_over(trial, trial.checkpoint.iteration)
         if live and live.ending is None:
             self.end(live, PENDING, None)
 
@@ -132,6 +134,7 @@ class Lifecycle:
         restore = self._restored_from(trial)
         live = self._pool.start(trial, restore)
         self._ledger.started(trial)
+        self._judge.goes_on(trial)
         self.ask(live, "step")
         if restore:
             self._audience.hear("on_trial_restore", trial=trial)
@@ -299,6 +302,7 @@ class Lifecycle:
         tries_again = live.ending is None and (allowed < 0 or trial.num_failures < allowed)
         self._ledger.failed(trial, error, tries_again, allowed)
         if tries_again:
+            self._judge.goes_back(trial)
             self._release_exploits(trial)
             return
         self.first_failed = self.first_failed or trial

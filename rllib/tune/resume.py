@@ -1,35 +1,191 @@
-"""An experiment that goes on: what searcher, scheduler and trials knew is put back."""
+"""An experiment that goes on: searcher, scheduler and trials get to know again what they knew.
 
-from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.trial import ERROR, TERMINATED, Trial
+The state of searcher and scheduler was written at some record of the journal. What came after it is told them again, in
+its order, so that they know, and say, what they would have without the interruption. Departure: a trial that was to
+take over the weights of one that had not been saved yet takes those of its last checkpoint.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rllib.tune.experiment import ExperimentDirectory, apply_record, config_of
+from rllib.tune.judge import Judge
+from rllib.tune.trial import ERROR, RUNNING, TERMINATED, Trial
+from rllib.tune.trial_files import read_results, start_over
 from rllib.tune.trial_runner import TrialRunner
+
+_ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
 
 def take_up(runner: TrialRunner, directory: ExperimentDirectory, resume) -> None:
     """Puts the trials of the journal, and what searcher and scheduler knew, into the runner."""
-    if not directory.trials:
+    if not directory.past:
         return
     snapshot = directory.read_snapshot()
     if snapshot:
-        runner.searcher.set_state(snapshot["searcher"])
-        runner.scheduler.set_state(snapshot["scheduler"])
-    again = {"ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED"}
-    only_errored = resume == "ERRORED_ONLY"
+        runner.judge.set_state(snapshot)
+    told = Retelling(runner.judge, directory.path, directory.past)
+    told.retell(snapshot.get("position", 1) - 1)
+    directory.past = []
 
     def runs_again(trial: Trial) -> bool:
+        if trial.trial_id in told.stopped:
+            return False
         if trial.status == ERROR:
-            return resume in again
-        return trial.status != TERMINATED and not only_errored
+            if resume == "RESTART_ERRORED":
+                start_over(trial)
+            return resume in _ERRORED_TOO
+        return trial.status != TERMINATED and resume != "ERRORED_ONLY"
 
-    runner.resume(directory.trials, runs_again)
-    for trial in directory.trials[snapshot.get("num_trials", 0) :]:
-        _replay(runner, trial)
+    runner.resume(told.trials, runs_again)
+    for trial in told.stopped.values():
+        runner.ledger.finished(trial, TERMINATED, "the scheduler")
+    for trial_id, (source_id, config) in told.exploits.items():
+        trial, source = told.by_id[trial_id], told.by_id[source_id]
+        if trial_id in runner.ledger.waiting:
+            runner.lifecycle.exploit(trial, source, config)
 
 
-def _replay(runner: TrialRunner, trial: Trial) -> None:
-    """The searcher catches up with a trial that it suggested after its state was last written."""
-    suggested = runner.searcher.suggest(trial.trial_id)
-    if suggested != trial.config:
-        runner.searcher.on_trial_complete(trial.trial_id, error=True)
-    elif trial.is_finished:
-        runner.searcher.on_trial_complete(trial.trial_id, trial.last_result, error=trial.status == ERROR)
+class Retelling:
+    """Tells searcher and scheduler what is in the journal; they know it as their runner (schedulers/base.py).
+
+    What they order now has been done already, if the journal says so in what follows; else it is kept.
+
+    Args:
+        judge: that asks and tells them.
+        path: of the experiment.
+        records: of its journal, without the header.
+
+    Attributes:
+        by_id: the trials as they are at the record that is told.
+        stopped: trial id -> trial that the scheduler has ended, and the journal does not know it.
+        exploits: trial id -> (source, configuration) that it is to take over and has not.
+    """
+
+    def __init__(self, judge: Judge, path: Path, records: list[dict]):
+        self.by_id: dict[str, Trial] = {}
+        self.stopped: dict[str, Trial] = {}
+        self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._judge, self._path, self._records = judge, path, records
+        self._waiting: dict[str, Trial] = {}
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All so far, in the order of creation."""
+        return list(self.by_id.values())
+
+    def retell(self, known: int) -> None:
+        """Goes through the journal; of so many records at its beginning searcher and scheduler know."""
+        for record in self._records[:known]:
+            apply_record(record, self.by_id, self._path)
+            self._follow(record)
+        results = _results(self._path, self._records, known)
+        for number, record in enumerate(self._records[known:], known):
+            getattr(self, f"_tell_{record['type']}", self._apply)(record, results.get(number))
+
+    def _follow(self, record: dict) -> None:
+        """What is remembered of a record that was applied."""
+        trial = self.by_id.get(record.get("id"))
+        kind = record["type"]
+        if kind == "exploit":
+            self.exploits[trial.trial_id] = (record["source"], config_of(record))
+        elif kind == "config" and "iteration" in record:
+            self.exploits.pop(trial.trial_id, None)
+        elif kind in ("trial", "status"):
+            self._waiting.pop(trial.trial_id, None)
+            if trial.status != RUNNING and not trial.is_finished:
+                self._waiting[trial.trial_id] = trial
+            self.stopped.pop(trial.trial_id, None)
+
+    def _apply(self, record: dict, result: None = None) -> None:
+        apply_record(record, self.by_id, self._path)
+        self._follow(record)
+
+    # ------------------------------------------------------------------ records
+
+    def _tell_trial(self, record: dict, result: None) -> None:
+        self._apply(record)
+        trial = self.by_id[record["id"]]
+        searcher = self._judge.searcher
+        if searcher.suggest(trial.trial_id) != trial.config:
+            searcher.on_trial_complete(trial.trial_id, error=True)
+        self._judge.scheduler.on_trial_add(self, trial)
+
+    def _tell_result(self, record: dict, result: dict | None) -> None:
+        trial = self.by_id[record["id"]]
+        if result is not None:
+            trial.last_result = {**result, "config": trial.config}
+            self._judge.hear(self, trial, trial.last_result)
+
+    def _tell_config(self, record: dict, result: None) -> None:
+        self._apply(record)
+        if "iteration" in record:
+            self._judge.goes_over(self.by_id[record["id"]], record["iteration"])
+
+    def _tell_status(self, record: dict, result: None) -> None:
+        trial = self.by_id[record["id"]]
+        is_known = trial.trial_id in self.stopped
+        by_scheduler = (record.get("stopped_by") or "").startswith("the scheduler")
+        if trial.trial_id in self._waiting and (record["status"] == RUNNING or by_scheduler):
+            # That came of asking the scheduler whom to run, which may have ended others, too.
+            self._judge.scheduler.choose_trial_to_run(self)
+            is_known = is_known or trial.trial_id in self.stopped
+        self._apply(record)
+        if trial.status == RUNNING:
+            self._judge.goes_on(trial)
+        elif trial.is_finished and not is_known:
+            self._judge.end(self, trial)
+
+    # ------------------------------------------------------------------ what schedulers see
+
+    def waiting_trials(self) -> list[Trial]:
+        """Those that were PENDING or PAUSED."""
+        return list(self._waiting.values())
+
+    def has_resources_for(self, trial: Trial) -> bool:
+        """Whoever was chosen had them."""
+        return True
+
+    def write_file(self, name: str, text: str, append: bool = False) -> None:
+        """It was written then."""
+
+    def pause_trial(self, trial: Trial) -> None:
+        """The journal says so in what follows, or the trial goes on."""
+
+    def stop_trial(self, trial: Trial) -> None:
+        """Ends the trial."""
+        if trial.is_finished:
+            return
+        trial.status = TERMINATED
+        self._waiting.pop(trial.trial_id, None)
+        self.stopped[trial.trial_id] = trial
+        self._judge.end(self, trial)
+
+    def exploit(self, trial: Trial, source: Trial, config: Mapping[str, Any]) -> None:
+        """Is still to be done, unless the journal says that it was."""
+        self.exploits[trial.trial_id] = (source.trial_id, config)
+
+
+def _results(path: Path, records: list[dict], known: int) -> dict[int, dict]:
+    """Number of a record -> the result that it tells of, for those that come after the known ones.
+
+    Records and the lines of result.json have the same order, but lines may have been taken out and written again; so
+    they are matched by iteration, from the end.
+    """
+    directories = {record["id"]: path / record["dir"] for record in records if record["type"] == "trial"}
+    lines: dict[str, list[dict]] = {}
+    found = {}
+    for number in range(len(records) - 1, known - 1, -1):
+        record = records[number]
+        if record["type"] != "result":
+            continue
+        trial_id = record["id"]
+        if trial_id not in lines:
+            lines[trial_id] = read_results(directories[trial_id])
+        left = lines[trial_id]
+        same = (i for i in reversed(range(len(left))) if left[i]["training_iteration"] == record["iteration"])
+        if (index := next(same, None)) is not None:
+            found[number] = left[index]
+            del left[index:]
+    return found

@@ -77,6 +77,13 @@ def roll_back(trial: Trial) -> None:
         trial.take({**result, "config": trial.config})
 
 
+def start_over(trial: Trial) -> None:
+    """Removes the trial's checkpoints, so that it begins anew."""
+    trial.checkpoints = []
+    for path in Path(trial.logdir).glob("checkpoint_*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def read_results(directory: Path) -> list[dict]:
     """The results in result.json; half a line at its end is left out."""
     try:
@@ -102,7 +109,8 @@ def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[Tri
     found = []
     for path in directory.glob("checkpoint_*"):
         iteration = read_metadata(path).get("iteration") if (path / METADATA).exists() else None
-        if iteration is None or iteration > last_iteration:
+        # One that was taken over from another trial may be ahead of the trial's own results.
+        if iteration is None or (iteration > last_iteration and path.name not in known):
             shutil.rmtree(path, ignore_errors=True)
         else:
             found.append(known.get(path.name) or TrialCheckpoint(path.name, iteration))

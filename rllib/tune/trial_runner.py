@@ -21,7 +21,7 @@ from rllib.tune.ledger import Ledger
 from rllib.tune.lifecycle import Lifecycle
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.trainables import Resolved
-from rllib.tune.trial import PAUSED, PENDING, TERMINATED, Trial
+from rllib.tune.trial import PAUSED, PENDING, RUNNING, TERMINATED, Trial
 from rllib.tune.trial_pool import TrialPool
 
 # The loop looks at clocks (reports, time limits, Ctrl-C) at least so often.
@@ -70,16 +70,24 @@ class TrialRunner:
         self._audience = audience
         self.ledger = Ledger(directory, keeper, audience)
         self.trials = self.ledger.trials
-        self.judge = Judge(searcher, scheduler, settings.metric, audience)
+        self.judge = Judge(searcher, scheduler, settings.metric, audience, directory)
         self.lifecycle = Lifecycle(self.ledger, pool, self.judge, settings, audience, trainable.is_function)
         self._waiting, self._live = self.ledger.waiting, pool.live
+        self._interrupted: list[Trial] = []  # that ran when the driver died; they come before all others
         self._exhausted = False
         self._began = time.monotonic()
 
     def resume(self, trials: Sequence[Trial], which: Callable[[Trial], bool]) -> None:
         """Takes in the trials of the journal; those that `which` picks run on, or again."""
         for trial in trials:
-            self.ledger.take_up(trial, which(trial))
+            runs_on, before = which(trial), trial.status
+            self.ledger.take_up(trial, runs_on)
+            if runs_on:
+                self.judge.goes_back(trial)
+                if self.judge.standing_verdict(trial) == "PAUSE":
+                    trial.status = PAUSED
+                elif before == RUNNING:
+                    self._interrupted.append(trial)
 
     def run(self) -> None:
         """Runs everything.
@@ -92,7 +100,7 @@ class TrialRunner:
         self._audience.set_up(self.settings.num_samples)
         interrupts = Interrupts()
         try:
-            self.directory.snapshot(self._search_state, now=True)
+            self.directory.snapshot(self.judge.get_state, now=True)
             with interrupts:
                 self._finish_those_at_their_end()
                 while not interrupts.seen and self._step():
@@ -100,6 +108,8 @@ class TrialRunner:
                 if interrupts.seen:
                     self.interrupted = True
                     self._give_up()
+            # Not after an error, which may have come between what is in the journal and what follows from it.
+            self.directory.snapshot(self.judge.get_state, now=True)
         except OSError as error:
             self.lifecycle.abandon()
             raise TuneError(_what_happened(error, self.directory.path, self.trials)) from error
@@ -117,6 +127,8 @@ class TrialRunner:
         """An experiment may have been interrupted when a trial had its last result, but had not been told to end."""
         for trial in list(self._waiting.values()):
             reached = trial.last_result and self.settings.stop(trial.trial_id, trial.last_result)
+            if self.judge.standing_verdict(trial) == "STOP":
+                reached = reached or "the scheduler"
             if reached:
                 self.lifecycle.finish(trial, TERMINATED, reached)
 
@@ -139,7 +151,7 @@ class TrialRunner:
         self._take_answers()
         self.lifecycle.check_deadlines()
         self.directory.sync()
-        self.directory.snapshot(self._search_state)
+        self.directory.snapshot(self.judge.get_state)
         self._audience.hear("on_step_end")
         self._audience.report(self.status)
         return True
@@ -182,15 +194,25 @@ class TrialRunner:
         if notice:
             self._audience.warn_once("oversubscribed", notice)
         self.ledger.add(trial)
+        suggested = trial.config
         self.scheduler.on_trial_add(self.lifecycle, trial)
+        if trial.config is not suggested:
+            self.ledger.configured(trial, trial.config)
 
     def _start_trials(self) -> None:
         while self._waiting and not self._pool.is_full:
-            trial = self.scheduler.choose_trial_to_run(self.lifecycle)
+            trial = self._next_trial()
             if trial is None:
                 return
             self.lifecycle.start(trial)
             self._add_trials()
+
+    def _next_trial(self) -> Trial | None:
+        while self._interrupted:
+            trial = self._interrupted.pop(0)
+            if trial.trial_id in self._waiting and self.lifecycle.has_resources_for(trial):
+                return trial
+        return self.scheduler.choose_trial_to_run(self.lifecycle)
 
     def _settle_deadlock(self) -> None:
         """Nothing runs, something waits, and the scheduler starts none of it."""
@@ -240,7 +262,6 @@ class TrialRunner:
     def _wind_up(self) -> None:
         """The last word to files and people."""
         try:
-            self.directory.snapshot(self._search_state, now=True)
             self._audience.hear("on_experiment_end")
             self._audience.report(self.status, done=True)
         finally:
@@ -248,9 +269,6 @@ class TrialRunner:
             self.directory.close()
 
     # ------------------------------------------------------------------ how it stands
-
-    def _search_state(self) -> dict:
-        return {"num_trials": len(self.trials), **self.judge.get_state()}
 
     def status(self) -> dict[str, Any]:
         """What a reporter shows beside the trials."""

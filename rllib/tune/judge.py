@@ -31,7 +31,7 @@ class Judge:
         self.searcher, self.scheduler = searcher, scheduler
         self._metric, self._audience, self._directory = metric, audience, directory
         self._seen_metric = False
-        self._verdicts: dict[str, Verdict] = {}  # of trials that have not ended
+        self._verdicts: dict[str, Verdict] = {}  # of trials that have not ended well
         self._behind: set[str] = set()  # trials that do again what was judged
 
     def decide(self, runner, trial: Trial, result: dict) -> str:
@@ -58,10 +58,13 @@ class Judge:
             self._verdicts[trial.trial_id] = (iteration, decision)
         return decision
 
-    def standing_verdict(self, trial: Trial) -> str:
-        """The decision on the trial's last result."""
-        judged, decision = self._verdicts.get(trial.trial_id, (None, "CONTINUE"))
-        return decision if judged == trial.last_result.get("training_iteration") else "CONTINUE"
+    def standing_verdict(self, runner, trial: Trial) -> str:
+        """The decision on the trial's last result, which is made now if the driver ended before it was."""
+        judged, decision = self._verdicts.get(trial.trial_id, (0, "CONTINUE"))
+        iteration = trial.last_result.get("training_iteration", 0)
+        if iteration > judged:
+            return self.decide(runner, trial, trial.last_result)
+        return decision if iteration == judged else "CONTINUE"
 
     def goes_back(self, trial: Trial) -> None:
         """The trial goes on from its last checkpoint, or starts over."""
@@ -85,8 +88,9 @@ class Judge:
         self._seen_metric = self._seen_metric or self._is_comparable(result)
 
     def end(self, runner, trial: Trial) -> None:
-        """A trial has ended for good."""
-        self._verdicts.pop(trial.trial_id, None)
+        """A trial has ended for good, unless it has failed and is resumed."""
+        if trial.status != ERROR:
+            self._verdicts.pop(trial.trial_id, None)
         self._behind.discard(trial.trial_id)
         if trial.status == ERROR:
             self.scheduler.on_trial_error(runner, trial)

@@ -84,9 +84,7 @@ class TrialRunner:
             self.ledger.take_up(trial, runs_on)
             if runs_on:
                 self.judge.goes_back(trial)
-                if self.judge.standing_verdict(trial) == "PAUSE":
-                    trial.status = PAUSED
-                elif before == RUNNING:
+                if before == RUNNING:
                     self._interrupted.append(trial)
 
     def run(self) -> None:
@@ -102,7 +100,7 @@ class TrialRunner:
         try:
             self.directory.snapshot(self.judge.get_state, now=True)
             with interrupts:
-                self._finish_those_at_their_end()
+                self._follow_last_results()
                 while not interrupts.seen and self._step():
                     pass
                 if interrupts.seen:
@@ -123,14 +121,15 @@ class TrialRunner:
 
     # ------------------------------------------------------------------ the loop
 
-    def _finish_those_at_their_end(self) -> None:
-        """An experiment may have been interrupted when a trial had its last result, but had not been told to end."""
-        for trial in list(self._waiting.values()):
-            reached = trial.last_result and self.settings.stop(trial.trial_id, trial.last_result)
-            if self.judge.standing_verdict(trial) == "STOP":
-                reached = reached or "the scheduler"
-            if reached:
-                self.lifecycle.finish(trial, TERMINATED, reached)
+    def _follow_last_results(self) -> None:
+        """An experiment may have been interrupted when a trial had a result, before anything followed from it."""
+        for trial in [trial for trial in self._waiting.values() if trial.last_result]:
+            reached = self.settings.stop(trial.trial_id, trial.last_result)
+            decision = "CONTINUE" if reached else self.judge.standing_verdict(self.lifecycle, trial)
+            if reached or decision == "STOP":
+                self.lifecycle.finish(trial, TERMINATED, reached or "the scheduler")
+            elif decision == "PAUSE":
+                trial.status = PAUSED
 
     def _step(self) -> bool:
         """One round; whether there is more to come."""
@@ -208,9 +207,10 @@ class TrialRunner:
             self._add_trials()
 
     def _next_trial(self) -> Trial | None:
+        """The scheduler's choice, after those that ran already."""
         while self._interrupted:
             trial = self._interrupted.pop(0)
-            if trial.trial_id in self._waiting and self.lifecycle.has_resources_for(trial):
+            if trial.status == PENDING and self.lifecycle.has_resources_for(trial):
                 return trial
         return self.scheduler.choose_trial_to_run(self.lifecycle)
 

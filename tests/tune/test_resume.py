@@ -1,12 +1,20 @@
 """What kill -9 of the driver leaves behind, at any moment, and what becomes of it."""
 
+import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
 import runtime
 from rllib import tune
+from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.searchers import create_searcher
 
@@ -126,8 +134,10 @@ class FailsOnce(Climber):
 
 def test_results_that_come_again_after_a_failure_are_judged_once(tmp_path):
     scheduler = Records()
-    [trial] = tune.run(FailsOnce, config={"rate": 1.0}, stop={"training_iteration": 8}, checkpoint_freq=3, verbose=0,
-                       scheduler=scheduler, max_failures=1, storage_path=tmp_path, tensorboard=False).trials  # fmt: skip
+    [trial] = tune.run(
+        FailsOnce, config={"rate": 1.0}, stop={"training_iteration": 8}, checkpoint_freq=3, verbose=0,
+        scheduler=scheduler, max_failures=1, storage_path=tmp_path, tensorboard=False,
+    ).trials  # fmt: skip
     assert trial.last_result["height"] == 8.0 and trial.num_failures == 1
     assert scheduler.iterations == [1, 2, 3, 4, 5, 6, 7]
 
@@ -138,3 +148,81 @@ def test_a_restart_of_errored_trials_forgets_their_checkpoints(tmp_path):
     tune.run(FailsOnce, raise_on_failed_trial=False, **settings)
     [trial] = tune.run(FailsOnce, resume="RESTART_ERRORED", **settings).trials
     assert trial.last_result["iterations_since_restore"] == 8 and trial.status == "TERMINATED"
+
+
+PPO_DRIVER = """
+    import sys
+    import numpy
+    from rllib import tune
+
+    if __name__ == "__main__":
+        numpy.random.seed(0)
+        tune.run("PPO", name="x", storage_path=sys.argv[1], resume=sys.argv[2] == "resume", num_samples=20,
+                 metric="episode_reward_mean", mode="max", stop={"training_iteration": 6}, checkpoint_freq=2,
+                 config={"env": "CartPole-v1", "num_workers": 0, "train_batch_size": 256, "num_sgd_iter": 1,
+                         "sgd_minibatch_size": 128, "model": {"fcnet_hiddens": [16]},
+                         "lr": tune.loguniform(1e-4, 1e-2)},
+                 scheduler=tune.schedulers.create_scheduler("asha", max_t=6, grace_period=4, reduction_factor=2),
+                 verbose=0, tensorboard=False)
+"""
+
+
+def start_ppo(tmp_path, what):
+    script = tmp_path / "ppo.py"
+    script.write_text(textwrap.dedent(PPO_DRIVER))
+    return subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path), what], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+
+
+def wait_until_under_way(path):
+    """Seven trials have ended, and one that runs has a checkpoint that is not its last."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            trials = ExperimentAnalysis(path).trials
+        except ValueError:
+            trials = []
+        if sum(t.is_finished for t in trials) >= 7 and any(t.checkpoints and not t.is_finished for t in trials):
+            return
+        time.sleep(0.02)
+    raise AssertionError("seven trials did not finish in time")
+
+
+def result_lines(trial):
+    return Path(trial.logdir, "result.json").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_twenty_ppo_trials_go_on_after_their_driver_was_killed(tmp_path, how):
+    driver = start_ppo(tmp_path, "start")
+    wait_until_under_way(tmp_path / "x")
+    began = time.monotonic()
+    driver.send_signal(how)
+    driver.communicate(timeout=30)
+    assert how == signal.SIGKILL or time.monotonic() - began < 5
+    before = ExperimentAnalysis(tmp_path / "x").trials
+    finished = {trial.trial_id: result_lines(trial) for trial in before if trial.is_finished}
+    saved = {trial.trial_id: trial.checkpoint.iteration for trial in before if trial.checkpoints}
+    assert 7 <= len(finished) < 20
+
+    resumed = start_ppo(tmp_path, "resume")
+    _, errors = resumed.communicate(timeout=240)
+    assert resumed.returncode == 0, errors
+    analysis = ExperimentAnalysis(tmp_path / "x", default_metric="episode_reward_mean", default_mode="max")
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 20
+    continued = 0
+    for trial in analysis.trials:
+        results = [json.loads(line) for line in result_lines(trial).splitlines()]
+        iterations = [result["training_iteration"] for result in results]
+        assert iterations in (list(range(1, 5)), list(range(1, 7)))
+        if trial.trial_id in finished:
+            assert result_lines(trial) == finished[trial.trial_id], "a finished trial ran again"
+        elif trial.trial_id in saved:
+            since = [r["iterations_since_restore"] for r in results if r["training_iteration"] > saved[trial.trial_id]]
+            assert since == list(range(1, len(since) + 1)), "it did not go on from its checkpoint"
+            continued += 1
+    assert continued
+    assert analysis.best_config["lr"] and len(analysis.dataframe()) == 20

@@ -143,6 +143,7 @@ class TrialRunner:
         self._start_trials()
         if not self._live:
             if not self._waiting:
+                self._warn_of_no_trials()
                 return not self._exhausted
             self._settle_deadlock()
             return True
@@ -154,6 +155,11 @@ class TrialRunner:
         self._audience.hear("on_step_end")
         self._audience.report(self.status)
         return True
+
+    def _warn_of_no_trials(self) -> None:
+        if self._exhausted and not self.trials:
+            name = type(self.searcher).__name__
+            self._audience.warn_once("none", f"{name} suggested no configuration, so there are no trials")
 
     def _take_answers(self) -> None:
         for live in self._pool.wait(_TICK_S):

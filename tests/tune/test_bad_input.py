@@ -1,0 +1,241 @@
+"""What bad input gets: words that help, and the other trials' results."""
+
+import errno
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import runtime
+from rllib import tune
+from rllib.errors import TuneError
+from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.searchers.base import Searcher
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_cpus():
+    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    yield
+    runtime.shutdown()
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(trainable, **settings):
+        return tune.run(trainable, **{"storage_path": tmp_path, "verbose": 0, "tensorboard": False, **settings})
+
+    return run
+
+
+def reports(config):
+    for i in range(3):
+        tune.report(loss=config["a"] * (i + 1))
+
+
+SPACE = {"a": tune.grid_search([1.0, 2.0, 3.0])}
+
+
+@pytest.mark.parametrize(
+    "trainable, settings, error, message",
+    [
+        ("PPPO", {}, ValueError, r"no trainable 'PPPO'.*Did you mean 'PPO'"),
+        (3, {}, TypeError, r"3"),
+        (reports, {"scheduler": "ashaa"}, ValueError, r"ashaa.*asha"),
+        (reports, {"search_alg": "optunaa"}, ValueError, r"optunaa.*optuna"),
+        (reports, {"metric": "loss", "mode": "least"}, ValueError, r"'max' or 'min'|\"max\" or \"min\".*'least'"),
+        (reports, {"metric": "loss", "scheduler": "asha"}, ValueError, r"mode is missing.*mode='max'"),
+        (reports, {"mode": "min", "scheduler": "asha"}, ValueError, r"metric is missing"),
+        (reports, {"config": {"a": {"grid_search": []}}}, ValueError, r"a: .*draws nothing"),
+        (reports, {"config": {"a": tune.uniform(0, 1)}, "num_samples": 0}, ValueError, r"num_samples.*0"),
+        (reports, {"config": [1]}, TypeError, r"config must be a dict.*\[1\]"),
+        (reports, {"config": {"a": 1}, "stop": 5}, TypeError, r"stop must be a dict.*5"),
+        (reports, {"config": {"a": 1}, "stop": {"loss": "low"}}, ValueError, r"loss needs a number.*'low'"),
+        (reports, {"config": {"a": 1}, "time_budget_s": -1}, ValueError, r"time_budget_s.*> 0.*-1"),
+        (reports, {"config": {"a": 1}, "max_failures": 1.5}, ValueError, r"max_failures.*whole number.*1.5"),
+        (reports, {"config": {"a": 1}, "checkpoint_freq": 1}, ValueError, r"is a function, which saves its own"),
+        (reports, {"config": {"a": 1}, "resume": "YES"}, ValueError, r"resume must be one of.*'YES'"),
+        (reports, {"config": {"a": 1}, "metrics": "loss"}, TypeError, r"'metrics'.*Did you mean metric"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_anything_starts(run, tmp_path, trainable, settings, error, message):
+    with pytest.raises(error, match=message):
+        run(trainable, **settings)
+    assert not list(tmp_path.iterdir()), "a directory was left behind"
+
+
+def test_an_unknown_setting_of_an_algorithm_names_the_nearest(run):
+    with pytest.raises(TypeError, match=r"'num_worker'.*num_workers"):
+        run("PPO", config={"env": "CartPole-v1", "num_worker": 1})
+
+
+@pytest.mark.parametrize("space, message", [
+    (SPACE, r"a is a grid_search, which only the default search .* Use tune.choice"),
+    ({"a": 1.0}, r"nothing to search"),
+])  # fmt: skip
+def test_a_space_that_an_optimiser_cannot_search(run, tmp_path, space, message):
+    pytest.importorskip("optuna")
+    with pytest.raises(ValueError, match=message):
+        run(reports, config=space, search_alg="optuna", metric="loss", mode="min")
+    assert not list(tmp_path.iterdir())
+
+
+class DrawsNothing(Searcher):
+    needs_metric = False
+
+    def suggest(self, trial_id):
+        return self.FINISHED
+
+
+def test_a_search_that_draws_nothing_says_so(run, caplog):
+    assert run(reports, config={"a": tune.uniform(0, 1)}, search_alg=DrawsNothing()).trials == []
+    assert "DrawsNothing suggested no configuration, so there are no trials" in caplog.text
+
+
+def test_a_mode_that_is_missing_is_max_where_nothing_was_searched_by_it(run):
+    analysis = run(reports, config=SPACE, metric="loss")
+    assert analysis.best_config == {"a": 3.0}
+    assert analysis.get_best_trial("loss", "min").config == {"a": 1.0}
+
+
+def test_a_metric_that_no_result_has_lists_those_that_there_are(run, caplog):
+    analysis = run(reports, config=SPACE, metric="lose", mode="min")
+    assert re.search(r"have no metric 'lose'; they have: .*\bloss\b", caplog.text)
+    with pytest.raises(ValueError, match=r"no result has the metric 'lose'. Did you mean loss\?"):
+        analysis.best_trial  # noqa: B018
+    assert [trial.last_result["loss"] for trial in analysis.trials] == [3, 6, 9]
+
+
+def test_nan_is_reported_and_never_wins(run):
+    nan = float("nan")
+    analysis = run(
+        lambda config: [tune.report(loss=value) for value in config["a"]] and None,
+        config={"a": tune.grid_search([[nan, nan], [2.0, nan], [1.0, 3.0]])}, metric="loss", mode="min",
+    )  # fmt: skip
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 3
+    assert analysis.best_trial is analysis.trials[2]
+    assert analysis.get_best_trial("loss", "min", scope="all") is analysis.trials[2]
+    stopped = run(
+        lambda config: [tune.report(loss=config["a"]) for _ in range(3)] and None, scheduler="asha", mode="max",
+        config={"a": tune.grid_search([1.0, nan])}, metric="loss", max_concurrent_trials=1,
+    ).trials[1]  # fmt: skip
+    assert stopped.last_result["training_iteration"] == 1 and stopped.stopped_by == "the scheduler"
+
+
+def goes_wrong(config):
+    tune.report(loss=1.0)
+    if config["how"] == "raises":
+        raise ZeroDivisionError("of my own")
+    if config["how"] == "is killed":
+        os.kill(os.getpid(), 9)
+    if config["how"] == "exits":
+        os._exit(3)
+    if config["how"] == "hangs":
+        time.sleep(3600)
+    if config["how"] == "reports nonsense":
+        return "nonsense"
+    tune.report(loss=2.0)
+
+
+def test_whatever_a_trial_does_the_others_results_are_kept(run, monkeypatch):
+    monkeypatch.setattr("rllib.tune.hangs.GRACE_S", 0.5)
+    hows = ["raises", "is killed", "exits", "hangs", "reports nonsense", "is well"]
+    analysis = run(goes_wrong, config={"how": tune.grid_search(hows)}, stop={"time_total_s": 3},
+                   raise_on_failed_trial=False)  # fmt: skip
+    trials = dict(zip(hows, analysis.trials))
+    assert {how for how in hows if trials[how].status == "ERROR"} == set(hows) - {"hangs", "is well"}
+    assert all(len(analysis.trial_dataframes[trial.logdir]) >= 1 for trial in analysis.trials)
+    assert "ZeroDivisionError: of my own" in trials["raises"].error
+    assert "SIGKILL" in trials["is killed"].error and "3" in trials["exits"].error
+    assert "returned 'nonsense'" in trials["reports nonsense"].error
+    assert "was killed" in trials["hangs"].stopped_by
+    assert trials["is well"].last_result["loss"] == 2.0 and trials["is well"].stopped_by is None
+
+
+# ---------------------------------------------------------------------- a full disk
+
+
+def name_of(trial):
+    return f"trial_{trial.index}"
+
+
+def full(path):
+    """Whoever writes there finds the disk full."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to("/dev/full")
+
+
+@pytest.mark.parametrize("file", ["params.json", "params.pkl", "result.json"])
+def test_a_full_disk_keeps_what_there_is_and_can_be_resumed(run, tmp_path, file):
+    def with_full_disk(trial):
+        if trial.index == 2:
+            full(trial.experiment_dir / "trial_2" / file)
+        return name_of(trial)
+
+    settings = {"name": "full", "config": SPACE, "max_concurrent_trials": 1}
+    with pytest.raises(TuneError, match=r"the disk is full.*Make room.*resume=True") as caught:
+        run(reports, trial_dirname_creator=with_full_disk, **settings)
+    assert caught.value.__cause__.errno == errno.ENOSPC
+    (tmp_path / "full/trial_2" / file).unlink()
+    analysis = run(reports, trial_dirname_creator=name_of, resume=True, **settings)
+    assert [trial.last_result["loss"] for trial in analysis.trials] == [3, 6, 9]
+    assert [len(analysis.trial_dataframes[trial.logdir]) for trial in analysis.trials] == [3, 3, 3]
+
+
+def test_a_full_disk_under_the_state_of_the_search(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("rllib.tune.experiment._SNAPSHOT_SHARE", 0)
+
+    class FillsTheDisk(tune.Callback):
+        def on_trial_complete(self, iteration, trials, trial, **info):
+            full(tmp_path / "full" / ".search_state.json.tmp")
+
+    settings = {"name": "full", "config": SPACE, "max_concurrent_trials": 1}
+    with pytest.raises(TuneError, match=r"the disk is full.*1 of its trials"):
+        run(reports, callbacks=[FillsTheDisk()], **settings)
+    (tmp_path / "full/.search_state.json.tmp").unlink()
+    analysis = run(reports, resume=True, **settings)
+    assert [trial.last_result["loss"] for trial in analysis.trials] == [3, 6, 9]
+
+
+class CannotBeSaved(tune.Trainable):
+    def step(self):
+        return {"loss": self.config["a"]}
+
+    def save_checkpoint(self, directory):
+        with open("/dev/full" if self.config["a"] == 2 else Path(directory, "x"), "w") as file:
+            file.write("x")
+
+
+def test_a_checkpoint_on_a_full_disk_fails_its_trial_only(run, tmp_path):
+    with pytest.raises(TuneError, match=r"1 of 3 trials failed.*(?s:.*)No space left on device"):
+        run(CannotBeSaved, config=SPACE, name="x", stop={"training_iteration": 2}, checkpoint_freq=1)
+    trials = ExperimentAnalysis(tmp_path / "x").trials
+    assert [trial.status for trial in trials] == ["TERMINATED", "ERROR", "TERMINATED"]
+    assert not list(Path(trials[1].logdir).glob("*checkpoint*")), "half a checkpoint was left behind"
+
+
+# ---------------------------------------------------------------------- directories
+
+
+def test_the_directory_of_another_experiment_is_left_alone(run, tmp_path):
+    run(reports, name="mine", config=SPACE)
+    before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=r"another experiment: it ran reports, not goes_wrong. Give this one another"):
+        run(goes_wrong, name="mine", config={"how": "is well"}, resume=True)
+    with pytest.raises(ValueError, match=r"another experiment: its configuration has a, not b"):
+        run(reports, name="mine", config={"b": 1.0}, resume=True)
+    assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"not even JSON\n", "is damaged"),
+    (b'{"type": "something"}\n', "is not the journal of an experiment"),
+    (b'{"type": "experiment", "format": 99}\n', "format 99"),
+])  # fmt: skip
+def test_a_journal_that_is_none(run, tmp_path, content, message):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/experiment_state-2020-01-01_00-00-00.json").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        run(reports, name="x", config=SPACE, resume=True)

@@ -6,6 +6,7 @@ Nothing is asked of a process here, and nothing is decided.
 import logging
 import shutil
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from rllib.tune import trial_files
@@ -52,6 +53,12 @@ class Ledger:
             trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
             trial_files.roll_back(trial)
             self.waiting[trial.trial_id] = trial
+
+    def queue_up(self, trials: Sequence[Trial]) -> None:
+        """Those of them that wait do so in this order, after all others."""
+        for trial in trials:
+            if trial.trial_id in self.waiting:
+                self.waiting[trial.trial_id] = self.waiting.pop(trial.trial_id)
 
     def started(self, trial: Trial) -> None:
         """A trial runs."""

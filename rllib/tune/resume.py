@@ -11,7 +11,7 @@ from typing import Any
 
 from rllib.tune.experiment import ExperimentDirectory, apply_record, config_of
 from rllib.tune.judge import Judge
-from rllib.tune.trial import ERROR, RUNNING, TERMINATED, Trial
+from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
 from rllib.tune.trial_files import read_results, start_over
 from rllib.tune.trial_runner import TrialRunner
 
@@ -38,7 +38,9 @@ def take_up(runner: TrialRunner, directory: ExperimentDirectory, resume) -> None
             return resume in _ERRORED_TOO
         return trial.status != TERMINATED and resume != "ERRORED_ONLY"
 
+    queue = told.queue()
     runner.resume(told.trials, runs_again)
+    runner.ledger.queue_up(queue)
     for trial in told.stopped.values():
         runner.ledger.finished(trial, TERMINATED, "the scheduler")
     for trial_id, (source_id, config) in told.exploits.items():
@@ -69,11 +71,21 @@ class Retelling:
         self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._judge, self._path, self._records = judge, path, records
         self._waiting: dict[str, Trial] = {}
+        self._going_over: dict[str, Trial] = {}  # that have another's checkpoint, and whose process is to end
 
     @property
     def trials(self) -> list[Trial]:
         """All so far, in the order of creation."""
         return list(self.by_id.values())
+
+    def queue(self) -> list[Trial]:
+        """Those that wait, in their order; they are PENDING or PAUSED."""
+        going_over = {**self._going_over, **{trial_id: self.by_id[trial_id] for trial_id in self.exploits}}
+        for trial_id, trial in going_over.items():
+            if trial.status == RUNNING:
+                trial.status = PENDING
+                self._waiting[trial_id] = trial
+        return list(self._waiting.values())
 
     def retell(self, known: int) -> None:
         """Goes through the journal; of so many records at its beginning searcher and scheduler know."""
@@ -92,8 +104,10 @@ class Retelling:
             self.exploits[trial.trial_id] = (record["source"], config_of(record))
         elif kind == "config" and "iteration" in record:
             self.exploits.pop(trial.trial_id, None)
+            self._going_over[trial.trial_id] = trial
         elif kind in ("trial", "status"):
             self._waiting.pop(trial.trial_id, None)
+            self._going_over.pop(trial.trial_id, None)
             if trial.status != RUNNING and not trial.is_finished:
                 self._waiting[trial.trial_id] = trial
             self.stopped.pop(trial.trial_id, None)

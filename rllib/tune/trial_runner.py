@@ -130,6 +130,7 @@ class TrialRunner:
                 self.lifecycle.finish(trial, TERMINATED, reached or "the scheduler")
             elif decision == "PAUSE":
                 trial.status = PAUSED
+                self.ledger.queue_up([trial])
 
     def _step(self) -> bool:
         """One round; whether there is more to come."""

@@ -222,8 +222,9 @@ def test_twenty_ppo_trials_go_on_after_their_driver_was_killed(tmp_path, how):
         if trial.trial_id in finished:
             assert result_lines(trial) == finished[trial.trial_id], "a finished trial ran again"
         elif trial.trial_id in saved:
-            since = [r["iterations_since_restore"] for r in results if r["training_iteration"] > saved[trial.trial_id]]
-            assert since == list(range(1, len(since) + 1)), "it did not go on from its checkpoint"
+            started_at = results[-1]["training_iteration"] - results[-1]["iterations_since_restore"]
+            # The newest checkpoint may be one that the driver did not live to write down.
+            assert started_at >= saved[trial.trial_id], "it did not go on from its checkpoint"
             continued += 1
     assert continued
     assert analysis.best_config["lr"] and len(analysis.dataframe()) == 20

@@ -174,12 +174,22 @@ class ExperimentAnalysis:
     def dataframe(self, metric: str | None = None, mode: str | None = None):
         """A pandas data frame: a row for each trial, its result and its configuration as "config/..." columns.
 
+        Nested results and settings are columns by their "a/b" path; a trial without a result has its settings alone.
+
         Args:
             metric, mode: take the trial's best result by them instead of the last.
 
         Raises:
             ImportError: if pandas is not installed.
+            ValueError: if one of metric and mode is given without the other, or no trial has the metric.
         """
+        _pandas()
+        if metric is None and mode is not None:
+            raise ValueError(f"dataframe(mode={mode!r}) needs the metric by which a trial's best result is taken")
+        if metric is not None:
+            if mode not in ("max", "min"):
+                raise ValueError(f'dataframe(metric={metric!r}) needs mode="max" or "min" as well, but got {mode!r}')
+            self._trials_with(metric)
         return self._dataframe_of([self._row(trial, metric, mode) for trial in self.trials])
 
     @property
@@ -187,13 +197,13 @@ class ExperimentAnalysis:
         """Directory -> pandas data frame of all results of the trial."""
         return {trial.logdir: self._frame(trial) for trial in self.trials}
 
-    fetch_trial_dataframes = trial_dataframes
+    def fetch_trial_dataframes(self) -> dict[str, Any]:
+        """The same, as a method: its name before Ray 2.0."""
+        return self.trial_dataframes
 
     def _row(self, trial: Trial, metric: str | None = None, mode: str | None = None) -> dict[str, Any]:
         result = trial.last_result
         if metric is not None:
-            if mode not in ("max", "min"):
-                raise ValueError(f'dataframe(metric={metric!r}) needs mode="max" or "min" as well, but got {mode!r}')
             with_metric = [r for r in read_results(Path(trial.logdir)) if _is_number(lookup(r, metric))]
             if with_metric:
                 result = (max if mode == "max" else min)(with_metric, key=lambda r: lookup(r, metric))
@@ -383,5 +393,5 @@ def _pandas():
     try:
         import pandas
     except ImportError:
-        raise ImportError("data frames need pandas: pip install pandas") from None
+        raise ImportError("data frames need pandas: pip install pandas, or 'rllib[tune]'") from None
     return pandas

@@ -1,6 +1,8 @@
 """`rllib tune`."""
 
+import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -202,7 +204,13 @@ def _nested(search: dict[str, Any]) -> dict[str, Any]:
 
 def _tell(analysis: ExperimentAnalysis) -> None:
     """The best trial, and what to do next."""
-    click.echo(f"results     {analysis.experiment_path}")
+    directory = _short(analysis.experiment_path)
+    click.echo(f"results     {directory}")
+    unfinished = sum(not trial.is_finished for trial in analysis.trials)
+    if unfinished:
+        name = shlex.quote(Path(analysis.experiment_path).name)
+        click.echo(f"unfinished  {unfinished} of {len(analysis.trials)} trials; the same command with "
+                   f"--name {name} --resume goes on")  # fmt: skip
     try:
         best = analysis.best_trial
     except ValueError as error:
@@ -214,5 +222,13 @@ def _tell(analysis: ExperimentAnalysis) -> None:
     if chosen:
         click.echo(f"settings    {chosen}")
     if checkpoint := analysis.get_best_checkpoint(best):
-        click.echo(f"checkpoint  {checkpoint.path}")
-        click.echo(f"evaluate    rllib evaluate {checkpoint.path}")
+        click.echo(f"evaluate    rllib evaluate {_short(checkpoint.path)}")
+    objective = "" if analysis.default_metric == "episode_reward_mean" else f" --metric {analysis.default_metric}"
+    objective += " --mode min" if analysis.default_mode == "min" else ""
+    click.echo(f"plot        rllib plot {directory}{objective}")
+
+
+def _short(path: str) -> str:
+    """As one would type it from here."""
+    relative = os.path.relpath(path)
+    return shlex.quote(path if relative.startswith("..") else relative)

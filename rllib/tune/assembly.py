@@ -15,7 +15,7 @@ from rllib.tune.experiment_opening import open_directory
 from rllib.tune.experiment_sidecar import TensorBoardCallback
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.hangs import time_limit_s
-from rllib.tune.reporters import make_reporter
+from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.schedulers import create_scheduler
@@ -95,7 +95,11 @@ def _settings(spec: ExperimentSpec, searcher) -> RunSettings:
 
 
 def _audience(spec: ExperimentSpec, directory: ExperimentDirectory) -> Audience:
-    callbacks = [*spec.callbacks, *([TensorBoardCallback(directory.path)] if spec.tensorboard else [])]
+    callbacks = [
+        *spec.callbacks,
+        *([TrialEndLines()] if (spec.verbose or 0) >= 2 else []),
+        *([TensorBoardCallback(directory.path)] if spec.tensorboard else []),
+    ]
     return Audience(callbacks, make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode))
 
 

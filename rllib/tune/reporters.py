@@ -1,7 +1,8 @@
 """How an experiment shows itself: a live table on a terminal, plain lines elsewhere, a page in Jupyter.
 
 The plain text is that of 2018 (`== Status ==`, a line for each trial) as long as there are few trials; of many, the
-running ones and the best. Reporters look at trials only when they report, at most every few seconds.
+running ones and the best. Reporters look at trials only when they report, at most every few seconds; plain text comes
+ever more seldom, so that a day's log stays readable.
 """
 
 import math
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rllib.tune.callbacks import Callback
 from rllib.tune.stopping import lookup
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
 
@@ -24,7 +26,21 @@ _DEFAULT_COLUMNS = {
     "timesteps_total": "ts",
     "episode_reward_mean": "reward",
 }
+# Every result has these; they say nothing of how well a trial does.
+AUTOMATIC_KEYS = frozenset((
+    "training_iteration", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
+    "timesteps_since_restore", "timesteps_total", "timesteps_this_iter", "episodes_total", "episodes_this_iter", "done",
+    "timestamp", "pid", "should_checkpoint",
+))  # fmt: skip
+_QUALITIES = ("mean_accuracy", "mean_loss", "episode_reward_mean")
+_MOST_OWN_METRICS = 3
 _FEW = 20
+_LONGEST_INTERVAL_S = 60.0
+# Numbers wider apart than this are not written with the same number of decimals.
+_WIDEST_RATIO = 1e4
+# What a narrow terminal shows last; parameters go from the right.
+_DISPENSABLE = ("loc", "ts", "total time (s)", "iter")
+_COLOURS = {RUNNING: "cyan", TERMINATED: "green", ERROR: "bold red", PAUSED: "yellow", PENDING: "dim"}
 
 
 class ProgressReporter:
@@ -66,15 +82,20 @@ class TuneReporterBase(ProgressReporter):
         print_intermediate_tables: bool | None = None,
     ):
         self._metric_columns = _headings(metric_columns) if metric_columns else dict(_DEFAULT_COLUMNS)
+        self._metrics_given = bool(metric_columns)
         self._parameter_columns = _headings(parameter_columns) if parameter_columns else None
         self._max_rows, self._max_errors = max_progress_rows, max_error_rows
         self._interval_s, self._sort = max_report_frequency, sort_by_metric
         self._metric, self._mode = metric, mode
-        self._reported_at = -math.inf
+        self._reported_at, self._began, self._growth = -math.inf, None, 0.0
 
     def set_objective(self, metric: str | None, mode: str | None) -> None:
         """What the experiment compares trials by, unless the reporter was told something else."""
         self._metric, self._mode = self._metric or metric, self._mode or mode or "max"
+
+    def slow_down(self, growth: float = 0.1) -> None:
+        """From now on reports are that share of the time that has passed apart, at least; at most a minute."""
+        self._growth = growth
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
         """Shows one more result key."""
@@ -86,7 +107,9 @@ class TuneReporterBase(ProgressReporter):
 
     def should_report(self, trials, done=False) -> bool:
         now = time.monotonic()
-        if not done and now - self._reported_at < self._interval_s:
+        self._began = now if self._began is None else self._began
+        interval = max(self._interval_s, min(_LONGEST_INTERVAL_S, self._growth * (now - self._began)))
+        if not done and now - self._reported_at < interval:
             return False
         self._reported_at = now
         return True
@@ -94,22 +117,33 @@ class TuneReporterBase(ProgressReporter):
     def rows(self, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]], int]:
         """Headings, rows of the most interesting trials, and how many are left out."""
         shown = self._chosen(trials)
-        chosen = {key: key for trial in shown for key in trial.evaluated_params}
-        parameters = self._parameter_columns or chosen
-        columns = {**({self._metric: self._metric} if self._metric else {}), **self._metric_columns}
-        columns = {key: heading for key, heading in columns.items() if any(_has(t, key) for t in shown)}
-        headings = ["Trial name", "status", "loc", *parameters.values(), *columns.values()]
-        rows = [
-            [
-                trial.name,
-                trial.status,
-                f"{trial.pid}" if trial.pid else "",
-                *(text(trial.evaluated_params.get(key, lookup(trial.config, key))) for key in parameters),
-                *(text(lookup(trial.last_result, key)) for key in columns),
-            ]
-            for trial in shown
+        parameters = self._parameter_columns or {key: key for trial in shown for key in trial.evaluated_params}
+        metrics = {**({self._metric: self._metric} if self._metric else {}), **self._metric_columns}
+        metrics |= {key: key for key in self._own_metrics(shown)}
+        metrics = {key: heading for key, heading in metrics.items() if any(_has(t, key) for t in shown)}
+        named = all(key in parameters for trial in shown for key in trial.evaluated_params)
+        columns = [
+            ("Trial name", [_short_name(trial) if named else trial.name for trial in shown]),
+            ("status", [trial.status for trial in shown]),
         ]
-        return headings, rows, len(trials) - len(shown)
+        if any(trial.pid for trial in shown):
+            columns.append(("loc", [f"{trial.pid}" if trial.pid else "" for trial in shown]))
+        for key, heading in parameters.items():
+            values = [trial.evaluated_params.get(key, lookup(trial.config, key)) for trial in shown]
+            columns.append((heading, [text(value) for value in values]))
+        for key, heading in metrics.items():
+            columns.append((heading, _aligned([lookup(trial.last_result, key) for trial in shown])))
+        headings, cells = zip(*columns)
+        return list(headings), list(map(list, zip(*cells))), len(trials) - len(shown)
+
+    def _own_metrics(self, trials: Sequence[Trial]) -> list[str]:
+        """Numbers that the user's function reports under names of its own, if nothing else says how it does."""
+        shown = (self._metric, *_QUALITIES)
+        if self._metrics_given or any(key and _has(trial, key) for key in shown for trial in trials):
+            return []
+        own = {key: None for trial in trials for key, value in trial.last_result.items()
+               if key not in AUTOMATIC_KEYS and _is_number(value)}  # fmt: skip
+        return list(own)[:_MOST_OWN_METRICS]
 
     def _chosen(self, trials: Sequence[Trial]) -> list[Trial]:
         """Running ones first, then by metric or newest first; at most so many rows."""
@@ -136,11 +170,26 @@ class TuneReporterBase(ProgressReporter):
             f"Number of trials: {len(trials)} ({states})" if len(trials) > _FEW else "",
         ]
 
-    def errors(self, trials: Sequence[Trial]) -> list[str]:
+    def best(self, trials: Sequence[Trial]) -> str | None:
+        """The best so far, with what was chosen for it; None without a metric or a result."""
+        if not self._metric:
+            return None
+        sign = -1 if self._mode == "max" else 1
+        having = [trial for trial in trials if math.isfinite(_sortable(trial, self._metric, sign))]
+        if not having:
+            return None
+        best = min(having, key=lambda trial: _sortable(trial, self._metric, sign))
+        chosen = ", ".join(f"{key}={text(value)}" for key, value in best.evaluated_params.items())
+        value = text(lookup(best.last_result, self._metric))
+        return f"{_short_name(best)} with {self._metric}={value}" + (f" and {chosen}" if chosen else "")
+
+    def errors(self, trials: Sequence[Trial], most: int | None = None) -> list[str]:
         """A line for each failure: name, last line of the traceback, error.txt."""
+        most = min(self._max_errors, most or self._max_errors)
         failed = [trial for trial in trials if trial.status == ERROR]
         lines = [f"- {trial.name}: {trial.error.strip().splitlines()[-1]} ({trial.error_file})" for trial in failed]
-        return ["Failed trials:", *lines[: self._max_errors]] if failed else []
+        more = [f"... {len(failed) - most} more failed"] if len(failed) > most else []
+        return ["Failed trials:", *lines[:most], *more] if failed else []
 
 
 class CLIReporter(TuneReporterBase):
@@ -153,19 +202,21 @@ class CLIReporter(TuneReporterBase):
         """The report."""
         lines = [line for line in self.summary(trials, status) if line]
         if len(trials) <= _FEW and self._parameter_columns is None:
+            width = max((len(trial.name) for trial in trials), default=0) + 1
+            own = self._own_metrics(trials)
             for state in _ORDER:
                 of_state = [trial for trial in trials if trial.status == state]
-                if of_state:
-                    lines.append(f"{state} trials:")
-                    width = max(len(trial.name) for trial in of_state) + 1
-                    lines += [f"- {trial.name + ':':<{width}}    {self._state(trial)}" for trial in of_state]
+                lines += [f"{state} trials:"] if of_state else []
+                lines += [f"- {trial.name + ':':<{width}}    {self._state(trial, own)}" for trial in of_state]
         else:
             headings, rows, left_out = self.rows(trials)
             lines += _plain_table(headings, rows)
             lines += [f"... {left_out} more trials not shown"] if left_out else []
+        best = self.best(trials)
+        lines += [f"Current best trial: {best}"] if best and len(trials) > 1 else []
         return "\n".join([*lines, *self.errors(trials), ""])
 
-    def _state(self, trial: Trial) -> str:
+    def _state(self, trial: Trial, own: Sequence[str]) -> str:
         """ "RUNNING [pid=21940], 16 s, 4013 ts, 22 rew"."""
         parts = [f"{trial.status} [pid={trial.pid}]" if trial.pid else trial.status]
         result = trial.last_result
@@ -173,75 +224,140 @@ class CLIReporter(TuneReporterBase):
                           ("episode_reward_mean", "rew"), ("mean_loss", "loss"), ("mean_accuracy", "acc")):  # fmt: skip
             value = result.get(key)
             if _is_number(value):
-                parts.append(f"{value:.0f} {unit}" if key == "time_total_s" else f"{value:.3g} {unit}"
-                             if isinstance(value, float) else f"{value} {unit}")  # fmt: skip
+                parts.append(f"{value:.0f} {unit}" if key == "time_total_s" else f"{_three_digits(value)} {unit}")
         if self._metric and self._metric not in _DEFAULT_COLUMNS and _has(trial, self._metric):
-            parts.append(f"{self._metric}={text(lookup(result, self._metric))}")
+            own = [self._metric]
+        parts += [f"{key}={text(lookup(result, key))}" for key in own if _has(trial, key)]
         return ", ".join(parts)
 
 
 class LiveReporter(TuneReporterBase):
-    """A table on the terminal that is drawn anew, and stays when the experiment ends."""
+    """A table on the terminal that is drawn anew, and stays when the experiment ends.
 
-    def __init__(self, **more):
+    Args:
+        console: rich's; the terminal by default.
+    """
+
+    def __init__(self, console=None, **more):
         super().__init__(**{"max_report_frequency": 0.5, **more})
-        self._live = None
+        self._live, self._console = None, console
 
     def report(self, trials, done, *system) -> None:
         from rich.live import Live
 
         if self._live is None:
-            self._live = Live(auto_refresh=False, vertical_overflow="crop")
+            self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
+            self._console = self._live.console
             self._live.start()
-        self._live.update(self.render(trials, system[0]), refresh=True)
+        self._live.update(self.render(trials, system[0], done), refresh=True)
         if done:
             self._live.stop()
             self._live = None
 
-    def render(self, trials: Sequence[Trial], status: Mapping[str, Any]):
-        """What is on the screen."""
+    def render(self, trials: Sequence[Trial], status: Mapping[str, Any], done: bool = False):
+        """What is on the screen: a line about the experiment, the table, the best so far, failures."""
         from rich.console import Group
-        from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
+        width, height = self._console.size
+        failures = self.errors(trials, None if done else max(1, height // 8))
+        rows_limit, self._max_rows = self._max_rows, min(self._max_rows, max(1, height - 2 * len(failures) - 7))
         headings, rows, left_out = self.rows(trials)
-        table = Table(*map(escape, headings), box=None, header_style="bold", pad_edge=False)
+        self._max_rows = rows_limit
+        shown, lost = _fitting(headings, rows, width)
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for index in shown:
+            is_number = _is_column_of_numbers([row[index] for row in rows])
+            table.add_column(Text(_folded(headings[index])), justify="right" if is_number else "left",
+                             no_wrap=True, overflow="ellipsis")  # fmt: skip
         for row in rows:
-            table.add_row(*map(escape, row))
-        lines = [line for line in self.summary(trials, status)[1:] if line]
-        lines += [f"... {left_out} more trials not shown"] if left_out else []
-        return Group(table, *map(escape, lines), *map(escape, self.errors(trials)))
+            table.add_row(*(Text(row[index], _COLOURS.get(row[index], "") if index == 1 else "") for index in shown))
+        best = self.best(trials)
+        return Group(
+            Text(self._headline(trials, status, done)),
+            Text(f"Results in {_home(status['directory'])}", "dim"),
+            table,
+            *([Text(f"... {left_out} more trials not shown", "dim")] if left_out else []),
+            *([Text(f"a wider terminal also shows: {', '.join(lost)}", "dim")] if lost else []),
+            *([Text(f"{'Best' if done else 'Best so far'}: {best}", "bold")] if best else []),
+            *(Text(line, "red") for line in failures),
+        )
+
+    def _headline(self, trials: Sequence[Trial], status: Mapping[str, Any], done: bool) -> str:
+        """ "Tune: 3 TERMINATED, 1 RUNNING of 4 trials, 2/2 CPUs, 0:01:22"."""
+        counts = Counter(trial.status for trial in trials)
+        states = ", ".join(f"{counts[state]} {state}" for state in _ORDER if counts[state]) or "no trials yet"
+        gpus = "" if not status["total"].get("GPU") else f", {_used(status, 'GPU')} GPUs"
+        scheduler = "" if status["scheduler"] == "FIFOScheduler" else f", {status['scheduler']}"
+        used = "" if done else f", {_used(status, 'CPU')} CPUs{gpus}"
+        return f"Tune: {states}{used}, {_clock(status['elapsed_s'])}{scheduler}"
 
 
 class JupyterNotebookReporter(TuneReporterBase):
-    """An HTML table that takes the place of the one before.
+    """An HTML table that takes the place of the one before; what the cell prints besides stays.
 
     Args:
-        overwrite: replace the cell's output; False: add below.
+        overwrite: False: add a table below instead.
     """
 
     def __init__(self, overwrite: bool = True, **more):
-        super().__init__(**more)
-        self._overwrite = overwrite
+        super().__init__(**{"max_report_frequency": 1.0, **more})
+        self._overwrite, self._shown = overwrite, None
 
     def report(self, trials, done, *system) -> None:
-        from IPython.display import HTML, clear_output, display
+        from IPython.display import HTML, display
 
-        if self._overwrite:
-            clear_output(wait=True)
-        display(HTML(self.html(trials, system[0])))
+        page = HTML(self.html(trials, system[0]))
+        if self._overwrite and self._shown is not None:
+            self._shown.update(page)
+        else:
+            self._shown = display(page, display_id=True)
+        if done:
+            self._shown = None
 
     def html(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> str:
         """The page."""
         import html
 
+        def paragraph(lines: Sequence[str], style: str = "") -> str:
+            return f"<div{style}>{'<br>'.join(map(html.escape, lines))}</div>" if lines else ""
+
         headings, rows, left_out = self.rows(trials)
-        head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        above = "<br>".join(html.escape(line) for line in self.summary(trials, status)[1:] if line)
-        more = f"<p>... {left_out} more trials not shown</p>" if left_out else ""
-        below = "<br>".join(map(html.escape, self.errors(trials)))
-        return f"<div>{above}</div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{below}"
+        sides = ["right" if _is_column_of_numbers(cells) else "left" for cells in zip(*rows)] or ["left"] * 3
+        head, *body = (
+            "<tr>" + "".join(f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
+                             for cell, side in zip(row, sides)) + "</tr>"
+            for tag, row in [("th", headings), *(("td", row) for row in rows)]
+        )  # fmt: skip
+        best = self.best(trials)
+        below = [f"... {left_out} more trials not shown"] if left_out else []
+        below += [f"Current best trial: {best}"] if best else []
+        return (
+            paragraph([line for line in self.summary(trials, status)[1:] if line])
+            + f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
+            + paragraph(below)
+            + paragraph(self.errors(trials), ' style="color:#b00020"')
+        )
+
+
+class TrialEndLines(Callback):
+    """A line for each trial that ends, for verbose=2."""
+
+    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+        self._tell(trial, trial.stopped_by or "done")
+
+    def on_trial_error(self, iteration, trials, trial, **info) -> None:
+        self._tell(trial, trial.error.strip().splitlines()[-1])
+
+    @staticmethod
+    def _tell(trial: Trial, why: str) -> None:
+        result = trial.last_result
+        numbers = {key: result[key] for key in result if _is_number(result[key])
+                   and key not in AUTOMATIC_KEYS - {"training_iteration"}}  # fmt: skip
+        shown = {key: numbers[key] for key in (*_QUALITIES, *numbers) if key in numbers}
+        said = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[:_MOST_OWN_METRICS + 1])
+        print(f"{trial.name}: {trial.status} ({why})" + (f", {said}" if said else ""), flush=True)
 
 
 def make_reporter(given, verbose: int | None, metric: str | None, mode: str | None) -> ProgressReporter | None:
@@ -249,8 +365,9 @@ def make_reporter(given, verbose: int | None, metric: str | None, mode: str | No
     if verbose == 0:
         return None
     if given is None:
-        given = JupyterNotebookReporter() if _in_notebook() else LiveReporter() if _on_terminal() else CLIReporter(
-            max_report_frequency=30.0 if verbose in (None, 1) else 5.0)  # fmt: skip
+        given = JupyterNotebookReporter() if _in_notebook() else LiveReporter() if _on_terminal() else CLIReporter()
+        if isinstance(given, CLIReporter):
+            given.slow_down()
     if hasattr(given, "set_objective"):
         given.set_objective(metric, mode)
     return given
@@ -270,14 +387,67 @@ def text(value) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.6g}"
     return getattr(value, "__name__", None) or str(value)
+
+
+def _aligned(values: Sequence) -> list[str]:
+    """A column's values as cells, floats with equally many decimals where their sizes allow it."""
+    floats = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v) and v]
+    if not floats or max(floats) / min(floats) > _WIDEST_RATIO or not 1e-2 < max(floats) < 1e9:
+        return [text(value) for value in values]
+    decimals = min(4, max(1, 3 - math.floor(math.log10(max(floats)))))
+    return [f"{v:.{decimals}f}" if isinstance(v, float) else text(v) for v in values]
+
+
+def _is_column_of_numbers(cells: Sequence[str]) -> bool:
+    """Whether all that is there reads as a number."""
+    try:
+        return bool([float(cell) for cell in cells if cell])
+    except ValueError:
+        return False
 
 
 def _plain_table(headings: list[str], rows: list[list[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [headings, *rows]]
+    right = [_is_column_of_numbers([row[i] for row in rows]) for i in range(len(headings))]
+    lines = [
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right)).rstrip()
+        for row in [headings, *rows]
+    ]
     return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
+
+
+def _fitting(headings: list[str], rows: list[list[str]], width: int) -> tuple[list[int], list[str]]:
+    """Indices of the columns that fit side by side, and the headings of those that do not."""
+    widths = [max(len(part) for cell in column for part in _folded(cell).split("\n"))
+              for column in zip(headings, *rows)]  # fmt: skip
+    shown, lost = list(range(len(headings))), []
+    at_need = [headings.index(name) for name in _DISPENSABLE if name in headings]
+    at_need += [i for i in reversed(range(2, len(headings))) if i not in at_need]
+    while sum(widths[i] + 1 for i in shown) - 1 > width and at_need:
+        shown.remove(at_need[0])
+        lost.append(headings[at_need.pop(0)])
+    return shown, lost
+
+
+def _folded(heading: str) -> str:
+    """A long heading in two lines, above narrow numbers."""
+    return heading.replace("total time (s)", "total\ntime (s)")
+
+
+def _short_name(trial: Trial) -> str:
+    """Without what was chosen, which has columns of its own."""
+    return trial.custom_name or f"{trial.identifier}_{trial.index}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:.0f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
 
 
 def _headings(given) -> dict[str, str]:

@@ -138,7 +138,7 @@ def test_run_experiments_of_the_slides(capsys):
         "== Status ==\nUsing FIFO scheduling algorithm.\nResources requested: 2/2 CPUs, 0/0 GPUs\nResult logdir: ",
         "my_experiment\nPENDING trials:\n",
         "- PPO_CartPole-v0_2_sgd_stepsize=0.0001:    PENDING\nRUNNING trials:\n",
-        "- PPO_CartPole-v0_0_sgd_stepsize=0.01:    RUNNING [pid=",
+        "- PPO_CartPole-v0_0_sgd_stepsize=0.01:      RUNNING [pid=",
         "TERMINATED trials:\n",
     ):
         assert part in text, text[:2000]

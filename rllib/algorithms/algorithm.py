@@ -418,6 +418,16 @@ class Algorithm(ABC):
             checkpoint_dir = self._default_directory / f"checkpoint_{self.metrics.iteration:06d}"
         return write_checkpoint(checkpoint_dir, self.get_state())
 
+    def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
+        """Writes the policy alone, as read_checkpoint reads it: policy.json says what to build, and the spaces;
+        weights.safetensors is what Policy.set_state takes.
+
+        Returns:
+            the directory.
+        """
+        state = self.get_policy(policy_id).get_state()
+        return write_checkpoint(export_dir, {"policy.json": self._policy_file(), "weights.safetensors": state})
+
     def get_state(self) -> dict[str, Any]:
         """The files of a checkpoint: name -> dict of plain values, or of arrays."""
         return {

@@ -17,6 +17,7 @@ _LAZY = {
         "session",
     ),
     "Checkpoint": "checkpoint",
+    **dict.fromkeys(("Logger", "DEFAULT_LOGGERS"), "old_loggers"),
     **dict.fromkeys(("Callback", "LoggerCallback"), "callbacks"),
     **dict.fromkeys(("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), "reporters"),
     **dict.fromkeys(

@@ -90,6 +90,7 @@ def _settings(spec: ExperimentSpec, searcher) -> RunSettings:
         fail_fast=spec.fail_fast,
         time_budget_s=spec.time_budget_s,
         max_concurrent=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
+        export_formats=tuple(spec.export_formats),
         restore=str(Path(spec.restore).absolute()) if spec.restore else None,
     )
 
@@ -137,6 +138,11 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
         raise ValueError(f"time_budget_s must be a number of seconds > 0, but got {budget!r}")
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
+    resolved.cls.check_export(spec.export_formats)
+    logs = spec.log_to_file
+    is_pair = isinstance(logs, (tuple, list)) and len(logs) == 2 and all(isinstance(name, str) for name in logs)
+    if not (isinstance(logs, (bool, str, type(None))) or is_pair):
+        raise ValueError(f"log_to_file must be True, False, a file's name, or two for stdout and stderr, got {logs!r}")
     if resolved.is_function and (spec.checkpoint_freq or spec.checkpoint_at_end):
         raise ValueError(
             f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "

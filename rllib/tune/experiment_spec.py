@@ -8,6 +8,7 @@ from typing import Any
 
 from rllib.algorithms.settings import nearest
 from rllib.tune.callbacks import Callback
+from rllib.tune.old_loggers import callbacks_of
 from rllib.tune.trial import Trial
 
 logger = logging.getLogger(__name__)
@@ -18,13 +19,14 @@ OF_OTHER_ERAS = {
     "sync_config": "results stay on this machine",
     "queue_trials": "what can never fit is refused at once, all else waits",
     "ray_auto_init": "the runtime is started when it is needed",
-    "export_formats": "export a policy from its checkpoint",
     "trial_executor": "there is one",
     "server_port": "there is no server",
     "with_server": "there is no server",
     "global_checkpoint_period": "the journal is written as things happen",
     "max_retries": "there is nothing to upload",
 }
+# Who gives these expects something that does not happen.
+_MISSED = ("upload_dir", "sync_config")
 
 
 @dataclass
@@ -62,6 +64,7 @@ class ExperimentSpec:
     callbacks: Sequence[Callback] = field(default_factory=list)
     max_concurrent_trials: int | None = None
     tensorboard: bool = True
+    export_formats: Sequence[str] = ()
 
 
 # Keys of the experiment dicts of old -> names of ExperimentSpec.
@@ -115,6 +118,8 @@ def _spec_of_dict(name: str, given: Mapping[str, Any]) -> ExperimentSpec:
     for key in list(given):
         if key in OF_OTHER_ERAS:
             check_other_eras({key: given.pop(key)})
+    if "loggers" in given:
+        given["callbacks"] = [*given.get("callbacks", ()), *callbacks_of(given.pop("loggers"))]
     checkpoint_config = given.pop("checkpoint_config", None)
     refuse_unknown(given, f"experiment {name!r}")
     spec = ExperimentSpec(**{"name": name, **given})
@@ -138,9 +143,5 @@ def check_other_eras(given: Mapping[str, Any]) -> None:
             hint = f" Did you mean {near[0]}?" if near else ""
             raise TypeError(f"tune.run has no argument {key!r}.{hint}")
         if given[key] not in (None, False):
-            logger.info("%s has no effect here: %s", key, OF_OTHER_ERAS[key])
-
-
-def callbacks_of(loggers) -> list[Callback]:
-    """Logger callbacks among `loggers=` of old; the default loggers write always."""
-    return [each for each in loggers or [] if isinstance(each, Callback)]
+            level = logging.WARNING if key in _MISSED else logging.INFO
+            logger.log(level, "%s has no effect here: %s", key, OF_OTHER_ERAS[key])

@@ -15,11 +15,11 @@ from rllib.tune.experiment_spec import (
     OF_OTHER_ERAS,
     Experiment,
     ExperimentSpec,
-    callbacks_of,
     check_other_eras,
     experiments_of,
     refuse_unknown,
 )
+from rllib.tune.old_loggers import callbacks_of
 from rllib.tune.trial import ERROR, Trial
 
 logger = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ def run(
     return_trials: bool = False,
     tensorboard: bool = True,
     loggers=None,
+    export_formats: Sequence[str] | None = None,
     **other_eras,
 ):
     """Runs an experiment: trials of a trainable, with configurations from a search space.
@@ -98,6 +99,9 @@ def run(
         max_concurrent_trials: at once; as many as fit by default.
         return_trials: return the trials instead of the analysis.
         tensorboard: write event files.
+        loggers: classes of old, made for each trial as Class(config, logdir), with on_result(result) and close().
+        export_formats: what a trial that ends well leaves in its directory: of algorithms "model" (the policy) and
+            "checkpoint"; of classes what their export_model(formats, directory) knows.
         other_eras: arguments of other versions that have no effect here; unknown ones are a TypeError.
 
     Returns:
@@ -119,6 +123,7 @@ def run(
             checkpoint_score_attr, "max", verbose, progress_reporter, log_to_file, trial_name_creator,
             trial_dirname_creator, max_failures, fail_fast, restore, resume, bool(reuse_actors), raise_on_failed_trial,
             [*(callbacks or []), *callbacks_of(loggers)], max_concurrent_trials, tensorboard,
+            export_formats or (),
         )  # fmt: skip
         if checkpoint_config is not None:
             spec = checkpoint_config.applied(spec)

@@ -238,6 +238,9 @@ class Lifecycle:
         self._audience.hear("on_trial_save", trial=trial)
         self._release_exploits(trial)
 
+    def _on_export(self, live: Live, written: dict[str, str]) -> None:
+        logger.info("%s has exported %s", live.trial, ", ".join(written.values()))
+
     def _on_close(self, live: Live, problem: str | None) -> None:
         if problem:
             logger.warning("%s could not end well:\n%s", live.trial, problem)
@@ -264,6 +267,8 @@ class Lifecycle:
         trial = live.trial
         if save and trial.last_result and not self._ledger.is_saved(trial):
             self.ask(live, "save", self._ledger.place_for_checkpoint(trial))
+        if status == TERMINATED and self._settings.export_formats and trial.last_result:
+            self.ask(live, "export", list(self._settings.export_formats))
         self.ask(live, "rest" if self._pool.reuses_actors and status == TERMINATED else "close")
 
     def bury(self, live: Live) -> None:

@@ -20,6 +20,7 @@ class RunSettings:
         fail_fast: the first trial that fails for good ends the experiment; "raise": with its own exception.
         time_budget_s: for the experiment; None: as long as it takes.
         max_concurrent: trials at once; 0: as many as fit.
+        export_formats: what a trial that ends in order exports.
         restore: directory of a checkpoint from which every trial starts.
     """
 
@@ -35,4 +36,5 @@ class RunSettings:
     fail_fast: bool | str = False
     time_budget_s: float | None = None
     max_concurrent: int = 0
+    export_formats: tuple[str, ...] = ()
     restore: str | None = None

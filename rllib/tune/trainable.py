@@ -18,6 +18,7 @@ from rllib.tune.session import TrialContext
 
 # How long a function whose trial is stopped may take to leave its report.
 _STOP_FUNCTION_S = 1.0
+EXPORT_FORMATS = ("checkpoint", "model", "onnx", "h5")
 _COUNTERS = ("timesteps_total", "episodes_total")
 
 
@@ -69,6 +70,10 @@ class Trainable:
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Starts over with another configuration; False: it cannot, and a new one is to be made."""
         return False
+
+    def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
+        """Writes what was trained in these formats; returns format -> path."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be exported: write _export_model(formats, directory)")
 
     def log_result(self, result: dict[str, Any]) -> None:
         """Sees every result before it leaves the trial's process."""
@@ -214,6 +219,35 @@ class Trainable:
         self._time_since_restore, self._iterations_since_restore, self._timesteps_since_restore = 0.0, 0, 0
         self._restored_from = str(checkpoint_path)
 
+    def export_model(self, export_formats: str | list[str], export_dir: str | None = None) -> dict[str, str]:
+        """Writes what was trained for others to use; returns format -> path.
+
+        Args:
+            export_formats: see `check_export`.
+            export_dir: the trial's directory by default.
+        """
+        formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
+        self.check_export(formats)
+        return self._export_model(formats, str(export_dir or self.logdir)) or {}
+
+    @classmethod
+    def check_export(cls, formats) -> None:
+        """Refuses formats in which this cannot be exported.
+
+        Raises:
+            ValueError, TypeError: which ones it knows.
+        """
+        if isinstance(formats, str):
+            raise TypeError(f"export_formats must be a list of formats, as in [{formats!r}]")
+        for name in formats:
+            if name not in EXPORT_FORMATS:
+                raise ValueError(f"export_formats must be of {', '.join(EXPORT_FORMATS)}, but got {name!r}")
+        if formats and cls._export_model is Trainable._export_model:
+            raise ValueError(
+                f"{cls.__name__} cannot be exported as {', '.join(formats)}: it has no _export_model(formats, "
+                "directory). Functions write what they want to keep, with tune.report(..., checkpoint=...)"
+            )
+
     def stop(self) -> None:
         """The end."""
         self.cleanup()
@@ -332,6 +366,17 @@ class AlgorithmTrainable(Trainable):
 
     def load_checkpoint(self, checkpoint: str) -> None:
         self.algorithm.restore(checkpoint)
+
+    @classmethod
+    def check_export(cls, formats) -> None:
+        super().check_export(formats)
+        for name in formats:
+            if name not in ("checkpoint", "model"):
+                raise ValueError(f'an algorithm is exported as "checkpoint" or "model", but not as {name!r}')
+
+    def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
+        write = {"checkpoint": self.algorithm.save, "model": self.algorithm.export_policy_model}
+        return {name: str(write[name](Path(export_dir) / name)) for name in export_formats}
 
     def cleanup(self) -> None:
         self.algorithm.stop()

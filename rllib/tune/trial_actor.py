@@ -37,6 +37,10 @@ class TrialActor:
         """Writes a checkpoint; returns where it is."""
         return self._trainable.save(path)
 
+    def export(self, formats: list[str]) -> dict[str, str]:
+        """Exports the trainable into the trial's directory; returns format -> path."""
+        return self._trainable.export_model(formats)
+
     def reset(self, config: dict, context: TrialContext, restore: str | None) -> dict | None:
         """Goes over to another trial, if the trainable can, and says where it runs; None: it cannot."""
         session.activate(context, None)

@@ -1,0 +1,116 @@
+"""Loggers as they were before callbacks: `tune.run(loggers=[MyLogger])` of Ray 0.8.
+
+A logger class is made once for each trial, as `MyLogger(config, logdir)` or `MyLogger(config, logdir, trial)`, and gets
+its results. New code writes a LoggerCallback (callbacks.py).
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rllib.tune.callbacks import Callback
+from rllib.tune.loggers import CsvLogger, JsonLogger, TensorBoardLogger
+from rllib.tune.trial import Trial
+
+# result.json, progress.csv and events are written in any case.
+DEFAULT_LOGGERS: tuple = ()
+_ALWAYS_THERE = (JsonLogger, CsvLogger, TensorBoardLogger)
+
+
+class Logger:
+    """Base of old: derive from it and write `on_result`, and `_init`, `close`, `flush` where they are wanted.
+
+    Args:
+        config: of the trial.
+        logdir: its directory.
+        trial: the trial.
+    """
+
+    def __init__(self, config: dict[str, Any], logdir: str, trial: Trial | None = None):
+        self.config, self.logdir, self.trial = config, logdir, trial
+        self._init()
+
+    def _init(self) -> None:
+        """Called once, before the first result."""
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Called with every result."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method on_result(result)")
+
+    def update_config(self, config: dict[str, Any]) -> None:
+        """Called when the trial goes on with another configuration."""
+        self.config = config
+
+    def flush(self) -> None:
+        """Called after every result."""
+
+    def close(self) -> None:
+        """Called when the trial ends."""
+
+
+class LoggersCallback(Callback):
+    """Makes and feeds logger classes.
+
+    Args:
+        classes: called with the trial's config and directory, and the trial where they take a third argument.
+    """
+
+    def __init__(self, classes: Sequence):
+        self._classes = list(classes)
+        self._loggers: dict[str, list] = {}
+
+    def on_trial_start(self, iteration, trials, trial, **info) -> None:
+        """Also when it starts again after a failure or a pause, maybe with another configuration."""
+        if trial.trial_id not in self._loggers:
+            self._loggers[trial.trial_id] = [_made(cls, trial) for cls in self._classes]
+        else:
+            self._tell(trial, "update_config", trial.config)
+
+    def on_trial_result(self, iteration, trials, trial, result, **info) -> None:
+        self._tell(trial, "on_result", result)
+        self._tell(trial, "flush")
+
+    def on_trial_complete(self, iteration, trials, trial, **info) -> None:
+        self._tell(trial, "close")
+        self._loggers.pop(trial.trial_id, None)
+
+    on_trial_error = on_trial_complete
+
+    def on_experiment_end(self, trials, **info) -> None:
+        for trial in trials:
+            self.on_trial_complete(0, trials, trial)
+
+    def _tell(self, trial: Trial, method: str, *arguments) -> None:
+        for logger in self._loggers.get(trial.trial_id, ()):
+            if hasattr(logger, method):
+                getattr(logger, method)(*arguments)
+
+
+def callbacks_of(loggers) -> list[Callback]:
+    """What `loggers=` means: callbacks as they are, classes through LoggersCallback.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    callbacks, classes = [], []
+    for each in loggers or []:
+        if isinstance(each, Callback):
+            callbacks.append(each)
+        elif not callable(each) or (isinstance(each, type) and not hasattr(each, "on_result")):
+            raise TypeError(
+                "loggers takes classes with a method on_result(result), made as Class(config, logdir), or Callback "
+                f"objects, but got {each!r:.80}"
+            )
+        elif each not in _ALWAYS_THERE:
+            classes.append(each)
+    return [*callbacks, *([LoggersCallback(classes)] if classes else [])]
+
+
+def _made(cls, trial: Trial):
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_trial = len(positional) > 2 or any(p.kind == p.VAR_POSITIONAL for p in parameters)
+    return cls(trial.config, trial.logdir, *([trial] if takes_trial else []))

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from rllib.cli.display import QuietDisplay, elapsed, number, phase_shares
-from rllib.tune.stopping import lookup
+from rllib.tune.result_keys import lookup
 
 _REFRESH_INTERVAL_S = 0.25
 _WIDTH = 84

@@ -16,7 +16,7 @@ from rllib.cli.failures import Mistake, user_input
 from rllib.cli.spec import RunSpec
 from rllib.tune.loggers import CsvLogger, JsonLogger, write_params
 from rllib.tune.sidecar import SidecarLogger
-from rllib.tune.stopping import StopCriterion
+from rllib.tune.stoppers import ThresholdStopper
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Session:
 
     def __init__(self, algorithm, spec: RunSpec, results: Path, display: QuietDisplay):
         self._algorithm, self._spec, self._results, self._display = algorithm, spec, results, display
-        self._stop = StopCriterion(spec.stop)
+        self._stop = ThresholdStopper(spec.stop)
         self._loggers: list = []
         self._result: dict | None = None
         self._reached: str | None = None
@@ -127,7 +127,7 @@ class Session:
         if result["training_iteration"] == 1:
             with user_input():
                 self._stop.check_keys(result)
-        self._reached = self._stop.reached(result)
+        self._reached = self._stop.reached("", result)
         frequency = self._spec.checkpoint_freq
         if frequency and result["training_iteration"] % frequency == 0:
             self._save(directory)

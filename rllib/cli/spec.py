@@ -7,7 +7,7 @@ import msgspec
 
 import rllib
 from rllib.cli.values import merged, read_file, refuse_unknown
-from rllib.tune.stopping import StopCriterion
+from rllib.tune.stoppers import ThresholdStopper
 
 # Both the source tree and an installed package have the examples beside the library.
 _TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
@@ -64,7 +64,7 @@ def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSp
         spec = msgspec.convert(merged(below, above), RunSpec)
     except msgspec.ValidationError as error:
         raise ValueError(f"{where}: {error}") from error
-    StopCriterion(spec.stop)
+    ThresholdStopper(spec.stop)
     return spec
 
 

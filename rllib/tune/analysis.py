@@ -12,7 +12,7 @@ from rllib.tune.checkpoint import Checkpoint
 from rllib.tune.experiment import journal_file, read_journal
 from rllib.tune.loggers import flatten
 from rllib.tune.plots import plot, read_runs
-from rllib.tune.stopping import lookup
+from rllib.tune.result_keys import lookup
 from rllib.tune.trial import ERROR, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_files import read_results
 

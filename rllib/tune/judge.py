@@ -9,7 +9,7 @@ from typing import Any
 
 from rllib.tune.audience import Audience
 from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.stopping import lookup
+from rllib.tune.result_keys import lookup
 from rllib.tune.trial import ERROR, Trial
 
 # Iteration of the last result that was judged, and the decision.

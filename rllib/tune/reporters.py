@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllib.tune.callbacks import Callback
-from rllib.tune.stopping import lookup
+from rllib.tune.result_keys import lookup
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
 
 _ORDER = (PENDING, RUNNING, PAUSED, TERMINATED, ERROR)

@@ -1,10 +1,11 @@
 """When a trial, or the whole experiment, ends: what `stop` may be.
 
-tune.run(..., stop={"training_iteration": 50})                     thresholds, by StopCriterion as in `rllib train`
+tune.run(..., stop={"training_iteration": 50})                     thresholds, as in `rllib train`
 tune.run(..., stop=lambda trial_id, result: result["loss"] > 9)    a function
 tune.run(..., stop=CombinedStopper(MaximumIterationStopper(50), TimeoutStopper(600)))
 """
 
+import logging
 import math
 import statistics
 import time
@@ -12,8 +13,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from rllib.algorithms.settings import nearest
+from rllib.tune.result_keys import lookup
 from rllib.tune.searchers.base import check_mode, metric_value
-from rllib.tune.stopping import StopCriterion
+
+logger = logging.getLogger(__name__)
 
 
 class Stopper:
@@ -36,16 +40,80 @@ class Stopper:
 
 
 class ThresholdStopper(Stopper):
-    """Ends a trial when one of its result keys ("a/b" paths too) reaches a threshold."""
+    """Ends a trial, or a run of `rllib train`, as soon as one result key reaches its threshold.
+
+    Args:
+        thresholds: result key or "a/b" path -> the value at which to stop; empty: never.
+
+    Raises:
+        ValueError: if a threshold is no finite number.
+    """
 
     def __init__(self, thresholds: Mapping[str, float]):
-        self._criterion = StopCriterion(thresholds)
+        for key, threshold in thresholds.items():
+            if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not math.isfinite(threshold):
+                raise ValueError(f"stop: {key} needs a number to be reached, but got {threshold!r}")
+        self.thresholds = dict(thresholds)
+        self._warned = False
+        self._first: dict[str, float] = {}
+
+    def __str__(self):
+        return " or ".join(f"{key} >= {threshold:,.10g}" for key, threshold in self.thresholds.items())
+
+    def check_keys(self, result: Mapping) -> None:
+        """Refuses keys that the results will never have.
+
+        Keys below `evaluation` and `info` may appear later, so only their first part is looked at.
+
+        Raises:
+            ValueError: naming the nearest key there is.
+        """
+        for key in self.thresholds:
+            root, value = key.split("/")[0], lookup(result, key)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ValueError(f"stop: {key} must be a number in the results, but it is {value!r:.60}")
+            if value is None and root not in ("evaluation", "info", "custom_metrics"):
+                near = nearest(key, result)
+                hint = f" Did you mean {near[0]}?" if near else ""
+                raise ValueError(f"stop: the results have no {key}.{hint} They have: {', '.join(sorted(result))}.")
 
     def __call__(self, trial_id, result) -> bool:
-        return self._criterion.reached(result) is not None
+        return self.reached(trial_id, result) is not None
 
-    def reached(self, trial_id, result) -> str | None:
-        return self._criterion.reached(result)
+    def reached(self, trial_id: str, result: Mapping) -> str | None:
+        """Which threshold was reached, as a sentence; None if none was. NaN reaches nothing."""
+        self._warn_once(result)
+        for key, threshold in self.thresholds.items():
+            value = lookup(result, key)
+            if value is not None and value >= threshold:
+                return f"{key} {value:,.6g} >= {threshold:,.10g}"
+        return None
+
+    def _warn_once(self, result: Mapping) -> None:
+        """A misspelt key would let trials run for ever; but it may also be one that comes with later results only."""
+        if self._warned:
+            return
+        self._warned = True
+        try:
+            self.check_keys(result)
+        except ValueError as error:
+            logger.warning("%s Trials go on until a result has it.", error)
+
+    def progress(self, result: Mapping) -> float:
+        """How far the run has come towards the nearest threshold, in [0, 1].
+
+        Returns are measured from the first that was seen, all else (steps, iterations, seconds) from 0.
+        """
+        return max((self._fraction(result, *item) for item in self.thresholds.items()), default=0.0)
+
+    def _fraction(self, result: Mapping, key: str, threshold: float) -> float:
+        value = lookup(result, key)
+        if value is None or math.isnan(value):
+            return 0.0
+        start = self._first.setdefault(key, value if "return" in key or "reward" in key else 0.0)
+        if value >= threshold:
+            return 1.0
+        return max(0.0, (value - start) / (threshold - start)) if threshold > start else 0.0
 
 
 class FunctionStopper(Stopper):

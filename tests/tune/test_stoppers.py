@@ -1,5 +1,6 @@
 """What `stop` may be, and when it ends a trial or the experiment."""
 
+import math
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from rllib.tune.stoppers import (
     CombinedStopper,
     ExperimentPlateauStopper,
     MaximumIterationStopper,
+    ThresholdStopper,
     TimeoutStopper,
     TrialPlateauStopper,
     make_stopper,
@@ -81,3 +83,65 @@ def test_combined_tells_which():
 def test_what_is_refused(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+# ---------------------------------------------------------------------- thresholds
+
+RESULT = {"episode_reward_mean": 120.0, "timesteps_total": 500, "info": {"learner": {"kl": 0.1}}}
+
+
+def test_the_first_threshold_that_is_reached_stops():
+    stop = ThresholdStopper({"episode_reward_mean": 475, "timesteps_total": 500})
+    assert stop.reached("t", {"episode_reward_mean": 1.0, "timesteps_total": 499}) is None
+    assert stop.reached("t", RESULT) == "timesteps_total 500 >= 500"
+    assert ThresholdStopper({"info/learner/kl": 0.1}).reached("t", RESULT) == "info/learner/kl 0.1 >= 0.1"
+
+
+def test_nan_and_absent_values_reach_nothing():
+    stop = ThresholdStopper({"episode_reward_mean": -1e9, "evaluation/episode_reward_mean": 0})
+    assert stop.reached("t", {"episode_reward_mean": math.nan}) is None
+    assert stop.progress({"episode_reward_mean": math.nan}) == 0.0
+
+
+def test_without_thresholds_nothing_stops():
+    assert ThresholdStopper({}).reached("t", RESULT) is None
+    assert ThresholdStopper({}).progress(RESULT) == 0.0
+    assert str(ThresholdStopper({})) == ""
+    assert str(ThresholdStopper({"a": 1e6, "b": 0.5})) == "a >= 1,000,000 or b >= 0.5"
+
+
+@pytest.mark.parametrize("threshold", ["high", True, None, math.nan, math.inf])
+def test_thresholds_are_finite_numbers(threshold):
+    with pytest.raises(ValueError, match="episode_reward_mean needs a number"):
+        ThresholdStopper({"episode_reward_mean": threshold})
+
+
+def test_progress_counts_steps_from_zero_and_returns_from_the_first_seen():
+    stop = ThresholdStopper({"timesteps_total": 1000})
+    assert stop.progress({"timesteps_total": 250}) == 0.25
+    stop = ThresholdStopper({"episode_reward_mean": -100})
+    assert stop.progress({"episode_reward_mean": -200.0}) == 0.0
+    assert stop.progress({"episode_reward_mean": -125.0}) == 0.75
+    assert stop.progress({"episode_reward_mean": -250.0}) == 0.0
+    assert stop.progress({"episode_reward_mean": -90.0}) == 1.0
+
+
+def test_misspelt_keys_are_refused_with_the_nearest():
+    with pytest.raises(ValueError, match=r"no episode_reward_men\. Did you mean episode_reward_mean\?"):
+        ThresholdStopper({"episode_reward_men": 475}).check_keys(RESULT)
+    ThresholdStopper({"evaluation/episode_reward_mean": 475, "info/learner/entropy": 1}).check_keys(RESULT)
+
+
+def test_a_key_that_is_no_number_is_refused():
+    criterion = ThresholdStopper({"date": 5})
+    with pytest.raises(ValueError, match=r"date must be a number in the results, but it is '2026"):
+        criterion.check_keys({"date": "2026-01-01"})
+
+
+def test_a_key_that_results_lack_is_told_once(caplog):
+    stopper = make_stopper({"trainin_iteration": 5, "evaluation/loss": 1})
+    for _ in range(2):
+        assert stopper.reached("t", {"training_iteration": 6}) is None
+    (record,) = caplog.records
+    expected = "stop: the results have no trainin_iteration. Did you mean training_iteration?"
+    assert record.getMessage().startswith(expected)

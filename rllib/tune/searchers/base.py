@@ -12,7 +12,7 @@ from typing import Any
 
 from rllib.algorithms.settings import nearest
 from rllib.tune.loggers import encode
-from rllib.tune.stopping import lookup
+from rllib.tune.result_keys import lookup
 
 
 class Searcher:

@@ -76,7 +76,7 @@ class Ledger:
         """A trial has ended for good."""
         self.waiting.pop(trial.trial_id, None)
         trial.status, trial.stopped_by = status, reason
-        trial.analysis.settle()
+        trial.settle()
         self.directory.status_changed(trial)
 
     def failed(self, trial: Trial, error: BaseException, tries_again: bool, allowed: int) -> None:

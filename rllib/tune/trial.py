@@ -2,6 +2,8 @@
 
 import math
 import re
+import sys
+from array import array
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,16 +39,22 @@ class TrialCheckpoint:
 class MetricAnalysis:
     """What is remembered of every number that a trial reported: max, min, avg, last, last-5-avg, last-10-avg.
 
-    NaN counts as no report, except that `last` is what came last.
+    NaN counts as no report, except that `last` is what came last. An experiment keeps this of thousands of trials: what
+    is settled is packed into one array of doubles, under keys that trials with the same metrics share.
     """
 
+    STATISTICS = ("max", "min", "avg", "last", "last-5-avg", "last-10-avg")
+
     def __init__(self):
+        self._packed: tuple[tuple[str, ...], array] | None = None
         self._stats: dict[str, dict[str, float]] = {}
         self._recent: dict[str, deque] = {}
         self._counts: dict[str, int] = {}
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Takes in one result's numbers."""
+        if self._packed is not None:
+            self._stats, self._packed = self.stats, None
         for key, value in numbers.items():
             stats = self._stats.get(key)
             if stats is None:
@@ -71,11 +79,31 @@ class MetricAnalysis:
     def settle(self) -> None:
         """No more results come: lets go of what only they would need."""
         self._recent, self._counts = {}, {}
+        if self._stats:
+            keys = tuple(self._stats)
+            values = array("d", [s[name] for s in self._stats.values() for name in self.STATISTICS])
+            self._packed, self._stats = (_shared_keys.setdefault(keys, keys), values), {}
 
     @property
     def stats(self) -> dict[str, dict[str, float]]:
         """Metric -> statistic -> value."""
-        return self._stats
+        if self._packed is None:
+            return self._stats
+        keys, values = self._packed
+        count = len(self.STATISTICS)
+        return {
+            key: dict(zip(self.STATISTICS, map(_number, values[i * count : (i + 1) * count])))
+            for i, key in enumerate(keys)
+        }
+
+
+# The metrics of trials that have been settled; as many entries as there are kinds of results.
+_shared_keys: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+
+def _number(value: float) -> float | int:
+    """A count as the whole number that it was."""
+    return int(value) if value.is_integer() else value
 
 
 class Trial:
@@ -115,7 +143,7 @@ class Trial:
         self.config = config
         self.evaluated_params = evaluated_params or {}
         self.experiment_tag = _tag(index, self.evaluated_params)
-        self.experiment_dir = Path(experiment_dir) if experiment_dir else Path()
+        self.experiment_dir = experiment_dir if isinstance(experiment_dir, Path) else Path(experiment_dir or "")
         self.resources = resources or Resources.default()
         self.custom_name: str | None = None
         self.dirname = _file_name(f"{self.identifier}_{self.experiment_tag}")
@@ -183,6 +211,11 @@ class Trial:
         }
         self.analysis.add(numbers)
         return numbers
+
+    def settle(self) -> None:
+        """No more results come: what stays in memory is packed. Keys that came in messages are strings of their own."""
+        self.analysis.settle()
+        self.last_result = {sys.intern(key) if type(key) is str else key: v for key, v in self.last_result.items()}
 
     def __str__(self):
         return self.name

@@ -1,7 +1,8 @@
-"""Every Python snippet of README.md runs."""
+"""Every snippet of README.md and docs/tune.md runs."""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,18 +10,40 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SNIPPETS = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: re.search(r"import (\w+)", snippet).group(1))
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+SNIPPETS = [
+    pytest.param(snippet, id=f"{page}-{number}")
+    for page in ("README.md", "docs/tune.md")
+    for number, snippet in enumerate(blocks(page, "python"))
+]
+
+
+def run(command, directory):
+    return subprocess.run(command, cwd=directory, env=ENVIRONMENT, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
 def test_snippet_runs(snippet, tmp_path):
     path = tmp_path / "snippet.py"
     path.write_text(snippet)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, path]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
-    assert run.returncode == 0, run.stderr
+    found = run([sys.executable, path], tmp_path)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_the_shell_commands_of_tune(tmp_path):
+    (page,), (file,) = blocks("docs/tune.md", "sh"), blocks("docs/tune.md", "yaml")
+    (tmp_path / "search.yaml").write_text(file)
+    for line in page.splitlines():
+        found = run([sys.executable, "-m", *shlex.split(line)], tmp_path)
+        assert found.returncode == 0, line + "\n" + found.stdout + found.stderr
+    assert "rllib evaluate results/" in found.stdout and (tmp_path / "plot.html").exists()
 
 
 def test_there_are_snippets():
-    assert len(SNIPPETS) >= 2
+    assert len(SNIPPETS) >= 10

@@ -10,7 +10,7 @@ from rllib.cli.values import merged, read_file, refuse_unknown
 from rllib.tune.stoppers import ThresholdStopper
 
 # Both the source tree and an installed package have the examples beside the library.
-_TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
+TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
 
 
 class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -50,6 +50,8 @@ def load_spec(path: Path) -> dict[str, Any]:
         content = {"name": next(iter(content)), **inner}
     if "run" in content:
         content["algorithm"] = content.pop("run")
+    if "search" in content:
+        raise ValueError(f"{path} is a search over many runs: rllib tune -f {path}")
     refuse_unknown(content, RunSpec.__struct_fields__, str(path))
     return {key: value for key, value in content.items() if value is not None}
 
@@ -76,8 +78,9 @@ def find_file(name: str) -> Path:
     """
     stem = name.removesuffix(".yaml").removeprefix("tuned_examples/")
     env, _, algorithm = stem.rpartition("-")
-    for path in (Path(name), _TUNED_EXAMPLES / f"{stem}.yaml", _TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
+    for path in (Path(name), TUNED_EXAMPLES / f"{stem}.yaml", TUNED_EXAMPLES / algorithm / f"{env}.yaml"):
         if path.is_file():
             return path
-    known = sorted(str(path.relative_to(_TUNED_EXAMPLES).with_suffix("")) for path in _TUNED_EXAMPLES.glob("*/*.yaml"))
+    known = sorted(str(path.relative_to(TUNED_EXAMPLES).with_suffix("")) for path in TUNED_EXAMPLES.glob("*/*.yaml")
+                   if path.parent.name != "tune")  # fmt: skip
     raise ValueError(f"there is no file {name}. Tuned examples: {', '.join(known)}.")

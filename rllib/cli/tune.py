@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import click
 
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.spec import TUNED_EXAMPLES
 from rllib.cli.values import merged, parse_assignments, parse_value, read_file, refuse_unknown
 from rllib.tune import search_space
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.assembly import prepare
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.launch import raise_for_failures
+from rllib.tune.schedulers import create_scheduler
 from rllib.tune.searchers import create_searcher
 
 _SHORT_STOP_KEYS = {
@@ -93,7 +96,7 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     names = [word for word in words if "=" not in word]
     if len(names) not in (0, 2) or not (names or file):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
-    below = _read(Path(file)) if file else {}
+    below = _read(_found(file)) if file else {}
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
@@ -112,6 +115,12 @@ def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
     if "--search" in arguments:
         before = set(arguments[: arguments.index("--search")])
     return [word for word in words if word in before], [word for word in words if word not in before]
+
+
+def _found(name: str) -> Path:
+    """The file, or the one of that name among the tuned examples: tune/ppo_cartpole."""
+    example = TUNED_EXAMPLES / f"{name.removesuffix('.yaml').removeprefix('tuned_examples/')}.yaml"
+    return example if not Path(name).is_file() and example.is_file() else Path(name)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -143,12 +152,24 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     searcher = settings.pop("search_alg", None)
     if seed is not None and searcher in (None, "random"):
         searcher = create_searcher("random", random_state=seed)
+    if isinstance(searcher, Mapping):
+        searcher = create_searcher(**_by_name(searcher, "search_alg"))
+    if isinstance(settings.get("scheduler"), Mapping):
+        settings["scheduler"] = create_scheduler(**_by_name(settings["scheduler"], "scheduler"))
     settings["num_samples"] = settings.pop("trials", 1)
     return ExperimentSpec(
         algorithm,
         **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},
         config=config, search_alg=searcher, results_dir=results_dir, resume=resume, verbose=0 if quiet else 1,
     )  # fmt: skip
+
+
+def _by_name(given: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """{name: asha, max_t: 20} as the arguments of create_scheduler or create_searcher."""
+    given = dict(given)
+    if "name" not in given:
+        raise ValueError(f"{key}: {given} does not say which, as in {{name: asha, max_t: 20}}")
+    return {key: given.pop("name"), **given}
 
 
 def _check_names(algorithm: str, config: dict[str, Any]) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rllib.cli.tune import parse_range
+from rllib.cli.spec import load_spec
+from rllib.cli.tune import _settings, _spec, parse_range
+from rllib.tune import launch
 from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.search_space import holds_domains
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["num_rollout_workers=0", "train_batch_size=200", "sgd_minibatch_size=100", "num_sgd_iter=1"]
@@ -52,6 +55,7 @@ def test_a_file(tmp_path):
         (["PPO", "CartPole-v1", "--search", "lr=lag:1:2"], "ranges are uniform, log, int"),
         (["PPO"], "rllib tune ALGO ENV"),
         (["-f", "missing.yaml"], "must be a YAML file"),
+        (["PPO", "CartPole-v1", "--scheduler", "asa", "--search", "lr=1,2"], "Did you mean asha"),
         (["PP0", "CartPole-v1", "--search", "lr=1,2"], "Did you mean 'PPO'"),
     ],
 )
@@ -65,3 +69,23 @@ def test_what_values_mean():
     assert parse_range("[64,64],[32]") == {"grid_search": [[64, 64], [32]]}
     assert parse_range(3) == 3
     assert 3 <= parse_range("int:3:5").sample() < 5
+
+
+EXAMPLES = sorted((ROOT / "tuned_examples" / "tune").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_say_a_whole_search(path, tmp_path):
+    settings = _settings((), f"tune/{path.stem}", False, {})
+    spec = _spec(settings, tmp_path, resume=False, quiet=True)
+    assert spec.num_samples > 1 and spec.stop and holds_domains(spec.config)
+    assert callable(spec.scheduler.on_trial_result) or isinstance(spec.scheduler, str)
+    launch.resolve_trainable(spec.trainable)
+    with pytest.raises(ValueError, match=r"is a search over many runs: rllib tune -f .*yaml"):
+        load_spec(path)
+
+
+def test_a_scheduler_with_settings_needs_its_name(tmp_path):
+    settings = {"algorithm": "PPO", "env": "CartPole-v1", "scheduler": {"max_t": 4}}
+    with pytest.raises(ValueError, match=r"scheduler: .* does not say which, as in \{name: asha, max_t: 20\}"):
+        _spec(settings, tmp_path, resume=False, quiet=True)

@@ -9,9 +9,9 @@ import pytest
 
 from rllib.cli.spec import load_spec
 from rllib.cli.tune import _settings, _spec, parse_range
-from rllib.tune import launch
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.search_space import holds_domains
+from rllib.tune.trainables import resolve_trainable
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["num_rollout_workers=0", "train_batch_size=200", "sgd_minibatch_size=100", "num_sgd_iter=1"]
@@ -80,7 +80,7 @@ def test_examples_say_a_whole_search(path, tmp_path):
     spec = _spec(settings, tmp_path, resume=False, quiet=True)
     assert spec.num_samples > 1 and spec.stop and holds_domains(spec.config)
     assert callable(spec.scheduler.on_trial_result) or isinstance(spec.scheduler, str)
-    launch.resolve_trainable(spec.trainable)
+    resolve_trainable(spec.trainable)
     with pytest.raises(ValueError, match=r"is a search over many runs: rllib tune -f .*yaml"):
         load_spec(path)
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import runtime
 from rllib.evaluation.preload import PRELOAD
-from rllib.tune.audience import Audience
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.experiment_opening import open_directory
 from rllib.tune.experiment_sidecar import TensorBoardCallback
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.hangs import time_limit_s
+from rllib.tune.observers import Observers
 from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
 from rllib.tune.run_settings import RunSettings
@@ -54,7 +54,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
             scheduler,
             settings,
             CheckpointKeeper(spec.keep_checkpoints_num, spec.checkpoint_score_attr, spec.checkpoint_score_order),
-            _audience(spec, directory),
+            _observers(spec, directory),
             _trial_maker(spec, resolved, space, directory.path),
         )
         take_up(runner, directory, spec.resume)
@@ -95,13 +95,13 @@ def _settings(spec: ExperimentSpec, searcher) -> RunSettings:
     )
 
 
-def _audience(spec: ExperimentSpec, directory: ExperimentDirectory) -> Audience:
+def _observers(spec: ExperimentSpec, directory: ExperimentDirectory) -> Observers:
     callbacks = [
         *spec.callbacks,
         *([TrialEndLines()] if (spec.verbose or 0) >= 2 else []),
         *([TensorBoardCallback(directory.path)] if spec.tensorboard else []),
     ]
-    return Audience(callbacks, make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode))
+    return Observers(callbacks, make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode))
 
 
 def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Path):

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rllib.tune.experiment import ExperimentDirectory, apply_record, config_of
-from rllib.tune.judge import Judge
 from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
+from rllib.tune.trial_decisions import TrialDecisions
 from rllib.tune.trial_files import read_results, start_over
 from rllib.tune.trial_runner import TrialRunner
 
@@ -24,8 +24,8 @@ def take_up(runner: TrialRunner, directory: ExperimentDirectory, resume) -> None
         return
     snapshot = directory.read_snapshot()
     if snapshot:
-        runner.judge.set_state(snapshot)
-    told = Retelling(runner.judge, directory.path, directory.past)
+        runner.decisions.set_state(snapshot)
+    told = Retelling(runner.decisions, directory.path, directory.past)
     told.retell(snapshot.get("position", 1) - 1)
     directory.past = []
 
@@ -40,12 +40,12 @@ def take_up(runner: TrialRunner, directory: ExperimentDirectory, resume) -> None
 
     queue = told.queue()
     runner.resume(told.trials, runs_again)
-    runner.ledger.queue_up(queue)
+    runner.records.queue_up(queue)
     for trial in told.stopped.values():
-        runner.ledger.finished(trial, TERMINATED, "the scheduler")
+        runner.records.finished(trial, TERMINATED, "the scheduler")
     for trial_id, (source_id, config) in told.exploits.items():
         trial, source = told.by_id[trial_id], told.by_id[source_id]
-        if trial_id in runner.ledger.waiting:
+        if trial_id in runner.records.waiting:
             runner.lifecycle.exploit(trial, source, config)
 
 
@@ -55,7 +55,7 @@ class Retelling:
     What they order now has been done already, if the journal says so in what follows; else it is kept.
 
     Args:
-        judge: that asks and tells them.
+        decisions: that asks and tells them.
         path: of the experiment.
         records: of its journal, without the header.
 
@@ -65,11 +65,11 @@ class Retelling:
         exploits: trial id -> (source, configuration) that it is to take over and has not.
     """
 
-    def __init__(self, judge: Judge, path: Path, records: list[dict]):
+    def __init__(self, decisions: TrialDecisions, path: Path, records: list[dict]):
         self.by_id: dict[str, Trial] = {}
         self.stopped: dict[str, Trial] = {}
         self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        self._judge, self._path, self._records = judge, path, records
+        self._decisions, self._path, self._records = decisions, path, records
         self._waiting: dict[str, Trial] = {}
         self._going_over: dict[str, Trial] = {}  # that have another's checkpoint, and whose process is to end
 
@@ -121,21 +121,21 @@ class Retelling:
     def _tell_trial(self, record: dict, result: None) -> None:
         self._apply(record)
         trial = self.by_id[record["id"]]
-        searcher = self._judge.searcher
+        searcher = self._decisions.searcher
         if searcher.suggest(trial.trial_id) != trial.config:
             searcher.on_trial_complete(trial.trial_id, error=True)
-        self._judge.scheduler.on_trial_add(self, trial)
+        self._decisions.scheduler.on_trial_add(self, trial)
 
     def _tell_result(self, record: dict, result: dict | None) -> None:
         trial = self.by_id[record["id"]]
         if result is not None:
             trial.last_result = {**result, "config": trial.config}
-            self._judge.hear(self, trial, trial.last_result)
+            self._decisions.hear(self, trial, trial.last_result)
 
     def _tell_config(self, record: dict, result: None) -> None:
         self._apply(record)
         if "iteration" in record:
-            self._judge.goes_over(self.by_id[record["id"]], record["iteration"])
+            self._decisions.goes_over(self.by_id[record["id"]], record["iteration"])
 
     def _tell_status(self, record: dict, result: None) -> None:
         trial = self.by_id[record["id"]]
@@ -143,13 +143,13 @@ class Retelling:
         by_scheduler = (record.get("stopped_by") or "").startswith("the scheduler")
         if trial.trial_id in self._waiting and (record["status"] == RUNNING or by_scheduler):
             # That came of asking the scheduler whom to run, which may have ended others, too.
-            self._judge.scheduler.choose_trial_to_run(self)
+            self._decisions.scheduler.choose_trial_to_run(self)
             is_known = is_known or trial.trial_id in self.stopped
         self._apply(record)
         if trial.status == RUNNING:
-            self._judge.goes_on(trial)
+            self._decisions.goes_on(trial)
         elif trial.is_finished and not is_known:
-            self._judge.end(self, trial)
+            self._decisions.end(self, trial)
 
     # ------------------------------------------------------------------ what schedulers see
 
@@ -174,7 +174,7 @@ class Retelling:
         trial.status = TERMINATED
         self._waiting.pop(trial.trial_id, None)
         self.stopped[trial.trial_id] = trial
-        self._judge.end(self, trial)
+        self._decisions.end(self, trial)
 
     def exploit(self, trial: Trial, source: Trial, config: Mapping[str, Any]) -> None:
         """Is still to be done, unless the journal says that it was."""

@@ -1,6 +1,6 @@
 """The event loop of an experiment: starts trials as they fit, waits for their answers, and ends it all.
 
-One thread, one wait. What answers mean is decided by the lifecycle of a trial; how trials stand is in the ledger. All
+One thread, one wait. What answers mean is decided in trial_lifecycle.py; how trials stand is in trial_records.py. All
 that has to survive the driver is in the journal (experiment.py) before anything follows from it.
 """
 
@@ -12,17 +12,17 @@ from typing import Any
 
 from rllib.errors import TuneError
 from rllib.tune import hangs
-from rllib.tune.audience import Audience
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.interrupts import Interrupts
-from rllib.tune.judge import Judge
-from rllib.tune.ledger import Ledger
-from rllib.tune.lifecycle import Lifecycle
+from rllib.tune.observers import Observers
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.trainables import Resolved
 from rllib.tune.trial import PAUSED, PENDING, RUNNING, TERMINATED, Trial
+from rllib.tune.trial_decisions import TrialDecisions
+from rllib.tune.trial_lifecycle import TrialLifecycle
 from rllib.tune.trial_pool import TrialPool
+from rllib.tune.trial_records import TrialRecords
 
 # The loop looks at clocks (reports, time limits, Ctrl-C) at least so often.
 _TICK_S = 0.2
@@ -43,7 +43,7 @@ class TrialRunner:
         scheduler: decides which trials go on.
         settings: how trials are run.
         keeper: decides which checkpoints stay.
-        audience: hears how it goes.
+        observers: hear how it goes.
         make_trial: (trial_id, index, config) -> Trial.
 
     Attributes:
@@ -60,19 +60,19 @@ class TrialRunner:
         scheduler,
         settings: RunSettings,
         keeper: CheckpointKeeper,
-        audience: Audience,
+        observers: Observers,
         make_trial: Callable[[str, int, dict], Trial],
     ):
         self.interrupted = False
         self.searcher, self.scheduler = searcher, scheduler
         self.settings, self.directory = settings, directory
         self._trainable, self._pool, self._make_trial = trainable, pool, make_trial
-        self._audience = audience
-        self.ledger = Ledger(directory, keeper, audience)
-        self.trials = self.ledger.trials
-        self.judge = Judge(searcher, scheduler, settings.metric, audience, directory)
-        self.lifecycle = Lifecycle(self.ledger, pool, self.judge, settings, audience, trainable.is_function)
-        self._waiting, self._live = self.ledger.waiting, pool.live
+        self._observers = observers
+        self.records = TrialRecords(directory, keeper, observers)
+        self.trials = self.records.trials
+        self.decisions = TrialDecisions(searcher, scheduler, settings.metric, observers, directory)
+        self.lifecycle = TrialLifecycle(self.records, pool, self.decisions, settings, observers, trainable.is_function)
+        self._waiting, self._live = self.records.waiting, pool.live
         self._interrupted: list[Trial] = []  # that ran when the driver died; they come before all others
         self._exhausted = False
         self._began = time.monotonic()
@@ -81,9 +81,9 @@ class TrialRunner:
         """Takes in the trials of the journal; those that `which` picks run on, or again."""
         for trial in trials:
             runs_on, before = which(trial), trial.status
-            self.ledger.take_up(trial, runs_on)
+            self.records.take_up(trial, runs_on)
             if runs_on:
-                self.judge.goes_back(trial)
+                self.decisions.goes_back(trial)
                 if before == RUNNING:
                     self._interrupted.append(trial)
 
@@ -95,10 +95,10 @@ class TrialRunner:
             TuneError: if the experiment cannot go on, for a full disk for instance.
             the trial's own exception: with fail_fast="raise".
         """
-        self._audience.set_up(self.settings.num_samples)
+        self._observers.set_up(self.settings.num_samples)
         interrupts = Interrupts()
         try:
-            self.directory.snapshot(self.judge.get_state, now=True)
+            self.directory.snapshot(self.decisions.get_state, now=True)
             with interrupts:
                 self._follow_last_results()
                 while not interrupts.seen and self._step():
@@ -107,7 +107,7 @@ class TrialRunner:
                     self.interrupted = True
                     self._give_up()
             # Not after an error, which may have come between what is in the journal and what follows from it.
-            self.directory.snapshot(self.judge.get_state, now=True)
+            self.directory.snapshot(self.decisions.get_state, now=True)
         except OSError as error:
             self.lifecycle.abandon()
             raise TuneError(_what_happened(error, self.directory.path, self.trials)) from error
@@ -125,19 +125,19 @@ class TrialRunner:
         """An experiment may have been interrupted when a trial had a result, before anything followed from it."""
         for trial in [trial for trial in self._waiting.values() if trial.last_result]:
             reached = self.settings.stop(trial.trial_id, trial.last_result)
-            decision = "CONTINUE" if reached else self.judge.standing_verdict(self.lifecycle, trial)
+            decision = "CONTINUE" if reached else self.decisions.standing_verdict(self.lifecycle, trial)
             if reached or decision == "STOP":
                 self.lifecycle.finish(trial, TERMINATED, reached or "the scheduler")
             elif decision == "PAUSE":
                 trial.status = PAUSED
-                self.ledger.queue_up([trial])
+                self.records.queue_up([trial])
 
     def _step(self) -> bool:
         """One round; whether there is more to come."""
-        self._audience.round += 1
+        self._observers.round += 1
         reason = self._why_all_stops()
         if reason:
-            self._audience.warn_once("end", f"the experiment ends: {reason}")
+            self._observers.warn_once("end", f"the experiment ends: {reason}")
             self._stop_everything(reason)
             return False
         self._add_trials()
@@ -148,19 +148,19 @@ class TrialRunner:
                 return not self._exhausted
             self._settle_deadlock()
             return True
-        self._audience.hear("on_step_begin")
+        self._observers.hear("on_step_begin")
         self._take_answers()
         self.lifecycle.check_deadlines()
         self.directory.sync()
-        self.directory.snapshot(self.judge.get_state)
-        self._audience.hear("on_step_end")
-        self._audience.report(self.status)
+        self.directory.snapshot(self.decisions.get_state)
+        self._observers.hear("on_step_end")
+        self._observers.report(self.status)
         return True
 
     def _warn_of_no_trials(self) -> None:
         if self._exhausted and not self.trials:
             name = type(self.searcher).__name__
-            self._audience.warn_once("none", f"{name} suggested no configuration, so there are no trials")
+            self._observers.warn_once("none", f"{name} suggested no configuration, so there are no trials")
 
     def _take_answers(self) -> None:
         for live in self._pool.wait(_TICK_S):
@@ -198,12 +198,12 @@ class TrialRunner:
         request = self._trainable.request(trial.config) if trial.resources is None else trial.resources
         trial.resources, notice = request.within(self._pool.total, f"a trial of {trial.trainable_name}")
         if notice:
-            self._audience.warn_once("oversubscribed", notice)
-        self.ledger.add(trial)
+            self._observers.warn_once("oversubscribed", notice)
+        self.records.add(trial)
         suggested = trial.config
         self.scheduler.on_trial_add(self.lifecycle, trial)
         if trial.config is not suggested:
-            self.ledger.configured(trial, trial.config)
+            self.records.configured(trial, trial.config)
 
     def _start_trials(self) -> None:
         while self._waiting and not self._pool.is_full:
@@ -252,7 +252,7 @@ class TrialRunner:
             if live.ending is None:
                 live.ending = (PENDING, None)
                 if not self._trainable.is_function:
-                    self.lifecycle.ask(live, "save", self.ledger.place_for_checkpoint(live.trial))
+                    self.lifecycle.ask(live, "save", self.records.place_for_checkpoint(live.trial))
                 self.lifecycle.ask(live, "close")
         self._drain(_INTERRUPTED_CLOSE_S)
 
@@ -269,8 +269,8 @@ class TrialRunner:
     def _wind_up(self) -> None:
         """The last word to files and people."""
         try:
-            self._audience.hear("on_experiment_end")
-            self._audience.report(self.status, done=True)
+            self._observers.hear("on_experiment_end")
+            self._observers.report(self.status, done=True)
         finally:
             self._pool.close()
             self.directory.close()

@@ -10,32 +10,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rllib.tune import trial_files
-from rllib.tune.audience import Audience
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
+from rllib.tune.observers import Observers
 from rllib.tune.trial import PENDING, RUNNING, Trial, TrialCheckpoint
 
 logger = logging.getLogger(__name__)
 
 
-class Ledger:
+class TrialRecords:
     """Keeps the trials.
 
     Args:
         directory: of the experiment, open.
         keeper: decides which checkpoints stay.
-        audience: hears of checkpoints.
+        observers: hear of checkpoints.
 
     Attributes:
         trials: all so far, in the order of creation.
         waiting: trial id -> trial, of those that are PENDING or PAUSED, in the order in which they came to be so.
     """
 
-    def __init__(self, directory: ExperimentDirectory, keeper: CheckpointKeeper, audience: Audience):
-        self.trials: list[Trial] = audience.trials
+    def __init__(self, directory: ExperimentDirectory, keeper: CheckpointKeeper, observers: Observers):
+        self.trials: list[Trial] = observers.trials
         self.waiting: dict[str, Trial] = {}
         self.directory = directory
-        self._keeper, self._audience = keeper, audience
+        self._keeper, self._observers = keeper, observers
 
     # ------------------------------------------------------------------ status
 
@@ -119,7 +119,7 @@ class Ledger:
         """A checkpoint lies in the trial's directory; those that it makes superfluous go."""
         trial.checkpoints.append(checkpoint)
         self.directory.checkpoint_added(trial, checkpoint)
-        self._audience.hear("on_checkpoint", trial=trial, checkpoint=checkpoint)
+        self._observers.hear("on_checkpoint", trial=trial, checkpoint=checkpoint)
         for old in self._keeper.superfluous(trial):
             trial.checkpoints.remove(old)
             self.directory.checkpoint_removed(trial, old)

@@ -7,8 +7,8 @@ without the metric by which trials are compared are kept from them, too.
 
 from typing import Any
 
-from rllib.tune.audience import Audience
 from rllib.tune.experiment import ExperimentDirectory
+from rllib.tune.observers import Observers
 from rllib.tune.result_keys import lookup
 from rllib.tune.trial import ERROR, Trial
 
@@ -16,20 +16,20 @@ from rllib.tune.trial import ERROR, Trial
 Verdict = tuple[int, str]
 
 
-class Judge:
+class TrialDecisions:
     """Asks and tells searcher and scheduler.
 
     Args:
         searcher: suggests configurations.
         scheduler: decides which trials go on.
         metric: by which trials are compared; None where nobody compares.
-        audience: hears of a metric that is missing, if that does no harm.
+        observers: hear of a metric that is missing, if that does no harm.
         directory: its journal has each result before they hear of it.
     """
 
-    def __init__(self, searcher, scheduler, metric: str | None, audience: Audience, directory: ExperimentDirectory):
+    def __init__(self, searcher, scheduler, metric: str | None, observers: Observers, directory: ExperimentDirectory):
         self.searcher, self.scheduler = searcher, scheduler
-        self._metric, self._audience, self._directory = metric, audience, directory
+        self._metric, self._observers, self._directory = metric, observers, directory
         self._seen_metric = False
         self._verdicts: dict[str, Verdict] = {}  # of trials that have not ended well
         self._behind: set[str] = set()  # trials that do again what was judged
@@ -115,7 +115,7 @@ class Judge:
         message = f"the results of {trial} have no metric {self._metric!r}; they have: {have}"
         if getattr(self.scheduler, "needs_metric", False) or getattr(self.searcher, "needs_metric", False):
             raise ValueError(f"{message}. Trials cannot be compared by it")
-        self._audience.warn_once("metric", message)
+        self._observers.warn_once("metric", message)
 
     def get_state(self) -> dict[str, Any]:
         """All that they know, and their verdicts."""

@@ -1,8 +1,8 @@
 """From start to end of single trials: what they are asked, and what follows from their answers.
 
-A trial that runs is an actor with a queue of calls of which the oldest is waited for. Results go to files and to the
-judge, whose decision lets the trial go on, stand still or end. A trial that is to end has its `ending` set and is
-asked to close; when it has, or has not in time, it is buried.
+A trial that runs is an actor with a queue of calls of which the oldest is waited for. Results go to files and to
+searcher and scheduler, whose decision lets the trial go on, stand still or end. A trial that is to end has its `ending`
+set and is asked to close; when it has, or has not in time, it is buried.
 """
 
 import logging
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import runtime
 from rllib.tune import hangs
-from rllib.tune.audience import Audience
-from rllib.tune.judge import Judge
-from rllib.tune.ledger import Ledger
+from rllib.tune.observers import Observers
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.trial import ERROR, PAUSED, PENDING, TERMINATED, Trial, TrialCheckpoint
+from rllib.tune.trial_decisions import TrialDecisions
 from rllib.tune.trial_pool import Live, TrialPool
+from rllib.tune.trial_records import TrialRecords
 from runtime.errors import RuntimeFailure, TaskError
 
 logger = logging.getLogger(__name__)
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 _CLOSE_S = 20.0
 
 
-class Lifecycle:
+class TrialLifecycle:
     """Leads trials through their lives; schedulers know it as their runner (schedulers/base.py).
 
     Args:
-        ledger: of the trials.
+        records: of the trials as they stand.
         pool: that they run in.
-        judge: decides whether they go on.
+        decisions: of searcher and scheduler, whether they go on.
         settings: how they are run.
-        audience: hears of what happens.
+        observers: hear of what happens.
         is_function: whether the trainable is a function, which saves itself.
 
     Attributes:
@@ -43,17 +43,17 @@ class Lifecycle:
 
     def __init__(
         self,
-        ledger: Ledger,
+        records: TrialRecords,
         pool: TrialPool,
-        judge: Judge,
+        decisions: TrialDecisions,
         settings: RunSettings,
-        audience: Audience,
+        observers: Observers,
         is_function: bool,
     ):
-        self.trials = ledger.trials
+        self.trials = records.trials
         self.first_failed: Trial | None = None
-        self._ledger, self._pool, self._judge, self._settings = ledger, pool, judge, settings
-        self._audience, self._is_function = audience, is_function
+        self._records, self._pool, self._decisions, self._settings = records, pool, decisions, settings
+        self._observers, self._is_function = observers, is_function
         self._live = pool.live
         self._exploits: dict[str, list[tuple[Trial, dict]]] = {}  # source -> who waits for its next checkpoint
 
@@ -68,11 +68,11 @@ class Lifecycle:
 
     def waiting_trials(self) -> list[Trial]:
         """Those that are PENDING or PAUSED, in the order in which they came to be so."""
-        return list(self._ledger.waiting.values())
+        return list(self._records.waiting.values())
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
         """Writes, or appends to, a file in the experiment's directory."""
-        with open(self._ledger.directory.path / name, "a" if append else "w") as file:
+        with open(self._records.directory.path / name, "a" if append else "w") as file:
             file.write(text)
 
     def pause_trial(self, trial: Trial) -> None:
@@ -100,13 +100,13 @@ class Lifecycle:
         live = self._live.get(source.trial_id)
         if self._live.get(trial.trial_id):
             self._live[trial.trial_id].waits_for += 1
-        if live is None or self._ledger.is_saved(source) or self._is_function:
+        if live is None or self._records.is_saved(source) or self._is_function:
             self._take_over(trial, source, config)
             return
-        self._ledger.directory.exploit_planned(trial, source, config)
+        self._records.directory.exploit_planned(trial, source, config)
         self._exploits.setdefault(source.trial_id, []).append((trial, config))
         if live.ending is None:
-            self.ask(live, "save", self._ledger.place_for_checkpoint(source))
+            self.ask(live, "save", self._records.place_for_checkpoint(source))
 
     def _take_over(self, trial: Trial, source: Trial, config: dict) -> None:
         """The second half of `exploit`: the source's checkpoint is there, if it could be made."""
@@ -114,12 +114,12 @@ class Lifecycle:
         if live:
             live.waits_for -= 1
         if source.checkpoint is None:
-            self._audience.warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
+            self._observers.warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
             if live and not live.calls and live.ending is None:
                 self.ask(live, "step")
             return
-        self._ledger.adopt(trial, source, config)
-        self._judge.goes_over(trial, trial.checkpoint.iteration)
+        self._records.adopt(trial, source, config)
+        self._decisions.goes_over(trial, trial.checkpoint.iteration)
         if live and live.ending is None:
             self.end(live, PENDING, None)
 
@@ -133,11 +133,11 @@ class Lifecycle:
         """A trial that waits starts, or goes on from its checkpoint."""
         restore = self._restored_from(trial)
         live = self._pool.start(trial, restore)
-        self._ledger.started(trial)
-        self._judge.goes_on(trial)
+        self._records.started(trial)
+        self._decisions.goes_on(trial)
         self.ask(live, "step")
         if restore:
-            self._audience.hear("on_trial_restore", trial=trial)
+            self._observers.hear("on_trial_restore", trial=trial)
 
     def _restored_from(self, trial: Trial) -> str | None:
         return trial.checkpoint_path(trial.checkpoint) if trial.checkpoint else self._settings.restore
@@ -169,7 +169,7 @@ class Lifecycle:
 
     def _on_start(self, live: Live, answer: dict) -> None:
         live.trial.pid, live.trial.hostname = answer["pid"], answer["hostname"]
-        self._audience.hear("on_trial_start", trial=live.trial)
+        self._observers.hear("on_trial_start", trial=live.trial)
 
     def _on_reset(self, live: Live, answer: dict | None) -> None:
         """An actor of an ended trial has been asked to start over; if it cannot, a new one is started."""
@@ -195,7 +195,7 @@ class Lifecycle:
             result["done"] = True
             self._complete(live, reached)
             return
-        self._follow(live, result, self._judge.decide(self, trial, result))
+        self._follow(live, result, self._decisions.decide(self, trial, result))
 
     def _take_result(self, live: Live, result: dict, checkpoint: str | None) -> None:
         """Everybody has the result, and the checkpoint that came with it."""
@@ -203,11 +203,11 @@ class Lifecycle:
         result["config"] = trial.config
         numbers = trial.take(result)
         live.files.on_result(result)
-        self._judge.see(result)
+        self._decisions.see(result)
         if checkpoint:
             name = Path(checkpoint).name
-            self._ledger.add_checkpoint(trial, TrialCheckpoint(name, result["training_iteration"], numbers))
-        self._audience.hear("on_trial_result", trial=trial, result=result)
+            self._records.add_checkpoint(trial, TrialCheckpoint(name, result["training_iteration"], numbers))
+        self._observers.hear("on_trial_result", trial=trial, result=result)
 
     def _follow(self, live: Live, result: dict, decision: str) -> None:
         """Does what was decided after this result."""
@@ -221,7 +221,7 @@ class Lifecycle:
             self.pause_trial(trial)
         else:
             if self._is_due(trial):
-                self.ask(live, "save", self._ledger.place_for_checkpoint(trial))
+                self.ask(live, "save", self._records.place_for_checkpoint(trial))
             if not live.waits_for:
                 self.ask(live, "step")
 
@@ -234,8 +234,8 @@ class Lifecycle:
         trial = live.trial
         iteration = trial.last_result.get("training_iteration", 0)
         numbers = {key: stats["last"] for key, stats in trial.metric_analysis.items()}
-        self._ledger.add_checkpoint(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
-        self._audience.hear("on_trial_save", trial=trial)
+        self._records.add_checkpoint(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
+        self._observers.hear("on_trial_save", trial=trial)
         self._release_exploits(trial)
 
     def _on_export(self, live: Live, written: dict[str, str]) -> None:
@@ -265,8 +265,8 @@ class Lifecycle:
         live.ending = (status, reason)
         live.deadline = time.monotonic() + _CLOSE_S
         trial = live.trial
-        if save and trial.last_result and not self._ledger.is_saved(trial):
-            self.ask(live, "save", self._ledger.place_for_checkpoint(trial))
+        if save and trial.last_result and not self._records.is_saved(trial):
+            self.ask(live, "save", self._records.place_for_checkpoint(trial))
         if status == TERMINATED and self._settings.export_formats and trial.last_result:
             self.ask(live, "export", list(self._settings.export_formats))
         self.ask(live, "rest" if self._pool.reuses_actors and status == TERMINATED else "close")
@@ -277,7 +277,7 @@ class Lifecycle:
         status, reason = live.ending
         self._leave(live, in_order=status == TERMINATED)
         if status in (PENDING, PAUSED):
-            self._ledger.stands_still(trial, status)
+            self._records.stands_still(trial, status)
             self._release_exploits(trial)
         else:
             self.finish(trial, status, reason)
@@ -288,14 +288,14 @@ class Lifecycle:
 
     def finish(self, trial: Trial, status: str, reason: str | None) -> None:
         """The trial has ended for good: everybody hears of it."""
-        self._ledger.finished(trial, status, reason)
+        self._records.finished(trial, status, reason)
         self._release_exploits(trial)
-        self._judge.end(self, trial)
+        self._decisions.end(self, trial)
         if status == ERROR:
-            self._audience.hear("on_trial_error", trial=trial)
+            self._observers.hear("on_trial_error", trial=trial)
         else:
-            self._audience.hear("on_trial_complete", trial=trial)
-            self._judge.refuse_missing_metric(trial)
+            self._observers.hear("on_trial_complete", trial=trial)
+            self._decisions.refuse_missing_metric(trial)
 
     def _fail(self, live: Live, error: BaseException) -> None:
         """The trial has raised, or its process has died."""
@@ -305,9 +305,9 @@ class Lifecycle:
         self._leave(live)
         allowed = self._settings.max_failures
         tries_again = live.ending is None and (allowed < 0 or trial.num_failures < allowed)
-        self._ledger.failed(trial, error, tries_again, allowed)
+        self._records.failed(trial, error, tries_again, allowed)
         if tries_again:
-            self._judge.goes_back(trial)
+            self._decisions.goes_back(trial)
             self._release_exploits(trial)
             return
         self.first_failed = self.first_failed or trial

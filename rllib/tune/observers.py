@@ -10,7 +10,7 @@ from rllib.tune.trial import Trial
 logger = logging.getLogger(__name__)
 
 
-class Audience:
+class Observers:
     """Tells them.
 
     Args:

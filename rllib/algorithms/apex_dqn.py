@@ -102,6 +102,14 @@ class ApexDQNConfig(DQNConfig):
     def _check_batch_mode(self):
         """Rows need no other rows here, so whole episodes are as good as parts."""
 
+    @relation("replay_buffer_config", "n_step")
+    def _check_windows(self):
+        """Workers sum up the rewards, so the replay need not hold windows."""
+
+    @relation("ignore_worker_failures")
+    def _check_failures(self):
+        """Rows come from any worker in any order, so one may be missing."""
+
     @relation("replay_buffer_config", "num_replay_buffer_shards")
     def _check_shards(self):
         settings, shards = self.replay_settings(), self.num_replay_buffer_shards

@@ -58,7 +58,7 @@ class EvolutionConfig(AlgorithmConfig):
     def training(
         self,
         *,
-        noise_stdev: Annotated[float, "standard deviation of the weights' perturbations", above(0)] = 0.02,
+        noise_stdev: Annotated[float, "standard deviation of the weights' perturbations", above(0, finite=True)] = 0.02,
         action_noise_std: Annotated[float, "of noise on continuous actions in training", at_least(0)] = 0.0,
         eval_prob: Annotated[float, "noiseless episodes, as a share of those trained on", between(0, 1)] = 0.03,
         report_length: Annotated[int, "noiseless episodes that the reported means are over", at_least(1)] = 10,

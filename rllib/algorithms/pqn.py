@@ -22,7 +22,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration import OF_VALUES
+from rllib.algorithms.exploration import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.settings import at_least, between, section
 from rllib.evaluation.q_targets import QLambda
 from rllib.learners.learner import Learner
@@ -39,6 +39,7 @@ class PQNConfig(AlgorithmConfig):
     algo_class = "PQN"
     on_policy = True
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
+    own_aliases: ClassVar[dict] = EPSILON_ALIASES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 250_000,
     }  # fmt: skip

@@ -237,8 +237,6 @@ class ApexDQN(DQN):
         self.replay.wait_for_room(0.0)
 
     def _update_from(self, source: tuple[int, int], batch: SampleBatch) -> dict[str, float]:
-        # Replayed rows are of many weights; how old those of new rows are is told by _asynchrony.
-        batch.policy_version = self.num_updates
         stats = self._learn_from(batch)
         self.replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
         if self.config.training_intensity is not None:

@@ -373,6 +373,8 @@ class DQN(Algorithm):
     def _learn_from(self, batch: SampleBatch) -> dict[str, Any]:
         """One update on sampled rows; its statistics, with the rows' new td_error."""
         lr = self._lr(self.timesteps)
+        # Replayed rows are of many weights, which is no lag: new rows are sampled by the newest (Ape-X tells how old).
+        batch.policy_version = self.num_updates
         for policy in (self.policy, self.target):
             policy.resample(self._learner_rng)
         self._add_targets(batch)

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -9,6 +10,7 @@ import rllib
 import runtime
 from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
+from tests.envs import ConstantReward
 
 # What makes an iteration of each short.
 _REPLAY = {"num_steps_sampled_before_learning_starts": 50, "hiddens": [8]}
@@ -181,3 +183,18 @@ def test_the_command_trains_it(name, tmp_path, monkeypatch):
     (run,) = (tmp_path / "results").iterdir()
     assert [json.loads(line)["training_iteration"] for line in (run / "result.json").open()] == [1, 2]
     assert (run / "checkpoint_000002").is_dir()
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if name != "ApexDQN"])
+def test_a_restored_run_goes_on_exactly(name, tmp_path):
+    """Where docs/architecture.md promises it: episodes of one step are all over at the checkpoint."""
+    config = small(name).environment(ConstantReward)
+    if "store_buffer_in_checkpoints" in config:
+        config.training(store_buffer_in_checkpoints=True)
+    with config.build() as algo, config.build() as other:
+        for _ in range(2):
+            algo.train()
+        other.restore(algo.save(tmp_path / "checkpoint"))
+        results = [each.train() for each in (algo, other)]
+        np.testing.assert_array_equal(other.policy.weights, algo.policy.weights)
+        assert results[0]["info"] == results[1]["info"]

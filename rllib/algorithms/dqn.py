@@ -26,9 +26,9 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.exploration import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.network_config import NetworkConfig
 from rllib.algorithms.settings import Merged, above, at_least, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.exploration import Exploration, NoisyWeights
@@ -38,7 +38,7 @@ from rllib.losses.distributional import DistributionalLoss
 from rllib.losses.loss import Loss
 from rllib.losses.q_targets import q_targets
 from rllib.losses.td import TDLoss
-from rllib.models.catalog import PolicySpec, check_model
+from rllib.models.catalog import PolicySpec
 from rllib.models.q_values import EpsilonGreedy
 from rllib.policy import Policy
 from rllib.replay.transition_replay import TransitionReplay
@@ -71,7 +71,7 @@ REPLAY_ALIASES = {
 }
 
 
-class DQNConfig(AlgorithmConfig):
+class DQNConfig(NetworkConfig):
     """Settings of DQN; the defaults are those of Ray 2.6."""
 
     algo_class = "DQN"
@@ -146,14 +146,10 @@ class DQNConfig(AlgorithmConfig):
                 "out, or use .training(noisy=False)."
             )
 
-    @relation("hiddens", "model")
-    def _check_model(self):
+    @relation("hiddens")
+    def _check_hiddens(self):
         if not all(type(width) is int and width > 0 for width in self.hiddens):
             return f"hiddens={self.hiddens!r} must be a list of positive integers. Use .training(hiddens=[256])."
-        try:
-            check_model(self.model)
-        except ValueError as error:
-            return str(error)
 
     @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
     def _check_replay(self):

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.network_config import NetworkConfig
 from rllib.algorithms.settings import above, at_least, between, section
 from rllib.evaluation import seeding
 from rllib.evaluation.perturbations import Outcome, PerturbationWorker, Trial, play
@@ -47,7 +47,7 @@ _WITHOUT_EFFECT = {
 }
 
 
-class EvolutionConfig(AlgorithmConfig):
+class EvolutionConfig(NetworkConfig):
     """Settings that both have; num_envs_per_worker and the number of workers change the speed alone."""
 
     @section

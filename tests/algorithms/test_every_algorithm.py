@@ -127,7 +127,10 @@ def small(name: str):
     config = getattr(rllib, f"{name}Config")().environment("CartPole-v1").rollouts(num_rollout_workers=0)
     return (
         config.training(model={"fcnet_hiddens": [8]}, **SMALL[name])
-        .reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=200)
+        # Ape-X's replay is another process: an iteration lasts until something has been learned.
+        .reporting(
+            min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=200, min_train_timesteps_per_iteration=1
+        )
         .evaluation(evaluation_interval=1, evaluation_duration=1)
         .debugging(seed=1)
     )

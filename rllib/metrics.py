@@ -38,7 +38,16 @@ _LEARNERS = {
     "curr_entropy_coeff": "entropy_coeff",
     "default_optimizer_learning_rate": "cur_lr",
     "gradients_default_optimizer_global_norm": "grad_gnorm",
+    "entropy": "policy_entropy",
+    "td_error_mean": "mean_td_error",
+    "qf_mean": "mean_q",
+    "qf_min": "min_q",
+    "qf_max": "max_q",
 }
+# The same at the top.
+_TOP = {"num_env_steps_sampled_lifetime": "num_env_steps_sampled"}
+# How later versions call the only agent of an environment.
+_AGENT = "default_agent"
 _SAMPLER_RESULTS = (
     "episode_reward_mean", "episode_reward_max", "episode_reward_min", "episode_len_mean", "episodes_this_iter",
     "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics", "sampler_perf",
@@ -51,11 +60,13 @@ class Result(dict):
 
     def __missing__(self, key):
         if key == "env_runners":
-            return {new: self[old] for new, old in _ENV_RUNNERS.items() if dict.__contains__(self, old)}
+            return self._env_runners()
         if key == "sampler_results":
             return {name: self[name] for name in _SAMPLER_RESULTS if dict.__contains__(self, name)}
         if key == "learners":
             return self._learners()
+        if key in _TOP:
+            return self[_TOP[key]]
         if isinstance(key, str) and "/" in key:
             value = self
             for part in key.split("/"):
@@ -65,11 +76,28 @@ class Result(dict):
             return value
         raise KeyError(key)
 
+    def _env_runners(self) -> dict:
+        told = {new: self[old] for new, old in _ENV_RUNNERS.items() if dict.__contains__(self, old)}
+        for per_one, of_all in (
+            ("episode_returns_mean", "episode_return_mean"),
+            ("steps_sampled", "num_env_steps_sampled"),
+            ("steps_sampled_lifetime", "num_env_steps_sampled_lifetime"),
+        ):
+            if of_all in told:
+                for kind, one in (("agent", _AGENT), ("module", DEFAULT_POLICY)):
+                    name = f"num_{kind}_{per_one}" if per_one.startswith("steps") else f"{kind}_{per_one}"
+                    told[name] = {one: told[of_all]}
+        return told
+
     def _learners(self) -> dict:
         learners = {}
         for policy, info in self.get("info", {}).get("learner", {}).items():
             stats = info["learner_stats"]
-            learners[policy] = stats | {new: stats[old] for new, old in _LEARNERS.items() if old in stats}
+            later = {new: stats[old] for new, old in _LEARNERS.items() if old in stats}
+            if "num_agent_steps_trained" in info:
+                later["num_module_steps_trained"] = info["num_agent_steps_trained"]
+            # One policy is all there are.
+            learners["__all_modules__"] = learners[policy] = stats | later
         return learners
 
     def get(self, key, default=None):
@@ -106,6 +134,7 @@ class Metrics:
     def start_iteration(self) -> None:
         """Begins the counts of `..._this_iter` and the clock."""
         self._started = time.perf_counter()
+        self.training_steps = 0
         self._before = self.counters.copy()
         self._seconds: dict[str, float] = defaultdict(float)
         self._sampler_seconds: dict[str, float] = defaultdict(float)
@@ -166,6 +195,7 @@ class Metrics:
         result.update(self._steps(elapsed))
         steps = {name: count for name, count in self.counters.items()}
         result["counters"] = steps
+        result["num_training_step_calls_per_iteration"] = self.training_steps
         result["info"] = {
             **steps,
             "learner": {
@@ -173,6 +203,7 @@ class Metrics:
                     "learner_stats": learner_stats,
                     "num_agent_steps_trained": float(self.trained_this_iteration()),
                     "num_grad_updates_lifetime": self.counters["num_grad_updates"],
+                    **_lag_in_gradient_steps(learner_stats),
                 }
             },
         }
@@ -247,6 +278,13 @@ class Metrics:
         self._time_since_restore = 0.0
         self._steps_at_restore = self.counters["num_env_steps_sampled"]
         self.start_iteration()
+
+
+def _lag_in_gradient_steps(learner_stats: dict[str, float]) -> dict[str, float]:
+    """Ray's name for how old the weights were that sampled; an update is one gradient step if nothing else is said."""
+    name = "diff_num_grad_updates_vs_sampler_policy"
+    lag = learner_stats.get(name, learner_stats.get("policy_lag_updates"))
+    return {} if lag is None else {name: lag}
 
 
 def episode_statistics(episodes: Iterable[Episode]) -> dict:

@@ -17,7 +17,7 @@ with the saved weights and optimizer, but fragments that were under way are lost
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class A3CConfig(A2CConfig):
 
     algo_class = "A3C"
     on_policy = False
+    # Ray's default; here workers sample on while their gradients travel, if they are asked for ahead.
+    also_harmless: ClassVar[dict] = {"sample_async": (True,)}
 
     @section
     def rollouts(self, *, rollout_fragment_length=10) -> Self:

@@ -4,13 +4,12 @@ from typing import Annotated, Self
 
 import numpy as np
 
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.network_config import NetworkConfig
 from rllib.algorithms.settings import at_least, between, section
-from rllib.models.catalog import check_model
 
 
-class PolicyGradientConfig(AlgorithmConfig):
+class PolicyGradientConfig(NetworkConfig):
     """Settings of algorithms that follow the gradient of a policy's log-probabilities."""
 
     @section
@@ -23,13 +22,6 @@ class PolicyGradientConfig(AlgorithmConfig):
         ] = None,
     ) -> Self:
         """How it learns."""
-
-    @relation("model")
-    def _check_model(self):
-        try:
-            check_model(self.model)
-        except ValueError as error:
-            return str(error)
 
 
 class ActorCriticConfig(PolicyGradientConfig):

@@ -260,9 +260,9 @@ class Algorithm(ABC):
         if self._stopped:
             raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
         self.metrics.start_iteration()
-        stats = self.training_step()
+        stats = self._counted_training_step()
         while not self._iteration_is_full():
-            stats = self.training_step()
+            stats = self._counted_training_step()
         evaluation = self._evaluation_of_iteration()
         result = self.metrics.result(stats)
         result.update(evaluation)
@@ -271,6 +271,10 @@ class Algorithm(ABC):
         self._tell_recreated_workers(self.workers, is_evaluation=False)
         self.callbacks.on_train_result(algorithm=self, result=result)
         return result
+
+    def _counted_training_step(self) -> dict[str, float]:
+        self.metrics.training_steps += 1
+        return self.training_step()
 
     def _evaluation_of_iteration(self) -> dict:
         interval = self.config.evaluation_interval

@@ -102,6 +102,14 @@ class ApexDQNConfig(DQNConfig):
     def _check_batch_mode(self):
         """Rows need no other rows here, so whole episodes are as good as parts."""
 
+    @relation("replay_buffer_config", "n_step")
+    def _check_windows(self):
+        """Workers sum up the rewards, so the replay need not hold windows."""
+
+    @relation("ignore_worker_failures")
+    def _check_failures(self):
+        """Rows come from any worker in any order, so one may be missing."""
+
     @relation("replay_buffer_config", "num_replay_buffer_shards")
     def _check_shards(self):
         settings, shards = self.replay_settings(), self.num_replay_buffer_shards
@@ -229,8 +237,6 @@ class ApexDQN(DQN):
         self.replay.wait_for_room(0.0)
 
     def _update_from(self, source: tuple[int, int], batch: SampleBatch) -> dict[str, float]:
-        # Replayed rows are of many weights; how old those of new rows are is told by _asynchrony.
-        batch.policy_version = self.num_updates
         stats = self._learn_from(batch)
         self.replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
         if self.config.training_intensity is not None:

@@ -33,7 +33,7 @@ class ARSConfig(EvolutionConfig):
     def training(
         self,
         *,
-        sgd_stepsize: Annotated[float, "step size of plain gradient ascent", above(0)] = 0.01,
+        sgd_stepsize: Annotated[float, "step size of plain gradient ascent", above(0, finite=True)] = 0.01,
         num_rollouts: Annotated[int, "directions per update, each with two episodes", at_least(1)] = 32,
         rollouts_used: Annotated[int, "of these, the best ones that count", at_least(1)] = 32,
         offset: Annotated[float, "subtracted from every reward in training, a survival bonus"] = 0.0,

@@ -1,7 +1,7 @@
 """A config object: settings in sections that can be set, read, checked, copied and frozen, under names of any era."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from rllib.algorithms import aliases
 from rllib.algorithms.setting_types import shortened
@@ -25,6 +25,12 @@ def relation(*names: str) -> Callable[[F], F]:
 
 class ConfigObject(Settings):
     """Base of AlgorithmConfig: everything about settings that is independent of which settings there are."""
+
+    # Names of other eras that mean something else for this class than aliases.py says: the setting, and what makes its
+    # value of theirs. They can be set in any section, and not be read.
+    own_aliases: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {}
+    # Values of unavailable names (aliases.py) that ask this class for nothing.
+    also_harmless: ClassVar[Mapping[str, tuple]] = {}
 
     def __init__(self):
         values = {name: copied(setting.default) for name, setting in self.settings.items()}
@@ -188,7 +194,7 @@ class ConfigObject(Settings):
         resolved: dict[str, Any] = {}
         refused = []
         for section_, name, value in self._flattened(given, section_name):
-            canonical, value = (name, value) if name in self.settings else aliases.translate(name, value)
+            canonical, value = self._translated(name, value)
             setting = self.settings.get(canonical)
             if setting is None:
                 problem = self._without_setting(name, value)
@@ -206,6 +212,15 @@ class ConfigObject(Settings):
             raise TypeError("\n".join(refused))
         return resolved
 
+    def _translated(self, name: str, value) -> tuple[str, Any]:
+        if name in self.settings:
+            return name, value
+        if name in self.own_aliases:
+            canonical, changed = self.own_aliases[name]
+            aliases.tell_once(name, f"the setting {name} is a part of {canonical} here")
+            return canonical, changed(value)
+        return aliases.translate(name, value)
+
     def _flattened(self, given: Mapping[str, Any], section_name: str | None) -> Iterator[tuple[str | None, str, Any]]:
         """(section, name, value) of what was given; a section's dict is opened."""
         for name, value in given.items():
@@ -218,7 +233,7 @@ class ConfigObject(Settings):
     def _misplaced(self, setting: Setting, name: str, section_name: str | None) -> str | None:
         own = aliases.SECTION_ALIASES.get(section_name, section_name)
         guests = aliases.GUESTS.get(section_name, frozenset())
-        if section_name is None or setting.section == own or setting.name in guests:
+        if section_name is None or setting.section == own or setting.name in guests or name in self.own_aliases:
             return None
         right = f".{setting.section}({setting.name}=...)"
         return f"{name} is a setting of .{setting.section}(), not of .{section_name}(). Use {right}."
@@ -231,12 +246,12 @@ class ConfigObject(Settings):
         unavailable = aliases.UNAVAILABLE.get(name)
         if unavailable is None:
             return self._unknown(name)
-        if any(_is_same(value, harmless) for harmless in unavailable.harmless):
+        if any(_is_same(value, harmless) for harmless in (*unavailable.harmless, *self.also_harmless.get(name, ()))):
             return None
         return f"{name}={shortened(value)} cannot be used: {unavailable.sentence}."
 
     def _find(self, name: str) -> Setting | None:
-        if name in self.settings or name in aliases.VALUE_CHANGES:
+        if name in self.settings or name in aliases.VALUE_CHANGES or name in self.own_aliases:
             return self.settings.get(name)
         return self.settings.get(aliases.ALIASES.get(name))
 

@@ -26,9 +26,9 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration import OF_VALUES
+from rllib.algorithms.exploration import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.network_config import NetworkConfig
 from rllib.algorithms.settings import Merged, above, at_least, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.exploration import Exploration, NoisyWeights
@@ -38,7 +38,7 @@ from rllib.losses.distributional import DistributionalLoss
 from rllib.losses.loss import Loss
 from rllib.losses.q_targets import q_targets
 from rllib.losses.td import TDLoss
-from rllib.models.catalog import PolicySpec, check_model
+from rllib.models.catalog import PolicySpec
 from rllib.models.q_values import EpsilonGreedy
 from rllib.policy import Policy
 from rllib.replay.transition_replay import TransitionReplay
@@ -71,13 +71,14 @@ REPLAY_ALIASES = {
 }
 
 
-class DQNConfig(AlgorithmConfig):
+class DQNConfig(NetworkConfig):
     """Settings of DQN; the defaults are those of Ray 2.6."""
 
     algo_class = "DQN"
     # What replay_buffer_config may say, and what counts where it does not.
     replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
+    own_aliases: ClassVar[dict] = EPSILON_ALIASES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000,
     }  # fmt: skip
@@ -101,14 +102,16 @@ class DQNConfig(AlgorithmConfig):
         v_min: Annotated[float, "least return of the distribution"] = -10.0,
         v_max: Annotated[float, "largest return of the distribution"] = 10.0,
         noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
-        sigma0: Annotated[float, "initial noise in the weights, before the root of a layer's inputs", above(0)] = 0.5,
+        sigma0: Annotated[
+            float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
+        ] = 0.5,
         td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
         target_network_update_freq: Annotated[int, "environment steps between its updates", at_least(1)] = 500,
         num_steps_sampled_before_learning_starts: Annotated[int, "environment steps", at_least(0)] = 1000,
         training_intensity: Annotated[
             float | None,
             "rows trained on per step sampled; None: one update per round of fragments",
-            above(0),
+            above(0, finite=True),
         ] = None,
         replay_buffer_config: Annotated[
             dict, "type, capacity, prioritized_replay_alpha, _beta, _eps, frame_stack_axis", Merged
@@ -127,10 +130,10 @@ class DQNConfig(AlgorithmConfig):
 
     @relation("num_atoms", "v_min", "v_max")
     def _check_support(self):
-        if self.num_atoms > 1 and not self.v_min < self.v_max:
+        if self.num_atoms > 1 and not -np.inf < self.v_min < self.v_max < np.inf:
             return (
-                f"v_min={self.v_min} must be below v_max={self.v_max}: they are the ends of the returns that "
-                "num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
+                f"v_min={self.v_min} must be below v_max={self.v_max}, and both be finite: they are the ends of "
+                "the returns that num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
             )
 
     @relation("noisy", "exploration_config")
@@ -143,20 +146,34 @@ class DQNConfig(AlgorithmConfig):
                 "out, or use .training(noisy=False)."
             )
 
-    @relation("hiddens", "model")
-    def _check_model(self):
+    @relation("hiddens")
+    def _check_hiddens(self):
         if not all(type(width) is int and width > 0 for width in self.hiddens):
             return f"hiddens={self.hiddens!r} must be a list of positive integers. Use .training(hiddens=[256])."
-        try:
-            check_model(self.model)
-        except ValueError as error:
-            return str(error)
 
     @relation("replay_buffer_config", "train_batch_size", "num_steps_sampled_before_learning_starts")
     def _check_replay(self):
         return _replay_problem(
             self.replay_settings(), self.replay_defaults, self.num_steps_sampled_before_learning_starts
         )
+
+    @relation("replay_buffer_config", "n_step", "num_rollout_workers", "num_envs_per_worker")
+    def _check_windows(self):
+        """Every environment has its share of the replay, and that has to hold a whole window of rewards."""
+        capacity, needed = self.replay_settings()["capacity"], self.n_step * self._num_environments
+        if type(capacity) is int and 0 < capacity < needed:
+            return (
+                f"replay_buffer_config: capacity={capacity} is below n_step x environments = {self.n_step} x "
+                f"{self._num_environments}: no window of rewards would be whole. Use {{'capacity': {needed}}} or more."
+            )
+
+    @relation("recreate_failed_workers", "ignore_worker_failures", "num_rollout_workers")
+    def _check_failures(self):
+        if self.ignore_worker_failures and not self.recreate_failed_workers and self.num_rollout_workers:
+            return (
+                "ignore_worker_failures=True does not go with a replay that joins the fragments of all workers. Use "
+                ".fault_tolerance(recreate_failed_workers=True), or ApexDQN."
+            )
 
     @relation("batch_mode", "n_step")
     def _check_batch_mode(self):
@@ -171,6 +188,8 @@ class DQNConfig(AlgorithmConfig):
         given = {REPLAY_ALIASES.get(name, name): value for name, value in self.replay_buffer_config.items()}
         settings = {**self.replay_defaults, **given}
         kind = settings["type"]
+        if isinstance(settings["capacity"], float) and settings["capacity"].is_integer():  # 1e6
+            settings["capacity"] = int(settings["capacity"])
         settings["type"] = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
         return {**settings, "has_priorities": REPLAY_TYPES.get(settings["type"], False)}
 
@@ -204,7 +223,10 @@ def _replay_problem(settings: dict, defaults: dict, learning_start: int) -> str 
         value = settings[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
             return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {defaults[name]}}}."
-    beta = schedule_problem(settings["prioritized_replay_beta"])
+    given = settings["prioritized_replay_beta"]
+    beta = schedule_problem(given)
+    if not beta and not all(0 <= each <= 1 for each in ([given] if np.isscalar(given) else [v for _, v in given])):
+        beta = f"must be >= 0 and <= 1, but is {given!r}"
     return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
 
 
@@ -347,6 +369,8 @@ class DQN(Algorithm):
     def _learn_from(self, batch: SampleBatch) -> dict[str, Any]:
         """One update on sampled rows; its statistics, with the rows' new td_error."""
         lr = self._lr(self.timesteps)
+        # Replayed rows are of many weights, which is no lag: new rows are sampled by the newest (Ape-X tells how old).
+        batch.policy_version = self.num_updates
         for policy in (self.policy, self.target):
             policy.resample(self._learner_rng)
         self._add_targets(batch)

@@ -36,7 +36,7 @@ class ESConfig(EvolutionConfig):
     def training(
         self,
         *,
-        stepsize: Annotated[float, "step size of Adam", above(0)] = 0.01,
+        stepsize: Annotated[float, "step size of Adam", above(0, finite=True)] = 0.01,
         action_noise_std=0.01,
         l2_coeff: Annotated[float, "coefficient of the penalty l2 / 2 |weights|^2", at_least(0)] = 0.005,
         episodes_per_batch: Annotated[int, "episodes per update, at least", at_least(2)] = 1000,

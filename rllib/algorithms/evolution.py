@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.network_config import NetworkConfig
 from rllib.algorithms.settings import above, at_least, between, section
 from rllib.evaluation import seeding
 from rllib.evaluation.perturbations import Outcome, PerturbationWorker, Trial, play
@@ -47,7 +47,7 @@ _WITHOUT_EFFECT = {
 }
 
 
-class EvolutionConfig(AlgorithmConfig):
+class EvolutionConfig(NetworkConfig):
     """Settings that both have; num_envs_per_worker and the number of workers change the speed alone."""
 
     @section
@@ -58,7 +58,7 @@ class EvolutionConfig(AlgorithmConfig):
     def training(
         self,
         *,
-        noise_stdev: Annotated[float, "standard deviation of the weights' perturbations", above(0)] = 0.02,
+        noise_stdev: Annotated[float, "standard deviation of the weights' perturbations", above(0, finite=True)] = 0.02,
         action_noise_std: Annotated[float, "of noise on continuous actions in training", at_least(0)] = 0.0,
         eval_prob: Annotated[float, "noiseless episodes, as a share of those trained on", between(0, 1)] = 0.03,
         report_length: Annotated[int, "noiseless episodes that the reported means are over", at_least(1)] = 10,

@@ -27,10 +27,40 @@ OF_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "ParameterNoise
 # Around a deterministic policy's continuous actions.
 OF_ACTIONS = ("GaussianNoise", "OrnsteinUhlenbeckNoise", "Random")
 
+
+def of_epsilon(value) -> dict:
+    """The exploration_config of Ray 2.10+'s `epsilon`: a number, or [(0, initial), (timesteps, final)].
+
+    Raises:
+        TypeError: if it is neither.
+    """
+    if isinstance(value, Real):
+        return {"type": "EpsilonGreedy", "initial_epsilon": value, "final_epsilon": value, "epsilon_timesteps": 0}
+    try:
+        (start, initial), (end, final) = value
+        if start != 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"epsilon={shortened(value)} must be a number, or two points [(0, initial), (timesteps, final)]. Use "
+            ".exploration(exploration_config={'type': 'EpsilonGreedy', 'initial_epsilon': 1.0, 'final_epsilon': 0.02, "
+            "'epsilon_timesteps': 10000})."
+        ) from None
+    return {"type": "EpsilonGreedy", "initial_epsilon": initial, "final_epsilon": final, "epsilon_timesteps": end}
+
+
+# Names of other eras that mean an exploration_config where actions are chosen by their values.
+EPSILON_ALIASES = {
+    "epsilon": ("exploration_config", of_epsilon),
+    "exploration_final_eps": ("exploration_config", lambda value: {"final_epsilon": value}),
+}
+
 # Why a type does not go with an algorithm that has none of its group.
 _REASONS = {
     **dict.fromkeys(OF_VALUES, "it chooses among actions by their values"),
-    **dict.fromkeys(OF_ACTIONS, "it changes the actions, and then their probabilities under the policy mean nothing"),
+    **dict.fromkeys(
+        OF_ACTIONS, "it changes continuous actions, and then their probabilities under a policy mean nothing"
+    ),
 }
 
 
@@ -67,6 +97,10 @@ def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str])
     if "initial_epsilon" in settings:
         return _epsilon_problem(settings, advice)
     if sub_exploration is not None:
+        if not isinstance(sub_exploration, Mapping):
+            return (
+                f"exploration_config: sub_exploration={shortened(sub_exploration)} must be a dict of EpsilonGreedy's."
+            )
         return exploration_problem(sub_exploration, {"type": "EpsilonGreedy"}, ("EpsilonGreedy",))
     return None
 

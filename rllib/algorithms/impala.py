@@ -26,8 +26,8 @@ import numpy as np
 import psutil
 
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.network_config import NetworkConfig
 from rllib.algorithms.settings import above, at_least, between, section
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
@@ -43,7 +43,7 @@ from rllib.sample_batch import SampleBatch
 logger = logging.getLogger(__name__)
 
 
-class IMPALAConfig(AlgorithmConfig):
+class IMPALAConfig(NetworkConfig):
     """Settings of IMPALA; the defaults are those of Ray 2.6, but for num_gpus, which is 0."""
 
     algo_class = "IMPALA"

@@ -20,25 +20,25 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration import OF_VALUES
+from rllib.algorithms.exploration import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.network_config import NetworkConfig
 from rllib.algorithms.settings import at_least, between, section
 from rllib.evaluation.q_targets import QLambda
 from rllib.learners.learner import Learner
 from rllib.losses.td import TDLoss
-from rllib.models.catalog import PolicySpec, check_model
+from rllib.models.catalog import PolicySpec
 from rllib.models.q_values import EpsilonGreedy
 
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
 
 
-class PQNConfig(AlgorithmConfig):
+class PQNConfig(NetworkConfig):
     """Settings of PQN."""
 
     algo_class = "PQN"
     on_policy = True
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
+    own_aliases: ClassVar[dict] = EPSILON_ALIASES
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 250_000,
     }  # fmt: skip
@@ -69,13 +69,6 @@ class PQNConfig(AlgorithmConfig):
     @section
     def reporting(self, *, min_sample_timesteps_per_iteration=5000) -> Self:
         """What counts as an iteration, and what is reported about it."""
-
-    @relation("model")
-    def _check_model(self):
-        try:
-            check_model(self.model)
-        except ValueError as error:
-            return str(error)
 
 
 class PQN(Algorithm):

@@ -129,6 +129,8 @@ def type_in_words(type_, range_="") -> str:
         return " or ".join(map(repr, get_args(type_)))
     if origin in (Union, types.UnionType):
         return " or ".join(type_in_words(alternative, range_) for alternative in get_args(type_))
+    if origin is list:
+        return f"a list of {_WORDS[get_args(type_)[0]].split(' ', 1)[1]}s"
     words = _WORDS.get(origin or type_) or f"a {(origin or type_).__name__}"
     return f"{words} {range_}" if range_ and type_ in (int, float) else words
 

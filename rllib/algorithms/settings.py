@@ -44,14 +44,17 @@ class Range:
     low: float = -math.inf
     high: float = math.inf
     low_open: bool = False
+    finite: bool = False
 
     def __contains__(self, value: float) -> bool:
+        if self.finite and math.isinf(value):
+            return False
         return (self.low < value if self.low_open else self.low <= value) and value <= self.high
 
     def __str__(self):
         low = f"{'>' if self.low_open else '>='} {self.low}" if self.low > -math.inf else ""
         high = f"<= {self.high}" if self.high < math.inf else ""
-        return " and ".join(filter(None, (low, high)))
+        return " and ".join(filter(None, (low, high, "finite" if self.finite else "")))
 
 
 def at_least(low: float) -> Range:
@@ -59,9 +62,9 @@ def at_least(low: float) -> Range:
     return Range(low)
 
 
-def above(low: float) -> Range:
-    """value > low"""
-    return Range(low, low_open=True)
+def above(low: float, finite: bool = False) -> Range:
+    """value > low; infinity is, unless it has to be finite"""
+    return Range(low, low_open=True, finite=finite)
 
 
 def between(low: float, high: float) -> Range:

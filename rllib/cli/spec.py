@@ -62,8 +62,13 @@ def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSp
     Raises:
         ValueError: naming the key whose value is missing or of the wrong type.
     """
+    keys = merged(below, above)
+    stop = keys.get("stop")
+    for key, value in stop.items() if isinstance(stop, dict) else ():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{where}: stop: {key}={value!r} must be a number, as in --stop {key}=100")
     try:
-        spec = msgspec.convert(merged(below, above), RunSpec)
+        spec = msgspec.convert(keys, RunSpec)
     except msgspec.ValidationError as error:
         raise ValueError(f"{where}: {error}") from error
     ThresholdStopper(spec.stop)

@@ -251,6 +251,16 @@ def test_old_names():
         ({"noisy": True, "sigma0": 0}, "sigma0=0.0 must be a number > 0"),
         ({"target_network_update_freq": 0}, "must be an integer >= 1"),
         ({"replay_buffer_config": {"capacity": 10**13}}, "GiB are free"),
+        ({"num_atoms": 5, "v_min": float("-inf")}, "v_min=-inf must be below v_max=10.0, and both be finite"),
+        ({"noisy": True, "sigma0": float("inf")}, "sigma0=inf must be a number > 0 and finite"),
+        ({"training_intensity": float("inf")}, "training_intensity=inf must be a number > 0 and finite"),
+        ({"hiddens": 256}, "hiddens=256 must be a list of integers"),
+        ({"replay_buffer_config": {"prioritized_replay_beta": 2.0}}, "must be >= 0 and <= 1, but is 2.0"),
+        ({"replay_buffer_config": {"prioritized_replay_beta": ((0, 0.4), (9, -1))}}, "must be >= 0 and <= 1"),
+        (
+            {"n_step": 30, "num_steps_sampled_before_learning_starts": 0, "replay_buffer_config": {"capacity": 20}},
+            "capacity=20 is below n_step x environments = 30 x 1",
+        ),
     ],
     ids=str,
 )
@@ -268,6 +278,8 @@ def test_mistakes_in_training(training, message):
         ({"initial_epsilon": 0.1, "final_epsilon": 0.5}, "must be at most initial_epsilon=0.1"),
         ({"type": "StochasticSampling"}, "this algorithm explores by EpsilonGreedy or PerWorkerEpsilonGreedy"),
         ({"epsilon_timestep": 5}, "not epsilon_timestep"),
+        ({"type": "ParameterNoise", "sub_exploration": "Random"}, "sub_exploration='Random' must be a dict"),
+        ({"type": "GaussianNoise"}, "it changes continuous actions"),
     ],
     ids=str,
 )
@@ -275,6 +287,37 @@ def test_mistakes_in_exploration(exploration, message):
     with pytest.raises(ValueError) as raised:
         make_config(epsilon=exploration).build()
     assert message in str(raised.value)
+
+
+def test_a_replay_of_all_workers_cannot_do_without_one():
+    tolerance = {"recreate_failed_workers": False, "ignore_worker_failures": True}
+    with pytest.raises(ValueError, match="ignore_worker_failures=True does not go with a replay that joins"):
+        make_config(workers=2).fault_tolerance(**tolerance).build()
+    make_config().fault_tolerance(**tolerance).validate()
+
+
+def test_whole_numbers_may_be_floats():
+    assert make_config(replay_buffer_config={"capacity": 1e6}).replay_settings()["capacity"] == 10**6
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"epsilon": [(0, 1.0), (500, 0.1)]}, (1.0, 0.1, 500)),
+        ({"epsilon": 0.3}, (0.3, 0.3, 0)),
+        ({"exploration_final_eps": 0.1}, (1.0, 0.1, 10_000)),
+    ],
+    ids=str,
+)
+def test_epsilon_by_the_names_of_other_eras(given, expected):
+    for config in (DQNConfig().training(**given), DQNConfig().update_from_dict(given)):
+        with config.environment(ConstantReward).build() as algo:
+            initial, final, timesteps = expected
+            assert algo._rollout_settings.exploration.numbers(0) == {"epsilon": initial}
+            assert algo._rollout_settings.exploration.numbers(timesteps) == {"epsilon": final}
+        assert config.rmsprop_epsilon == 1e-5
+    with pytest.raises(TypeError, match="must be a number, or two points"):
+        DQNConfig().training(epsilon=[(0, 1.0)])
 
 
 def test_noise_in_the_weights_is_the_only_exploration():

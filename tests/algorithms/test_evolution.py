@@ -253,6 +253,7 @@ def test_without_restart_a_death_ends_the_run_with_its_reason():
         (lambda: ars(opt_type="rmsprop", momentum=0.9), "opt_type='rmsprop' has no effect here.*momentum=0.9 has no"),
         (lambda: ars(train_batch_size=500), "train_batch_size=500 has no effect here"),
         (lambda: es(noise_stdev=0.0), "noise_stdev"),
+        (lambda: ars(noise_stdev=float("inf")), "noise_stdev=inf must be a number > 0 and finite"),
         (lambda: es(eval_prob=1.5), "eval_prob"),
         (lambda: es(episodes_per_batch=1), "episodes_per_batch"),
         (lambda: es(return_proc_mode="ranks"), "return_proc_mode"),

@@ -169,3 +169,10 @@ def test_observation_filters_are_merged(kind):
 def test_what_does_not_fit_is_refused(config_, message):
     with pytest.raises(ValueError, match=message):
         config_.environment("CartPole-v1").build()
+
+
+def test_rays_sample_async_is_what_a3c_does():
+    A3CConfig().update_from_dict({"sample_async": True})
+    A3CConfig().rollouts(sample_async=False)
+    with pytest.raises(TypeError, match="sample_async=True cannot be used"):
+        A2CConfig().update_from_dict({"sample_async": True})

@@ -77,7 +77,7 @@ def test_tuned_examples_are_found_by_name(rllib_command, behaviour, name):
         (["train", "PPOO", "CartPole-v1"], "there is no algorithm 'PPOO'"),
         ([*TRAIN, "lrr=1"], "unknown setting 'lrr'. Did you mean 'lr'?"),
         ([*TRAIN, "lr=[1"], "'[1' is not a YAML value"),
-        ([*TRAIN, "--stop", "return=high"], "`$.stop[...]`"),
+        ([*TRAIN, "--stop", "return=high"], "stop: episode_reward_mean='high' must be a number"),
         ([*TRAIN, "--stop", "return"], "--stop episode_reward_mean=475, but got 'return'"),
         ([*TRAIN, "--stop", "episode_reward_men=1"], "Did you mean episode_reward_mean?"),
         (["train", "-f", "nothing.yaml"], "there is no file nothing.yaml. Tuned examples: "),

@@ -116,6 +116,26 @@ def test_an_endless_reward_of_1_is_worth_1_over_1_minus_gamma():
     assert wrong.min() < -90
 
 
+def test_rewards_k_times_as_large_are_worth_k_times_as_much():
+    fragment = random_fragment(4)
+    scaled = {name: 7 * fragment[name] for name in ("rewards", "values", "next_values")}
+    for one, other in zip(
+        gae(**fragment, gamma=0.9, lambda_=0.8), gae(**{**fragment, **scaled}, gamma=0.9, lambda_=0.8)
+    ):
+        np.testing.assert_allclose(other, 7 * one, rtol=1e-5, atol=1e-5)
+
+
+def test_a_constant_in_every_reward_shifts_values_and_no_advantage():
+    """Where nothing terminates: r + c (1 - gamma) is worth V + c."""
+    fragment = {**random_fragment(5), "terminated": np.zeros((37, 5), bool)}
+    shifted = {"rewards": fragment["rewards"] + np.float32(3 * (1 - 0.9))}
+    shifted |= {name: fragment[name] + np.float32(3) for name in ("values", "next_values")}
+    advantages, targets = gae(**fragment, gamma=0.9, lambda_=0.8)
+    got_advantages, got_targets = gae(**{**fragment, **shifted}, gamma=0.9, lambda_=0.8)
+    np.testing.assert_allclose(got_advantages, advantages, atol=1e-5)
+    np.testing.assert_allclose(got_targets, targets + 3, atol=1e-5)
+
+
 def test_splitting_a_fragment_changes_nothing_at_an_episode_end():
     fragment = random_fragment(3)
     fragment["terminated"][20] = True

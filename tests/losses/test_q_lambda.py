@@ -87,3 +87,15 @@ def test_other_shapes_are_refused():
     rewards, next_values, terminated, truncated = random_fragment(0)
     with pytest.raises(ValueError, match="one shape"):
         q_lambda_targets(rewards, next_values[:-1], terminated, truncated, 0.9, 0.5)
+
+
+def test_scaled_and_shifted_rewards():
+    """k r is worth k Q; r + c (1 - gamma), where nothing terminates, Q + c."""
+    rewards, values, terminated, truncated = random_fragment(6)
+    targets = q_lambda_targets(rewards, values, terminated, truncated, 0.9, 0.65)
+    scaled = q_lambda_targets(7 * rewards, 7 * values, terminated, truncated, 0.9, 0.65)
+    np.testing.assert_allclose(scaled, 7 * targets, rtol=1e-5, atol=1e-5)
+    never = np.zeros_like(terminated)
+    targets = q_lambda_targets(rewards, values, never, truncated, 0.9, 0.65)
+    shifted = q_lambda_targets(rewards + 3 * (1 - 0.9), values + 3, never, truncated, 0.9, 0.65)
+    np.testing.assert_allclose(shifted, targets + 3, atol=1e-5)

@@ -129,6 +129,17 @@ def test_on_policy_targets_are_gae_plus_value(lambda_):
         np.testing.assert_allclose(got_advantages, advantages, atol=1e-5)
 
 
+def test_scaled_and_shifted_rewards():
+    """k r is worth k V with k times the advantages; r + c (1 - gamma), where nothing ends, V + c with the same ones."""
+    log_rho, _, rewards, values, bootstrap = draw(np.random.default_rng(5), 9, 3)
+    discounts = np.full((9, 3), 0.95)
+    targets, advantages = of_sequence(log_rho, discounts, rewards, values, bootstrap)
+    scaled = of_sequence(log_rho, discounts, 7 * rewards, 7 * values, 7 * bootstrap)
+    np.testing.assert_allclose(scaled, (7 * targets, 7 * advantages), atol=1e-5)
+    shifted = of_sequence(log_rho, discounts, rewards + 3 * (1 - 0.95), values + 3, bootstrap + 3)
+    np.testing.assert_allclose(shifted, (targets + 3, advantages), atol=1e-5)
+
+
 def test_rho_bar_zero_leaves_the_values():
     log_rho, discounts, rewards, values, bootstrap = draw(np.random.default_rng(2), 6, 2)
     targets, advantages = of_sequence(log_rho, discounts, rewards, values, bootstrap, rho_bar=0.0, pg_rho_bar=0.0)

@@ -1,0 +1,203 @@
+"""What holds for every algorithm: Ray's defaults and result keys; it trains by its name and by its config."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import rllib
+import runtime
+from rllib.algorithms.registry import algorithm_names, get_algorithm_config
+from rllib.cli import command
+from tests.envs import ConstantReward
+
+# What makes an iteration of each short.
+_REPLAY = {"num_steps_sampled_before_learning_starts": 50, "hiddens": [8]}
+SMALL = {
+    "PPO": {"train_batch_size": 80, "sgd_minibatch_size": 40, "num_sgd_iter": 2},
+    "PG": {"train_batch_size": 50},
+    "A2C": {"train_batch_size": 40},
+    "A3C": {},
+    "IMPALA": {"train_batch_size": 50},
+    "APPO": {"train_batch_size": 50},
+    "PQN": {"train_batch_size": 64, "sgd_minibatch_size": 32},
+    "DQN": _REPLAY,
+    "SimpleQ": {"num_steps_sampled_before_learning_starts": 50},
+    "Rainbow": {**_REPLAY, "v_min": 0.0, "v_max": 100.0},
+    "ApexDQN": {
+        **_REPLAY,
+        "replay_buffer_config": {"capacity": 2000},
+        "num_replay_buffer_shards": 1,
+        "train_batch_size": 32,
+    },
+    "ES": {"episodes_per_batch": 4, "train_batch_size": 1, "noise_size": 50_000},
+    "ARS": {"num_rollouts": 2, "rollouts_used": 2, "noise_size": 50_000},
+}
+# As in API.md 1.1; rollout workers, GPUs and the reporting are tested where the algorithm is.
+_ACTOR_CRITIC = {
+    "lr": 1e-4, "lambda_": 1, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "grad_clip": 40, "num_rollout_workers": 2,
+}  # fmt: skip
+_IMPALA = {
+    "lr": 5e-4, "train_batch_size": 500, "rollout_fragment_length": 50, "num_rollout_workers": 2, "vtrace": True,
+    "vtrace_clip_rho_threshold": 1, "vtrace_clip_pg_rho_threshold": 1, "broadcast_interval": 1,
+    "learner_queue_size": 16, "learner_queue_timeout": 300, "num_sgd_iter": 1, "minibatch_buffer_size": 1,
+    "num_aggregation_workers": 0, "replay_proportion": 0, "opt_type": "adam", "decay": 0.99, "momentum": 0,
+    "rmsprop_epsilon": 0.1, "grad_clip": 40, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01,
+    "min_time_s_per_iteration": 10,
+}  # fmt: skip
+_EVOLUTION = {"noise_stdev": 0.02, "noise_size": 250_000_000, "observation_filter": "MeanStdFilter"}
+DEFAULTS = {
+    "PPO": {
+        "lr": 5e-5, "train_batch_size": 4000, "sgd_minibatch_size": 128, "num_sgd_iter": 30, "gamma": 0.99,
+        "rollout_fragment_length": "auto", "num_rollout_workers": 2, "lambda_": 1, "use_gae": True,
+        "use_critic": True, "use_kl_loss": True, "kl_coeff": 0.2, "kl_target": 0.01, "clip_param": 0.3,
+        "vf_clip_param": 10, "vf_loss_coeff": 1, "entropy_coeff": 0, "shuffle_sequences": True, "grad_clip": None,
+    },
+    "A2C": {**_ACTOR_CRITIC, "rollout_fragment_length": "auto", "microbatch_size": None,
+            "min_time_s_per_iteration": 10},
+    "A3C": {**_ACTOR_CRITIC, "rollout_fragment_length": 10, "min_time_s_per_iteration": 5},
+    "IMPALA": _IMPALA,
+    "APPO": {**_IMPALA, "clip_param": 0.4, "use_kl_loss": False, "kl_coeff": 1, "kl_target": 0.01, "lambda_": 1,
+             "target_update_frequency": 1, "tau": 1},
+    "DQN": {
+        "lr": 5e-4, "train_batch_size": 32, "rollout_fragment_length": "auto", "double_q": True, "dueling": True,
+        "n_step": 1, "num_atoms": 1, "v_min": -10, "v_max": 10, "noisy": False, "sigma0": 0.5, "hiddens": [256],
+        "target_network_update_freq": 500, "num_steps_sampled_before_learning_starts": 1000, "grad_clip": 40,
+        "adam_epsilon": 1e-8, "training_intensity": None, "td_error_loss_fn": "huber",
+        "min_sample_timesteps_per_iteration": 1000,
+    },
+    "ES": {
+        **_EVOLUTION, "stepsize": 0.01, "action_noise_std": 0.01, "l2_coeff": 0.005, "episodes_per_batch": 1000,
+        "train_batch_size": 10_000, "eval_prob": 0.03, "report_length": 10, "num_rollout_workers": 10,
+        "return_proc_mode": "centered_rank",
+    },
+    "ARS": {**_EVOLUTION, "sgd_stepsize": 0.01, "num_rollouts": 32, "rollouts_used": 32, "num_rollout_workers": 2},
+}  # fmt: skip
+
+# API.md 1.7; those that Tune adds to a trial's results (trial_id, experiment_id, ...) are not the algorithm's.
+KEYS = """
+episode_reward_mean episode_reward_max episode_reward_min episode_len_mean episodes_this_iter episodes_total
+policy_reward_mean policy_reward_min policy_reward_max hist_stats custom_metrics episode_media num_faulty_episodes
+sampler_results/episode_reward_mean timesteps_total timesteps_this_iter agent_timesteps_total num_env_steps_sampled
+num_env_steps_trained num_agent_steps_sampled num_agent_steps_trained num_env_steps_sampled_this_iter
+num_env_steps_trained_this_iter num_env_steps_sampled_throughput_per_sec num_env_steps_trained_throughput_per_sec
+num_steps_trained_this_iter counters info info/num_env_steps_sampled num_healthy_workers num_in_flight_async_reqs
+num_remote_worker_restarts timers/training_iteration_time_ms sampler_perf/mean_env_wait_ms
+sampler_perf/mean_inference_ms perf training_iteration time_this_iter_s time_total_s time_since_restore
+iterations_since_restore timesteps_since_restore done date timestamp pid hostname node_ip config/lr
+evaluation/episode_reward_mean evaluation/num_healthy_workers evaluation/timesteps_this_iter
+env_runners/episode_return_mean env_runners/episode_len_mean env_runners/num_episodes_lifetime
+env_runners/num_env_steps_sampled_lifetime env_runners/num_agent_steps_sampled/default_agent
+env_runners/num_module_steps_sampled/default_policy env_runners/agent_episode_returns_mean/default_agent
+env_runners/module_episode_returns_mean/default_policy num_env_steps_sampled_lifetime
+num_training_step_calls_per_iteration fault_tolerance/num_healthy_workers fault_tolerance/num_remote_worker_restarts
+"""
+_VALUES = "mean_q min_q max_q cur_lr mean_td_error"
+_LEARNED = "total_loss policy_loss vf_loss vf_explained_var cur_lr entropy_coeff"
+# Under info/learner/default_policy/learner_stats; of ES and ARS under info.
+STATS = {
+    "PPO": f"{_LEARNED} cur_kl_coeff kl entropy grad_gnorm",
+    "PG": "cur_lr policy_loss policy_entropy",
+    "A2C": f"{_LEARNED} policy_entropy",
+    "A3C": f"{_LEARNED} policy_entropy",
+    "IMPALA": f"{_LEARNED} entropy var_gnorm",
+    "APPO": f"{_LEARNED} entropy var_gnorm",
+    **dict.fromkeys(("PQN", "DQN", "SimpleQ", "Rainbow", "ApexDQN"), _VALUES),
+    **dict.fromkeys(("ES", "ARS"), "weights_norm grad_norm update_ratio episodes_this_iter episodes_so_far"),
+}
+# Under learners/default_policy, and __all_modules__.
+_LATER = "default_optimizer_learning_rate gradients_default_optimizer_global_norm num_module_steps_trained total_loss"
+LATER = {
+    **dict.fromkeys(("PQN", "DQN", "SimpleQ", "Rainbow", "ApexDQN"), f"{_LATER} td_error_mean qf_mean"),
+    **dict.fromkeys(("A2C", "A3C", "IMPALA", "APPO"), f"{_LATER} policy_loss vf_loss entropy curr_entropy_coeff"),
+    "PPO": f"{_LATER} policy_loss vf_loss entropy mean_kl_loss curr_kl_coeff vf_explained_var",
+    "PG": f"{_LATER} policy_loss entropy",
+}
+
+
+@pytest.fixture(autouse=True)
+def session():
+    yield
+    runtime.shutdown()
+
+
+def small(name: str):
+    """The algorithm's config, by its class, for iterations of some hundred steps in this process."""
+    config = getattr(rllib, f"{name}Config")().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    return (
+        config.training(model={"fcnet_hiddens": [8]}, **SMALL[name])
+        # Ape-X's replay is another process: an iteration lasts until something has been learned.
+        .reporting(
+            min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=200, min_train_timesteps_per_iteration=1
+        )
+        .evaluation(evaluation_interval=1, evaluation_duration=1)
+        .debugging(seed=1)
+    )
+
+
+def test_every_algorithm_is_here():
+    assert set(SMALL) == set(STATS) == set(algorithm_names())
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_those_of_ray(name):
+    config = get_algorithm_config(name)
+    assert {setting: config[setting] for setting in DEFAULTS[name]} == DEFAULTS[name]
+
+
+def test_replay_and_exploration_begin_as_rays():
+    config = get_algorithm_config("DQN")
+    replay = {"capacity": 50_000, "prioritized_replay_alpha": 0.6, "prioritized_replay_beta": 0.4,
+              "prioritized_replay_eps": 1e-6, "type": "MultiAgentPrioritizedReplayBuffer"}  # fmt: skip
+    assert replay.items() <= config.replay_settings().items()
+    epsilon = {"initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000}
+    assert epsilon.items() <= config.exploration_config.items()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_results_have_rays_keys(name):
+    with small(name).build() as algo:
+        algo.train()
+        result = algo.train()
+    assert [key for key in KEYS.split() if key not in result] == []
+    assert result["num_env_steps_sampled_lifetime"] == result["timesteps_total"] > 0
+    assert result["num_training_step_calls_per_iteration"] >= 1
+    if name in ("ES", "ARS"):
+        assert set(STATS[name].split()) <= result["info"].keys()
+        return
+    learner = result["info"]["learner"]["default_policy"]
+    assert set(STATS[name].split()) <= learner["learner_stats"].keys()
+    assert {"num_agent_steps_trained", "num_grad_updates_lifetime"} <= learner.keys()
+    assert learner["diff_num_grad_updates_vs_sampler_policy"] == 0  # this process samples and learns in turn
+    assert learner["learner_stats"]["policy_lag_updates"] == 0
+    for module in ("default_policy", "__all_modules__"):
+        assert set(LATER[name].split()) <= result["learners"][module].keys()
+
+
+@pytest.mark.parametrize("name", [*SMALL, "APEX"])
+def test_the_command_trains_it(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {**SMALL["ApexDQN" if name == "APEX" else name], "min_sample_timesteps_per_iteration": 100}
+    words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    words += ["min_time_s_per_iteration=0", "num_rollout_workers=1", "model.fcnet_hiddens=[8]", "--seed", "3"]
+    outcome = CliRunner().invoke(command, ["train", name, "CartPole-v1", *words, "--stop", "iterations=2", "-q"])
+    assert outcome.exit_code == 0, outcome.output
+    (run,) = (tmp_path / "results").iterdir()
+    assert [json.loads(line)["training_iteration"] for line in (run / "result.json").open()] == [1, 2]
+    assert (run / "checkpoint_000002").is_dir()
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if name != "ApexDQN"])
+def test_a_restored_run_goes_on_exactly(name, tmp_path):
+    """Where docs/architecture.md promises it: episodes of one step are all over at the checkpoint."""
+    config = small(name).environment(ConstantReward)
+    if "store_buffer_in_checkpoints" in config:
+        config.training(store_buffer_in_checkpoints=True)
+    with config.build() as algo, config.build() as other:
+        for _ in range(2):
+            algo.train()
+        other.restore(algo.save(tmp_path / "checkpoint"))
+        results = [each.train() for each in (algo, other)]
+        np.testing.assert_array_equal(other.policy.weights, algo.policy.weights)
+        assert results[0]["info"] == results[1]["info"]

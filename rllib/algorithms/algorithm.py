@@ -27,6 +27,7 @@ from rllib.env.registry import EnvFactory, resolve
 from rllib.env.spaces import mismatch
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.evaluation_worker import EvaluationWorker
 from rllib.evaluation.evaluator import play_episodes
 from rllib.evaluation.exploration import Exploration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
@@ -354,6 +355,7 @@ class Algorithm(ABC):
                 self.config.evaluation_num_workers,
                 _actor_options(self.config),
                 fault_tolerance(self.config),
+                worker_class=EvaluationWorker,
             )
         filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
         episodes = self._evaluation_workers.play_episodes(

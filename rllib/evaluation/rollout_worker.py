@@ -17,7 +17,7 @@ from rllib import sample_batch as sb
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.evaluation import seeding
-from rllib.evaluation.evaluator import Patience, play_episodes
+from rllib.evaluation.evaluator import Patience
 from rllib.evaluation.exploration import Greedy, Place
 from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.settings import RolloutSettings
@@ -358,19 +358,6 @@ class RolloutWorker:
     def explored_by(self) -> dict[str, Any]:
         """How much this worker explores now, as the action distribution's `noise` takes it (epsilon, ...)."""
         return self._explorer.exploration.numbers(self._timesteps)
-
-    def play_episodes(self, num_episodes: int, round_index: int, explore: bool = False) -> list[Episode]:
-        """Whole episodes in environments of their own, apart from the ones that are sampled: evaluation.
-
-        Args:
-            num_episodes: how many.
-            round_index: which evaluation this is; each has its own seeds.
-            explore: sample the actions instead of taking the most likely ones.
-        """
-        self.policy.exploration = self.explored_by()
-        return play_episodes(
-            self.policy, self.settings, num_episodes, round_index, worker_index=self.worker_index, explore=explore
-        )
 
     def close(self) -> None:
         """Closes the environments."""

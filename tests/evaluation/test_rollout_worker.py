@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -143,17 +142,6 @@ def test_failing_environment_names_itself():
     assert any("environment 1 of rollout worker 0" in note for note in caught.value.__notes__)
 
 
-def test_evaluation_plays_every_episode_to_its_end():
-    sampler = worker(CountingEnv)
-    episodes = sampler.play_episodes(20, round_index=1)
-    assert len(episodes) == 20
-    assert {episode.length for episode in episodes} <= {3, 5, 4}
-    again = sampler.play_episodes(20, round_index=1)
-    assert [e.episode_return for e in episodes] == [e.episode_return for e in again]
-    with pytest.raises(ValueError, match="num_episodes=0"):
-        sampler.play_episodes(0, round_index=1)
-
-
 def test_action_streams_continue_from_their_state():
     config = {"lengths": [5]}
     whole = worker(CountingEnv, env_config=config, fragment_length=5)
@@ -195,28 +183,6 @@ def test_nan_is_named_where_it_appears():
 
     with pytest.raises(ValueError, match=r"obs of environment 0 of rollout worker 0 is not finite at step \d+"):
         worker(Nan).sample()
-
-
-def test_vector_environments_play_evaluations_with_their_own_number():
-    def make(config):
-        return gymnasium.vector.SyncVectorEnv([CountingEnv] * 4)
-
-    sampler = RolloutWorker(replace(settings(CountingEnv, num_envs=4), env=resolve(make)))
-    assert len(sampler.play_episodes(10, round_index=1)) == 10
-    assert len(sampler.play_episodes(3, round_index=1)) == 3
-
-
-def test_waiting_for_an_episode_without_end_is_told(caplog):
-    class Endless(CountingEnv):
-        def step(self, action):
-            observation, reward, _, _, info = super().step(action)
-            ended = self.t > 3000
-            return observation, reward, ended, False, info
-
-    sampler = worker(Endless, sample_timeout_s=0.01)
-    sampler.play_episodes(2, round_index=1)
-    assert "the evaluation waits for the end of episodes in environments [0, 1]" in caplog.text
-    assert "needs a time limit" in caplog.text
 
 
 def test_without_a_critic_nothing_is_bootstrapped():

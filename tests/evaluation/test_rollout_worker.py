@@ -1,6 +1,6 @@
 """Rollout workers: what they write, that it does not depend on how many they are, and how they fail."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,10 +9,19 @@ from rllib import sample_batch as sb
 from rllib.env.registry import resolve
 from rllib.evaluation import seeding
 from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.evaluation.exploration import Explorer, StochasticSampling
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog import policy_spec
-from tests.envs import BoundedAction, CountingEnv, HundredReward, InfiniteHorizon, ProbeFailure, RaisingEnv
+from tests.envs import (
+    BoundedAction,
+    CountingEnv,
+    HundredReward,
+    InfiniteHorizon,
+    MatchPicture,
+    ProbeFailure,
+    RaisingEnv,
+)
 
 
 def settings(env, *, env_config=None, num_envs=2, fragment_length=30, **overrides) -> RolloutSettings:
@@ -203,3 +212,48 @@ def test_reseeding_starts_other_episodes():
     sampler.start_over(incarnation=3)
     again = sampler.sample()[0][sb.OBS][:2, 0]
     assert len({*first.tolist(), *again.tolist()}) == 4
+
+
+class ActsWithoutValues(Explorer):
+    gives_values = False
+
+
+@dataclass(frozen=True)
+class ValuesApart(StochasticSampling):
+    explorer = ActsWithoutValues
+
+
+IMAGES = {"conv_filters": [[4, 3, 2], [4, 3, 2]], "vf_share_layers": True}
+
+
+@pytest.mark.parametrize("complete_episodes", [False, True])
+@pytest.mark.parametrize(
+    ("env", "env_config", "observation_filter", "model"),
+    [
+        (MatchPicture, {"truncated": True}, "NoFilter", {**IMAGES, "post_fcnet_hiddens": [8]}),
+        (MatchPicture, {}, "NoFilter", {**IMAGES, "post_fcnet_hiddens": []}),
+        (CountingEnv, {}, "MeanStdFilter", {"fcnet_hiddens": [8, 8], "vf_share_layers": True}),
+    ],
+    ids=["convolutions", "convolutions alone", "fully connected"],
+)
+def test_shared_layers_see_each_observation_once(env, env_config, observation_filter, model, complete_episodes):
+    made, example = settings(env, fragment_length=7, complete_episodes=complete_episodes), env(env_config)
+    spec = policy_spec(example.observation_space, example.action_space, model, observation_filter=observation_filter)
+    batches, seen = {}, {}
+    for exploration in (StochasticSampling(), ValuesApart()):
+        sampler = RolloutWorker(replace(made, env_config=env_config, policy=spec, exploration=exploration))
+        weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
+        sampler.set_weights(weights.astype(np.float32), version=0)
+        rows, values = [], sampler.policy.values
+        sampler.policy.values = lambda observations, rows=rows, values=values: (
+            rows.append(len(observations)) or values(observations)
+        )
+        batches[exploration] = [sampler.sample()[0] for _ in range(2)]
+        seen[exploration] = sum(rows)
+    together, apart = batches
+    for one, other in zip(batches[together], batches[apart], strict=True):
+        assert one.keys() == other.keys() and one.count == other.count
+        for name in one:
+            np.testing.assert_allclose(one[name], other[name], atol=1e-5, err_msg=name)
+    steps = sum(batch.count for batch in batches[together])
+    assert seen[apart] - seen[together] >= steps, "acting has given the values of all steps"

@@ -111,7 +111,12 @@ class Greedy(Explorer):
 
 
 class NoisyWeightsExplorer(Explorer):
-    """Draws new noise in the weights at every step, the same for all environments of the worker."""
+    """Draws new noise in the weights at every step, the same for all environments of the worker.
+
+    The paper of NoisyNet draws before every action of its one environment (arXiv:1706.10295, section 3.1). Environments
+    in lockstep share a draw, so that one product computes all of them; their observations differ, and the next step
+    draws again.
+    """
 
     def act(
         self,

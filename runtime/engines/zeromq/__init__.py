@@ -1,7 +1,9 @@
 """The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
 
 wire, control     the bytes of messages                    store, serializer   shared memory, values to bytes
-mailbox           sockets and the threads that read them   refs, client        the verbs, in driver and workers
+mailbox           sockets and the threads that read them   client              the verbs, in driver and workers, with
+refs, holdings    values, and what is shared with others   tasks, actor_calls  submit; create_actor, call and kill
+channels          the ways to actors                       arguments, definitions, requests   what calls need
 driver, launch    starting and ending a session            worker              running tasks and actors
 state, holds, ledger   what the node decides, pure         node, boot, zygote, process   how it is done
 """

@@ -608,7 +608,7 @@ class NodeState:
         if item.value is None:
             self._answer_lost(process, key, item.lost)
             return
-        for inner in wire.value_items(item.value, wire.value_head(item.value, 0)):
+        for inner in wire.items_at(item.value, 0):
             self._hold(inner, process)
         serial, owner = wire.KEY.unpack(key)
         self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=item.value))

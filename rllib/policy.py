@@ -156,8 +156,12 @@ class Policy:
 
     @property
     def gives_values(self) -> bool:
-        """Whether acting can say what the observations are worth without a pass of its own through the network."""
-        return self.network.gives_values
+        """Whether acting can say what the observations are worth without a pass of its own through the network.
+
+        The network's value head does where it shares layers with the policy; the values of actions do, unless there is
+        noise in them.
+        """
+        return self.network.gives_values or (self.distribution.gives_values and not self.is_noisy)
 
     def act(
         self,
@@ -176,7 +180,11 @@ class Policy:
             actions: [N, *action_shape] of action_dtype, written.
             values: float32 [N], contiguous, written; to be given only where `gives_values`.
         """
-        dist_inputs[:] = self.network.forward_policy(self.encode(observations), values)
+        if values is not None and self.distribution.gives_values:
+            dist_inputs[:] = self.network.forward_policy(self.encode(observations))
+            self.distribution.best(dist_inputs, out=values)
+        else:
+            dist_inputs[:] = self.network.forward_policy(self.encode(observations), values)
         self.distribution.sample(dist_inputs, noise, actions)
 
     def compute_actions(

@@ -9,10 +9,12 @@ from rllib import sample_batch as sb
 from rllib.env.registry import resolve
 from rllib.evaluation import seeding
 from rllib.evaluation.advantages import AdvantageEstimator
-from rllib.evaluation.exploration import Explorer, StochasticSampling
+from rllib.evaluation.exploration import EpsilonGreedy, Explorer, StochasticSampling
+from rllib.evaluation.q_targets import QLambda
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog import policy_spec
+from rllib.models.q_values import EpsilonGreedy as QValues
 from tests.envs import (
     BoundedAction,
     CountingEnv,
@@ -223,6 +225,11 @@ class ValuesApart(StochasticSampling):
     explorer = ActsWithoutValues
 
 
+@dataclass(frozen=True)
+class QValuesApart(EpsilonGreedy):
+    explorer = ActsWithoutValues
+
+
 IMAGES = {"conv_filters": [[4, 3, 2], [4, 3, 2]], "vf_share_layers": True}
 
 
@@ -257,3 +264,30 @@ def test_shared_layers_see_each_observation_once(env, env_config, observation_fi
             np.testing.assert_allclose(one[name], other[name], atol=1e-5, err_msg=name)
     steps = sum(batch.count for batch in batches[together])
     assert seen[apart] - seen[together] >= steps, "acting has given the values of all steps"
+
+
+@pytest.mark.parametrize("env", [MatchPicture, CountingEnv])
+def test_action_values_are_computed_once(env):
+    """PQN's targets come from the values that acting has computed, but for the observations that nobody acted on."""
+    made, example = settings(env, fragment_length=7), env({})
+    model = {**IMAGES, "post_fcnet_hiddens": [8]} if env is MatchPicture else {"fcnet_hiddens": [8, 8]}
+    spec = replace(
+        policy_spec(example.observation_space, example.action_space, model),
+        distribution=QValues(int(example.action_space.n)),
+        critic=False,
+        vf_share_layers=True,
+    )
+    batches, seen = [], []
+    for exploration in (EpsilonGreedy(((0, 0.3),)), QValuesApart(((0, 0.3),))):
+        sampler = RolloutWorker(replace(made, policy=spec, postprocess=QLambda(0.9, 0.8), exploration=exploration))
+        weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
+        sampler.set_weights(weights.astype(np.float32), version=0)
+        rows, dist_inputs = [], sampler.policy.dist_inputs
+        sampler.policy.dist_inputs = lambda observations, rows=rows, dist_inputs=dist_inputs: (
+            rows.append(len(observations)) or dist_inputs(observations)
+        )
+        batches.append(sampler.sample()[0])
+        seen.append(sum(rows))
+    assert seen[1] - seen[0] == batches[0].count == 14
+    for name in batches[0]:
+        np.testing.assert_allclose(batches[0][name], batches[1][name], atol=1e-5, err_msg=name)

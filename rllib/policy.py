@@ -154,7 +154,23 @@ class Policy:
         """
         return self.distribution.noise(rng, *shape, **(exploration or self.exploration))
 
-    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+    @property
+    def gives_values(self) -> bool:
+        """Whether acting can say what the observations are worth without a pass of its own through the network.
+
+        The network's value head does where it shares layers with the policy; the values of actions do, unless there is
+        noise in them.
+        """
+        return self.network.gives_values or (self.distribution.gives_values and not self.is_noisy)
+
+    def act(
+        self,
+        observations: np.ndarray,
+        noise: np.ndarray,
+        dist_inputs: np.ndarray,
+        actions: np.ndarray,
+        values: np.ndarray | None = None,
+    ) -> None:
         """Chooses one action per row: the hot path of sampling. Results are written in place.
 
         Args:
@@ -162,8 +178,13 @@ class Policy:
             noise: [N, ...] a slice of what `noise` drew.
             dist_inputs: float32 [N, num_dist_inputs], written.
             actions: [N, *action_shape] of action_dtype, written.
+            values: float32 [N], contiguous, written; to be given only where `gives_values`.
         """
-        dist_inputs[:] = self.network.forward_policy(self.encode(observations))
+        if values is not None and self.distribution.gives_values:
+            dist_inputs[:] = self.network.forward_policy(self.encode(observations))
+            self.distribution.best(dist_inputs, out=values)
+        else:
+            dist_inputs[:] = self.network.forward_policy(self.encode(observations), values)
         self.distribution.sample(dist_inputs, noise, actions)
 
     def compute_actions(

@@ -1,13 +1,13 @@
 """What all algorithms share: build, train, evaluate, save, restore, act.
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
-newest weights, counting, timing, evaluation and checkpoints.
+newest weights, counting and timing. Beside it: environments.py and worker_settings.py read the config, evaluations.py
+evaluates, inference.py acts, checkpointed.py saves and restores.
 """
 
-import json
 import logging
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -15,26 +15,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
+from rllib.algorithms.checkpointed import Checkpointed
+from rllib.algorithms.environments import checked_spaces, learned_environment
+from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration import exploration_settings
 from rllib.algorithms.exploration_of import make_exploration
-from rllib.checkpoint import read_checkpoint, write_checkpoint
-from rllib.env.actions import ActionMapper
-from rllib.env.atari import AtariFactory, is_atari
-from rllib.env.checks import check_environment
-from rllib.env.observations import observation_column
-from rllib.env.registry import EnvFactory, resolve
-from rllib.env.spaces import mismatch
+from rllib.algorithms.inference import Inference
+from rllib.algorithms.worker_settings import actor_options, callbacks_class, fault_tolerance, rollout_settings
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
-from rllib.evaluation.evaluator import play_episodes
 from rllib.evaluation.exploration import Exploration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
-from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
-from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
+from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
+from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner, make_learner
 from rllib.metrics import DEFAULT_POLICY, Metrics, Result, episode_statistics
-from rllib.models.catalog import MODEL_DEFAULTS, PolicySpec, policy_spec
+from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 from rllib.system_usage import SystemUsage
@@ -42,7 +39,7 @@ from rllib.system_usage import SystemUsage
 logger = logging.getLogger(__name__)
 
 
-class Algorithm(ABC):
+class Algorithm(Checkpointed):
     """One training run: a policy, its learner and the workers that sample for it.
 
     Use it as a context manager, or call `stop()` at the end.
@@ -63,12 +60,12 @@ class Algorithm(ABC):
     initializer: ClassVar[str] = "orthogonal"
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
-        self.config = _frozen(self.config_class, config, env)
-        self.callbacks = _callbacks_class(self.config)()
+        self.config = frozen(self.config_class, config, env)
+        self.callbacks = callbacks_class(self.config)()
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
-        factory = _preprocessed(resolve(self.config.env), self.config)
-        observation_space, action_space = _spaces(factory, self.config)
+        factory = learned_environment(self.config)
+        observation_space, action_space = checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
         rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
@@ -76,13 +73,19 @@ class Algorithm(ABC):
         self.policy = Policy(spec, rng=rng)
         self.learner = self.make_learner()
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
-        self._rollout_settings = self._make_rollout_settings(factory, spec)
-        self._observation_column = observation_column(observation_space)
-        self._to_env = ActionMapper(action_space, self.config.normalize_actions, self.config.clip_actions).to_env
-        self._inference_rng = seeding.generator(self.seed, seeding.INFERENCE)
-        self._evaluations = 0
-        self._evaluation_workers: WorkerSet | None = None
-        self._restores = 0
+        self._rollout_settings = rollout_settings(
+            self.config,
+            factory,
+            policy=spec,
+            postprocess=self.make_postprocess(),
+            seed=self.seed,
+            exploration=self.make_exploration(),
+            sequences=self.samples_sequences,
+            learner=self.make_worker_learner(),
+        )
+        inference_rng = seeding.generator(self.seed, seeding.INFERENCE)
+        self._inference = Inference(self.policy, observation_space, action_space, self.config, inference_rng)
+        self._evaluations = Evaluations(self.config, self._rollout_settings, self.policy)
         self.setup()
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         self._default_directory = Path("results", f"{type(self).__name__}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
@@ -117,7 +120,7 @@ class Algorithm(ABC):
         return WorkerSet(
             self._rollout_settings,
             self.config.num_rollout_workers,
-            _actor_options(self.config),
+            actor_options(self.config),
             fault_tolerance(self.config),
             [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
             **more,
@@ -157,13 +160,6 @@ class Algorithm(ABC):
     def exploration_stats(self) -> dict[str, float]:
         """The same as `cur_epsilon`, ..., for the learner's statistics."""
         return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
-
-    def algorithm_state(self) -> dict[str, Any]:
-        """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
-        return {}
-
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        """Takes `algorithm_state` back."""
 
     # ------------------------------------------------------------------ building blocks of a training step
 
@@ -328,43 +324,23 @@ class Algorithm(ABC):
         count = self.config.evaluation_duration if num_episodes is None else num_episodes
         if explore is None:
             explore = bool((self.config.evaluation_config or {}).get("explore", False))
-        self._evaluations += 1
-        if self.config.evaluation_num_workers and not self._stopped:
-            episodes = self._remote_evaluation(count, explore)
-        else:
-            self.policy.exploration = self.explored_by()
-            episodes = play_episodes(self.policy, self._rollout_settings, count, self._evaluations, explore=explore)
+        self.policy.exploration = self.explored_by()
+        episodes = self._evaluations.play(count, explore, self.exploration())
+        self._tell_recreated_workers(self._evaluations.workers, is_evaluation=True)
         statistics = episode_statistics(episodes)
         statistics["episodes_this_iter"] = len(episodes)
         statistics["timesteps_this_iter"] = sum(statistics["hist_stats"]["episode_lengths"])
-        statistics["num_healthy_workers"] = (
-            self._evaluation_workers.num_healthy_workers if self._evaluation_workers else 0
-        )
+        statistics["num_healthy_workers"] = self._evaluations.num_healthy_workers
         evaluation = Result(statistics)
         self.callbacks.on_evaluate_end(algorithm=self, evaluation_metrics={"evaluation": evaluation})
         return evaluation
 
-    def _tell_recreated_workers(self, workers: WorkerSet, is_evaluation: bool) -> None:
-        recreated = workers.pop_recreated()
+    def _tell_recreated_workers(self, workers: WorkerSet | None, is_evaluation: bool) -> None:
+        recreated = workers.pop_recreated() if workers is not None else []
         if recreated:
             self.callbacks.on_workers_recreated(
                 algorithm=self, worker_set=workers, worker_ids=recreated, is_evaluation=is_evaluation
             )
-
-    def _remote_evaluation(self, num_episodes: int, explore: bool) -> list:
-        if self._evaluation_workers is None:
-            self._evaluation_workers = WorkerSet(
-                self._rollout_settings,
-                self.config.evaluation_num_workers,
-                _actor_options(self.config),
-                fault_tolerance(self.config),
-            )
-        filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
-        episodes = self._evaluation_workers.play_episodes(
-            self.policy.weights, filter_state, num_episodes, self._evaluations, explore, self.exploration()
-        )
-        self._tell_recreated_workers(self._evaluation_workers, is_evaluation=True)
-        return episodes
 
     def compute_single_action(self, observation, explore: bool | None = None):
         """The action for one observation, in the environment's own units.
@@ -377,20 +353,8 @@ class Algorithm(ABC):
 
     def compute_actions(self, observations, explore: bool | None = None) -> np.ndarray:
         """Actions for a sequence of observations; see `compute_single_action`."""
-        explore = self.config.explore if explore is None else explore
-        for observation in observations:
-            self._refuse_odd(observation)
         self.policy.exploration = self.explored_by()
-        rows = np.stack([self._observation_column.row(observation) for observation in observations])
-        return self._to_env(self.policy.compute_actions(rows, explore, self._inference_rng))
-
-    def _refuse_odd(self, observation) -> None:
-        problem = mismatch(self.observation_space, observation)
-        if problem is None:
-            return
-        if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
-            problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
-        raise ValueError(f"no action can be computed: {problem}")
+        return self._inference.compute_actions(observations, self.config.explore if explore is None else explore)
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy that is trained."""
@@ -406,133 +370,6 @@ class Algorithm(ABC):
         """Takes over what `get_weights` gave; the workers get it with their next request."""
         self.policy.set_weights(weights[DEFAULT_POLICY])
 
-    # ------------------------------------------------------------------ checkpoints
-
-    def save(self, checkpoint_dir: str | Path | None = None) -> Path:
-        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
-
-        Args:
-            checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
-                results/ALGORITHM_DATE/checkpoint_ITERATION, with the date at which this algorithm was built.
-
-        Returns:
-            its path.
-        """
-        if checkpoint_dir is None:
-            checkpoint_dir = self._default_directory / f"checkpoint_{self.metrics.iteration:06d}"
-        return write_checkpoint(checkpoint_dir, self.get_state())
-
-    def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
-        """Writes the policy alone, as read_checkpoint reads it: policy.json says what to build, and the spaces;
-        weights.safetensors is what Policy.set_state takes.
-
-        Returns:
-            the directory.
-        """
-        state = self.get_policy(policy_id).get_state()
-        return write_checkpoint(export_dir, {"policy.json": self._policy_file(), "weights.safetensors": state})
-
-    def get_state(self) -> dict[str, Any]:
-        """The files of a checkpoint: name -> dict of plain values, or of arrays."""
-        return {
-            "algorithm.json": {
-                "algorithm": type(self).__name__,
-                "class": type(self),
-                "seed": self.seed,
-                "metrics": self.metrics.get_state(),
-                "state": self.algorithm_state(),
-                "evaluations": self._evaluations,
-                "restores": self._restores,
-            },
-            "config.json": self.config.to_dict(),
-            "rng.json": {
-                "learner": self._learner_rng.bit_generator.state,
-                "inference": self._inference_rng.bit_generator.state,
-                # Those of workers that have been stopped are gone; whoever goes on from there draws new actions.
-                "workers": [] if self._stopped else self.workers.foreach_worker(_worker_state),
-            },
-            f"policies/{DEFAULT_POLICY}/policy.json": self._policy_file(),
-            f"policies/{DEFAULT_POLICY}/weights.safetensors": self.policy.get_state(),
-            "learner.safetensors": self.learner.get_state(),
-        }
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Takes over `get_state`; spaces and network must be the same.
-
-        Environments cannot be saved: they start new episodes, with seeds that the run has not used.
-
-        Raises:
-            ValueError: if the network differs.
-        """
-        algorithm, rng = state["algorithm.json"], state["rng.json"]
-        saved_spec, own_spec = state[f"policies/{DEFAULT_POLICY}/policy.json"]["spec"], self.policy.spec.to_json()
-        if saved_spec != own_spec:
-            differing = [name for name in own_spec if own_spec[name] != saved_spec.get(name)]
-            raise ValueError(
-                f"the checkpoint's policy differs from this one in {', '.join(differing)}: "
-                f"{[saved_spec.get(name) for name in differing]} there, {[own_spec[name] for name in differing]} here. "
-                "Use Algorithm.from_checkpoint, or the same settings."
-            )
-        self.policy.set_state(state[f"policies/{DEFAULT_POLICY}/weights.safetensors"])
-        self.learner.set_state(state["learner.safetensors"])
-        self.metrics.set_state(algorithm["metrics"])
-        self.set_algorithm_state(algorithm["state"])
-        self._evaluations = algorithm["evaluations"]
-        self._restores = algorithm["restores"] + 1
-        self._learner_rng.bit_generator.state = rng["learner"]
-        self._inference_rng.bit_generator.state = rng["inference"]
-        self.workers.foreach_worker(_restore_worker, json.dumps(rng["workers"]), self._restores)
-
-    def restore(self, checkpoint_path: str | Path) -> None:
-        """Goes on from a checkpoint of the same algorithm, spaces and network.
-
-        Raises:
-            ValueError: if it is not a whole checkpoint, or of something else.
-        """
-        state = read_checkpoint(checkpoint_path)
-        name = state["algorithm.json"]["algorithm"]
-        if name != type(self).__name__:
-            raise ValueError(
-                f"the checkpoint {checkpoint_path} is of {name}, but this algorithm is {type(self).__name__}; use "
-                f"Algorithm.from_checkpoint, or build a {name}Config"
-            )
-        self.set_state(state)
-
-    def _policy_file(self) -> dict[str, Any]:
-        """What acting needs beside the weights."""
-        return {
-            "spec": self.policy.spec.to_json(),
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "normalize_actions": self.config.normalize_actions,
-            "clip_actions": self.config.clip_actions,
-        }
-
-    @staticmethod
-    def from_checkpoint(checkpoint_path: str | Path, overrides: dict[str, Any] | None = None) -> "Algorithm":
-        """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
-
-        Args:
-            checkpoint_path: what `save` returned.
-            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
-
-        The environment's class or function is imported, or unpickled where it has no name to import: that runs code, so
-        give it only checkpoints whose origin you trust. A name that was given to `register_env` must be registered.
-
-        Raises:
-            CheckpointError: (a ValueError) if it is missing, cut off, or of something else.
-        """
-        state = read_checkpoint(checkpoint_path, load_user_code=True)
-        saved = state["algorithm.json"]
-        config = saved["class"].config_class.from_dict(state["config.json"]).debugging(seed=saved["seed"])
-        algorithm = saved["class"](config.update_from_dict(overrides or {}))
-        try:
-            algorithm.set_state(state)
-        except BaseException:
-            algorithm.stop()
-            raise
-        return algorithm
-
     # ------------------------------------------------------------------ the end
 
     def stop(self) -> None:
@@ -540,42 +377,13 @@ class Algorithm(ABC):
         if not self._stopped:
             self._stopped = True
             self.workers.stop()
-            if self._evaluation_workers is not None:
-                self._evaluation_workers.stop()
+            self._evaluations.stop()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exc_info) -> None:
         self.stop()
-
-    def _make_rollout_settings(self, factory: EnvFactory, spec: PolicySpec) -> RolloutSettings:
-        config = self.config
-        return RolloutSettings(
-            env=factory,
-            env_config=dict(config.env_config),
-            policy=spec,
-            postprocess=self.make_postprocess(),
-            num_envs=config.num_envs_per_worker,
-            fragment_length=config.get_rollout_fragment_length(),
-            seed=self.seed,
-            num_workers=config.num_rollout_workers,
-            complete_episodes=config.batch_mode == "complete_episodes",
-            explore=config.explore,
-            exploration=self.make_exploration(),
-            normalize_actions=config.normalize_actions,
-            clip_actions=config.clip_actions,
-            clip_rewards=factory.clips_rewards if config.clip_rewards is None else config.clip_rewards,
-            callbacks=_callbacks_class(config),
-            sample_timeout_s=config.sample_timeout_s,
-            sequences=self.samples_sequences,
-            learner=self.make_worker_learner(),
-            check_env=not config.disable_env_checking,
-        )
-
-
-def _callbacks_class(config: AlgorithmConfig) -> type[DefaultCallbacks]:
-    return config.callbacks_class or DefaultCallbacks
 
 
 def _set_log_level(name: str) -> None:
@@ -585,92 +393,7 @@ def _set_log_level(name: str) -> None:
         library.setLevel(name)
 
 
-def _frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:
-    """A validated, frozen config of the algorithm's own class."""
-    if config is None:
-        config = config_class()
-    elif not isinstance(config, dict | config_class):
-        algorithm = config_class.__name__.removesuffix("Config")
-        raise TypeError(
-            f"{algorithm} takes a {config_class.__name__} or a dict of settings, but got {config!r:.80}. Use "
-            f'{algorithm}(env="CartPole-v1"), or {config_class.__name__}().environment("CartPole-v1").build().'
-        )
-    elif isinstance(config, dict):
-        config = config_class().update_from_dict(config)
-    elif env is not None or not config.is_frozen:
-        config = config.copy(copy_frozen=False)
-    if env is not None:
-        config.environment(env)
-    if not config.is_frozen:
-        config.validate()
-        config.freeze()
-    return config
-
-
-def _preprocessed(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
-    """What makes the environments that are learned in, where an Atari game's own are not wanted."""
-    if config.preprocessor_pref != "deepmind" or not is_atari(factory):
-        return factory
-    model = {**MODEL_DEFAULTS, **config.model}
-    return AtariFactory(
-        factory.spec,
-        native=config.batch_mode == "truncate_episodes",
-        size=model["dim"],
-        stack=4 if model["framestack"] else 1,
-    )
-
-
-def _spaces(factory: EnvFactory, config: AlgorithmConfig):
-    """Observation and action space, from an environment that is made, stepped and closed here in the driver."""
-    if config.disable_env_checking and config.observation_space is not None and config.action_space is not None:
-        return config.observation_space, config.action_space
-    observation_space, action_space = check_environment(
-        factory, config.env_config, num_envs=config.num_envs_per_worker, check=not config.disable_env_checking
-    )
-    for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
-        given = config[kind]
-        if given is not None and given != own:
-            raise ValueError(
-                f"{kind}={given} is not that of the environment, which has {own}. Leave it out of .environment(), or "
-                "wrap the environment so that it has the space you want."
-            )
-    return observation_space, action_space
-
-
-def _actor_options(config: AlgorithmConfig) -> dict:
-    return {
-        "num_cpus": config.num_cpus_per_worker,
-        "num_gpus": config.num_gpus_per_worker,
-        "resources": config.custom_resources_per_worker,
-    }
-
-
-def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
-    """What the config says about processes that die."""
-    return FaultTolerance(
-        restart=config.recreate_failed_workers,
-        ignore=config.ignore_worker_failures,
-        max_restarts=config.max_num_worker_restarts,
-        delay_s=config.delay_between_worker_restarts_s,
-        max_consecutive_failures=config.num_consecutive_worker_failures_tolerance,
-        sample_timeout_s=config.sample_timeout_s,
-    )
-
-
 def _writable(batch: SampleBatch) -> SampleBatch:
     """The batch with copies of those columns that lie read-only in shared memory."""
     columns = {name: column if column.flags.writeable else column.copy() for name, column in batch.items()}
     return SampleBatch(columns, policy_version=batch.policy_version)
-
-
-def _worker_state(worker) -> list[dict]:
-    return worker.get_state()
-
-
-def _restore_worker(worker, states: str, restores: int) -> None:
-    """Each worker picks its own from the states of all, where there are as many environments as there were."""
-    worker.start_over(incarnation=restores)
-    saved = json.loads(states)
-    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
-    if len(own) == worker.settings.num_envs:
-        worker.set_state(own)

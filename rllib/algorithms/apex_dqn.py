@@ -28,11 +28,11 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.algorithm import fault_tolerance
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.dqn import DQN, REPLAY_DEFAULTS, DQNConfig
 from rllib.algorithms.exploration import exploration_settings
 from rllib.algorithms.settings import Merged, at_least, section
+from rllib.algorithms.worker_settings import fault_tolerance
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.evaluation.requests_in_flight import RequestsInFlight
 from rllib.evaluation.transitions import NStepTransitions

@@ -29,6 +29,7 @@ from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.network_config import NetworkConfig
 from rllib.algorithms.settings import above, at_least, between, section
+from rllib.env.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
 from rllib.evaluation.requests_in_flight import RequestsInFlight
@@ -183,7 +184,7 @@ class IMPALA(Algorithm):
 
     def _check_memory(self) -> None:
         """The observations that replay keeps must fit; a slot is as long as a fragment is."""
-        config, column = self.config, self._observation_column
+        config, column = self.config, observation_column(self.observation_space)
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker
         slot_bytes = steps * math.prod(column.shape) * np.dtype(column.dtype).itemsize
         size_bytes, available = config.replay_buffer_num_slots * slot_bytes, psutil.virtual_memory().available

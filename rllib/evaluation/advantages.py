@@ -16,8 +16,8 @@ from rllib.sample_batch import Column
 class AdvantageEstimator:
     """Generalized advantage estimation over one fragment (arXiv:1506.02438).
 
-    The values of all T * N observations come from one batched forward pass when the fragment is full: acting itself
-    needs the policy's tower alone.
+    Where the value has layers of its own, the values of all T * N observations come from one batched forward pass when
+    the fragment is full. Where it shares them with the policy, acting has given the values as well.
 
     Args:
         gamma: discount per step.
@@ -64,12 +64,16 @@ def bootstrap_values(
     """V(o_t) and V(o_{t+1}), [T, N] each; after an episode's end the latter is of the true final observation.
 
     Args:
-        fragment: a full one.
+        fragment: a full one; values that it has are not computed again.
         values_of: values [B] of observations [B, *shape] as stored.
     """
     observations = fragment.observations
-    rows = observations.reshape(-1, *observations.shape[2:])
-    values = values_of(rows).reshape(observations.shape[:2])
+    values = np.empty(observations.shape[:2], np.float32)
+    known = fragment.num_steps if fragment.has_values else 0
+    if known:
+        values[:known] = fragment[sb.VF_PREDS]
+    rows = observations[known:]
+    values[known:] = values_of(rows.reshape(-1, *rows.shape[2:])).reshape(rows.shape[:2])
     next_values = values[1:]
     if fragment.final_observations:
         next_values = next_values.copy()

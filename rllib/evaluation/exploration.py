@@ -57,6 +57,11 @@ class Explorer:
         self.rngs = rngs
         self.place = place
 
+    @property
+    def gives_values(self) -> bool:
+        """Whether `act` can write what the observations are worth to the policy."""
+        return self.policy.gives_values
+
     def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
         """Draws what is random in the next steps.
 
@@ -70,9 +75,16 @@ class Explorer:
         numbers = self.exploration.numbers(timesteps + self.place.stride * np.arange(num_steps))
         return np.stack([self.policy.noise(rng, num_steps, **numbers) for rng in self.rngs], axis=1)
 
-    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+    def act(
+        self,
+        observations: np.ndarray,
+        noise: np.ndarray,
+        dist_inputs: np.ndarray,
+        actions: np.ndarray,
+        values: np.ndarray | None = None,
+    ) -> None:
         """Chooses one action per environment; arguments as for `Policy.act`."""
-        self.policy.act(observations, noise, dist_inputs, actions)
+        self.policy.act(observations, noise, dist_inputs, actions, values)
 
     def episodes_ended(self, environments: Sequence[int]) -> None:
         """Tells that these environments begin new episodes with the next action."""
@@ -99,11 +111,23 @@ class Greedy(Explorer):
 
 
 class NoisyWeightsExplorer(Explorer):
-    """Draws new noise in the weights at every step, the same for all environments of the worker."""
+    """Draws new noise in the weights at every step, the same for all environments of the worker.
 
-    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+    The paper of NoisyNet draws before every action of its one environment (arXiv:1706.10295, section 3.1). Environments
+    in lockstep share a draw, so that one product computes all of them; their observations differ, and the next step
+    draws again.
+    """
+
+    def act(
+        self,
+        observations: np.ndarray,
+        noise: np.ndarray,
+        dist_inputs: np.ndarray,
+        actions: np.ndarray,
+        values: np.ndarray | None = None,
+    ) -> None:
         self.policy.resample(self.rngs[0])
-        self.policy.act(observations, noise, dist_inputs, actions)
+        self.policy.act(observations, noise, dist_inputs, actions, values)
 
 
 class Exploration:

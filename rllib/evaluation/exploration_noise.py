@@ -44,8 +44,15 @@ class NoiseExplorer(Explorer):
         noise[:, :, 1] *= self.exploration.scale(steps)[:, None, None]
         return noise
 
-    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
-        self.policy.act(observations, self._zeros, dist_inputs, actions)
+    def act(
+        self,
+        observations: np.ndarray,
+        noise: np.ndarray,
+        dist_inputs: np.ndarray,
+        actions: np.ndarray,
+        values: np.ndarray | None = None,
+    ) -> None:
+        self.policy.act(observations, self._zeros, dist_inputs, actions, values)
         flat = actions.reshape(len(actions), -1)
         at_random = ~np.isnan(noise[:, 0])
         flat += self.added(noise[:, 1])

@@ -23,6 +23,7 @@ class Fragment:
         final_observations: (t, i, observation) for each episode of environment i that was truncated after action t (and
             for those that terminated there, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
+        has_values: whether acting has filled the column vf_preds.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Fragment:
         self.observations = self.columns[sb.OBS]
         self.final_observations: list[tuple[int, int, np.ndarray]] = []
         self.valid: np.ndarray | None = None
+        self.has_values = False
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.columns[name]
@@ -60,6 +62,7 @@ class Fragment:
         if len(parts) == 1:
             return parts[0]
         joined = Fragment(columns, sum(part.num_steps for part in parts), parts[0].num_envs, allocate)
+        joined.has_values = all(part.has_values for part in parts)
         start = 0
         for part in parts:
             stop = start + part.num_steps

@@ -26,6 +26,9 @@ TINY = 1e-12
 class ParameterNoiseExplorer(Explorer):
     """Perturbs the weights of each environment's policy, and still acts at random with probability epsilon."""
 
+    # What the perturbed weights say is not what the policy's do.
+    gives_values = False
+
     def __init__(self, exploration, policy, rngs, place):
         super().__init__(exploration, policy, rngs, place)
         size = policy.layout.size
@@ -61,7 +64,14 @@ class ParameterNoiseExplorer(Explorer):
             self._perturbed[i] += self.policy.weights
         self._begins[environments] = False
 
-    def act(self, observations: np.ndarray, noise: np.ndarray, dist_inputs: np.ndarray, actions: np.ndarray) -> None:
+    def act(
+        self,
+        observations: np.ndarray,
+        noise: np.ndarray,
+        dist_inputs: np.ndarray,
+        actions: np.ndarray,
+        values: np.ndarray | None = None,
+    ) -> None:
         if self._begins.any():
             self._perturb(np.flatnonzero(self._begins))
         dist_inputs[:] = self._network.forward(self.policy.encode(observations))

@@ -16,6 +16,8 @@ from rllib.sample_batch import Column
 class QLambda:
     """Fills the column td_targets by the values of the weights that acted; there is no target network.
 
+    The values of the observations themselves, vf_preds, are those that acting has given, where it could.
+
     Args:
         gamma: discount per step.
         lambda_: how far a target looks before it bootstraps.
@@ -24,15 +26,15 @@ class QLambda:
     gamma: float
     lambda_: float
 
-    columns = (Column(sb.TD_TARGETS, (), "float32"),)
+    columns = (Column(sb.VF_PREDS, (), "float32"), Column(sb.TD_TARGETS, (), "float32"))
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
-        """Fills it."""
+        """Fills them."""
 
         def greedy_values(observations: np.ndarray) -> np.ndarray:
-            return policy.distribution.at(policy.dist_inputs(observations)).q_values().max(-1)
+            return policy.distribution.best(policy.dist_inputs(observations))
 
-        _, next_values = bootstrap_values(fragment, greedy_values)
+        fragment[sb.VF_PREDS][:], next_values = bootstrap_values(fragment, greedy_values)
         fragment[sb.TD_TARGETS][:] = q_lambda_targets(
             fragment[sb.REWARDS],
             next_values,

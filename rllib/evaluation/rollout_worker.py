@@ -17,7 +17,7 @@ from rllib import sample_batch as sb
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.evaluation import seeding
-from rllib.evaluation.evaluator import Patience, play_episodes
+from rllib.evaluation.evaluator import Patience
 from rllib.evaluation.exploration import Greedy, Place
 from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.settings import RolloutSettings
@@ -102,6 +102,7 @@ class RolloutWorker:
         # Environment steps of the whole run before the next step here, as far as this worker knows.
         self._timesteps = 0
         self._columns = self._column_table()
+        self._gives_values = self._explorer.gives_values and any(c.name == sb.VF_PREDS for c in self._columns)
         self._learner = settings.learner and settings.learner(self.policy)
         self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
         # The newest observation of each environment: where the next fragment starts.
@@ -230,6 +231,7 @@ class RolloutWorker:
 
     def _collect(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:
         fragment = Fragment(self._columns, num_steps, self.settings.num_envs, self._allocate_fragment)
+        fragment.has_values = self._gives_values
         observations = list(fragment.observations)
         if self._observations is None:
             self.stream.reset(self._raw)
@@ -261,13 +263,15 @@ class RolloutWorker:
             self._explorer.begin(fragment.num_steps, self._timesteps),
             self._dist_inputs(fragment),
             fragment[sb.ACTIONS],
+            fragment[sb.VF_PREDS] if fragment.has_values else itertools.repeat(None),
             fragment[sb.REWARDS],
             fragment[sb.TERMINATEDS],
             fragment[sb.TRUNCATEDS],
         )
-        for t, (observation, following, noise, dist_inputs, actions, rewards, terminated, truncated) in enumerate(rows):
+        for t, row in enumerate(rows):
+            observation, following, noise, dist_inputs, actions, values, rewards, terminated, truncated = row
             begun = clock()
-            act(observation, noise, dist_inputs, actions)
+            act(observation, noise, dist_inputs, actions, values)
             acted = clock()
             target = self._raw if filtering else following
             if still is not None:
@@ -358,19 +362,6 @@ class RolloutWorker:
     def explored_by(self) -> dict[str, Any]:
         """How much this worker explores now, as the action distribution's `noise` takes it (epsilon, ...)."""
         return self._explorer.exploration.numbers(self._timesteps)
-
-    def play_episodes(self, num_episodes: int, round_index: int, explore: bool = False) -> list[Episode]:
-        """Whole episodes in environments of their own, apart from the ones that are sampled: evaluation.
-
-        Args:
-            num_episodes: how many.
-            round_index: which evaluation this is; each has its own seeds.
-            explore: sample the actions instead of taking the most likely ones.
-        """
-        self.policy.exploration = self.explored_by()
-        return play_episodes(
-            self.policy, self.settings, num_episodes, round_index, worker_index=self.worker_index, explore=explore
-        )
 
     def close(self) -> None:
         """Closes the environments."""

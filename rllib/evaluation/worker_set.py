@@ -97,7 +97,7 @@ class RolloutActor:
         round_index: int,
         explore: bool,
     ) -> list[Episode]:
-        """Evaluates these weights."""
+        """Evaluates these weights; the worker is an EvaluationWorker."""
         self._worker.set_weights(weights, 0, filter_state, exploration)
         return self._worker.play_episodes(num_episodes, round_index, explore)
 
@@ -229,7 +229,7 @@ class WorkerSet:
         explore: bool,
         exploration: Mapping[str, float] | None = None,
     ) -> list[Episode]:
-        """Evaluates, the episodes shared out among the workers."""
+        """Evaluates, the episodes shared out among the workers, which are of the class EvaluationWorker."""
         if self._local is not None:
             self._local.set_weights(weights, 0, filter_state, exploration)
             return self._local.play_episodes(num_episodes, round_index, explore)

@@ -37,6 +37,7 @@ class Categorical:
     action_shape = ()
     action_dtype = np.dtype(np.int64)
     has_log_prob = True
+    gives_values = False
 
     @property
     def num_inputs(self) -> int:
@@ -127,6 +128,7 @@ class MultiCategorical:
     kind = "multi_categorical"
     action_dtype = np.dtype(np.int64)
     has_log_prob = True
+    gives_values = False
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -200,6 +202,7 @@ class DiagGaussian:
     kind = "diag_gaussian"
     action_dtype = np.dtype(np.float32)
     has_log_prob = True
+    gives_values = False
 
     @property
     def size(self) -> int:

@@ -95,7 +95,10 @@ class NoisyNetwork:
 
     Attributes:
         noise: float32 [plain.size - start], of the noisy layers.
+        gives_values: False: `forward_policy` writes none, as what is acted by has noise of its own at every step.
     """
+
+    gives_values = False
 
     def __init__(self, layout: NoisyLayout, make, weights: np.ndarray):
         self._weights = weights
@@ -146,10 +149,10 @@ class NoisyNetwork:
         np.multiply(self.gradient[self._start : self._size], self.noise, out=self.gradient[self._size :])
         return self.gradient
 
-    def forward_policy(self, inputs: np.ndarray) -> np.ndarray:
+    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
         """As that of the network that computes."""
         self.summed()
-        return self.network.forward_policy(inputs)
+        return self.network.forward_policy(inputs, values)
 
     def forward_value(self, inputs: np.ndarray) -> np.ndarray:
         """As that of the network that computes."""

@@ -56,6 +56,9 @@ class NumpyNetwork:
         layout: where the parameters lie.
         activation: a name in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
+
+    Attributes:
+        gives_values: whether policy and value share their layers, so that `forward_policy` can write values as well.
     """
 
     # There is a `backward`.
@@ -71,6 +74,7 @@ class NumpyNetwork:
         self._training = BuffersByRows(lambda rows: _TrainingBuffers(self, rows))
         towers = ("policy", "value") if layout.num_values else ("policy",)
         self._towers = {tower: Tower(self, tower) for tower in towers}
+        self.gives_values = self._towers["policy"].gives_values
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
@@ -85,9 +89,14 @@ class NumpyNetwork:
         self._training[len(gradients[0])].backward(*gradients)
         return self.gradient
 
-    def forward_policy(self, inputs: np.ndarray) -> np.ndarray:
-        """Distribution inputs [B, outputs] alone, for acting."""
-        return self._towers["policy"].forward(inputs).T
+    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """Distribution inputs [B, outputs] alone, for acting.
+
+        Args:
+            inputs: [B, num_inputs + 1].
+            values: float32 [B], contiguous, receives the values; only where `gives_values`.
+        """
+        return self._towers["policy"].forward(inputs, values).T
 
     def forward_value(self, inputs: np.ndarray) -> np.ndarray:
         """Values [B] alone."""
@@ -100,6 +109,9 @@ class Tower:
     Args:
         network: has layout, blocks and activation.
         tower: "policy" or "value".
+
+    Attributes:
+        gives_values: whether it leads to the value's head as well as to the policy's.
     """
 
     def __init__(self, network, tower: str):
@@ -112,12 +124,19 @@ class Tower:
             self.layers.append((layer.T, blocks[f"norm_{index}"][stacked] if layout.layer_norm else None))
         head = layout.policy_head(blocks) if tower == "policy" else layout.value_head(blocks)
         self.head = head.T
+        self.gives_values = tower == "policy" and layout.num_towers == 1 and layout.num_values == 1
+        self.value_head = layout.value_head(blocks)[:, 0] if self.gives_values else None
         self.log_std = blocks["log_std"][:, None] if tower == "policy" and layout.num_log_std else None
         self.apply = network.activation.apply
         self._buffers = BuffersByRows(self._allocate)
 
-    def forward(self, inputs: np.ndarray) -> np.ndarray:
-        """[outputs, B] of inputs [B, num_inputs + 1] that close with a 1."""
+    def forward(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """[outputs, B] of inputs [B, num_inputs + 1] that close with a 1.
+
+        Args:
+            inputs: see above.
+            values: float32 [B], contiguous, receives the values, where it gives them.
+        """
         steps, head_out, result = self._buffers[len(inputs)]
         h = inputs.T
         for weights, norm, z, active, augmented in steps:
@@ -127,6 +146,8 @@ class Tower:
             self.apply(z, active)
             h = augmented
         np.dot(self.head, h, out=head_out)
+        if values is not None:
+            np.dot(self.value_head, h, out=values)
         if self.log_std is not None:
             result[len(head_out) :] = self.log_std
         return result

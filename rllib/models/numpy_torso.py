@@ -28,6 +28,9 @@ class ConvolutionalNetwork:
         layout: where the parameters lie; it has a torso.
         activation: of the fully connected layers, a name in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
+
+    Attributes:
+        gives_values: as for NumpyNetwork.
     """
 
     # There is no `backward`.
@@ -41,6 +44,7 @@ class ConvolutionalNetwork:
         self._torsos = [_TorsoForward(layout.torso, self.blocks, tower) for tower in range(layout.num_towers)]
         self._policy = Tower(self, "policy")
         self._value = Tower(self, "value") if layout.num_values else None
+        self.gives_values = self._policy.gives_values
 
     def forward(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, K] and values [B]; without a value head, no values [0]."""
@@ -52,9 +56,9 @@ class ConvolutionalNetwork:
             features = self._torsos[1].forward(rows)
         return dist_inputs, self._value.forward(features)[0]
 
-    def forward_policy(self, rows: np.ndarray) -> np.ndarray:
-        """Distribution inputs [B, K] alone."""
-        return self._policy.forward(self._torsos[0].forward(rows)).T
+    def forward_policy(self, rows: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """Distribution inputs [B, K] alone, or with values [B]; arguments as for NumpyNetwork.forward_policy."""
+        return self._policy.forward(self._torsos[0].forward(rows), values).T
 
     def forward_value(self, rows: np.ndarray) -> np.ndarray:
         """Values [B] alone."""

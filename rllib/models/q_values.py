@@ -38,6 +38,7 @@ class EpsilonGreedy:
     action_shape = ()
     action_dtype = np.dtype(np.int64)
     has_log_prob = False
+    gives_values = True
 
     @property
     def num_inputs(self) -> int:
@@ -81,6 +82,10 @@ class EpsilonGreedy:
     def _scores(self, inputs: np.ndarray) -> np.ndarray:
         """Numbers [B, A] in the order of Q: the advantages themselves, unless they are logits."""
         return inputs[:, : self.num_actions] if self.num_atoms == 1 else self.at(inputs).q_values()
+
+    def best(self, inputs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """What the best action is worth [B]: the value of the observations."""
+        return np.maximum.reduce(self.at(inputs).q_values(), -1, out=out)
 
     def at(self, inputs: np.ndarray) -> "QBatch":
         """The values of a batch."""

@@ -122,6 +122,9 @@ class ActingNetwork:
     Args:
         layout, activation: as for TorchNetwork.
         weights: flat float32 array; torch reads this very memory.
+
+    Attributes:
+        gives_values: whether there are values, which every pass computes.
     """
 
     # There is no `backward`; learners have a network of their own.
@@ -129,6 +132,7 @@ class ActingNetwork:
 
     def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
         self._layout, self._activation = layout, activation
+        self.gives_values = layout.num_values == 1
         self._parts = pieces(layout, torch.from_numpy(weights))
 
     @torch.inference_mode()
@@ -137,9 +141,12 @@ class ActingNetwork:
         dist_inputs, values = forward(self._layout, self._activation, self._parts, torch.from_numpy(inputs))
         return dist_inputs.numpy(), values.numpy()
 
-    def forward_policy(self, inputs: np.ndarray) -> np.ndarray:
-        """Distribution inputs [B, K]."""
-        return self.forward(inputs)[0]
+    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """Distribution inputs [B, K]; `values` [B] receives those, if it is given."""
+        dist_inputs, computed = self.forward(inputs)
+        if values is not None:
+            values[:] = computed
+        return dist_inputs
 
     def forward_value(self, inputs: np.ndarray) -> np.ndarray:
         """Values [B]."""

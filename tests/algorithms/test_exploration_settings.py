@@ -66,8 +66,7 @@ def test_per_worker_epsilon_greedy_in_workers():
 
 
 def _epsilon(worker):
-    worker.play_episodes(1, 1, explore=True)
-    return float(worker.policy.exploration["epsilon"])
+    return float(worker.explored_by()["epsilon"])
 
 
 def test_every_type_has_a_maker_and_belongs_to_someone():

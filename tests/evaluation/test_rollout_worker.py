@@ -1,8 +1,7 @@
 """Rollout workers: what they write, that it does not depend on how many they are, and how they fail."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -10,10 +9,21 @@ from rllib import sample_batch as sb
 from rllib.env.registry import resolve
 from rllib.evaluation import seeding
 from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.evaluation.exploration import EpsilonGreedy, Explorer, StochasticSampling
+from rllib.evaluation.q_targets import QLambda
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog import policy_spec
-from tests.envs import BoundedAction, CountingEnv, HundredReward, InfiniteHorizon, ProbeFailure, RaisingEnv
+from rllib.models.q_values import EpsilonGreedy as QValues
+from tests.envs import (
+    BoundedAction,
+    CountingEnv,
+    HundredReward,
+    InfiniteHorizon,
+    MatchPicture,
+    ProbeFailure,
+    RaisingEnv,
+)
 
 
 def settings(env, *, env_config=None, num_envs=2, fragment_length=30, **overrides) -> RolloutSettings:
@@ -143,17 +153,6 @@ def test_failing_environment_names_itself():
     assert any("environment 1 of rollout worker 0" in note for note in caught.value.__notes__)
 
 
-def test_evaluation_plays_every_episode_to_its_end():
-    sampler = worker(CountingEnv)
-    episodes = sampler.play_episodes(20, round_index=1)
-    assert len(episodes) == 20
-    assert {episode.length for episode in episodes} <= {3, 5, 4}
-    again = sampler.play_episodes(20, round_index=1)
-    assert [e.episode_return for e in episodes] == [e.episode_return for e in again]
-    with pytest.raises(ValueError, match="num_episodes=0"):
-        sampler.play_episodes(0, round_index=1)
-
-
 def test_action_streams_continue_from_their_state():
     config = {"lengths": [5]}
     whole = worker(CountingEnv, env_config=config, fragment_length=5)
@@ -197,28 +196,6 @@ def test_nan_is_named_where_it_appears():
         worker(Nan).sample()
 
 
-def test_vector_environments_play_evaluations_with_their_own_number():
-    def make(config):
-        return gymnasium.vector.SyncVectorEnv([CountingEnv] * 4)
-
-    sampler = RolloutWorker(replace(settings(CountingEnv, num_envs=4), env=resolve(make)))
-    assert len(sampler.play_episodes(10, round_index=1)) == 10
-    assert len(sampler.play_episodes(3, round_index=1)) == 3
-
-
-def test_waiting_for_an_episode_without_end_is_told(caplog):
-    class Endless(CountingEnv):
-        def step(self, action):
-            observation, reward, _, _, info = super().step(action)
-            ended = self.t > 3000
-            return observation, reward, ended, False, info
-
-    sampler = worker(Endless, sample_timeout_s=0.01)
-    sampler.play_episodes(2, round_index=1)
-    assert "the evaluation waits for the end of episodes in environments [0, 1]" in caplog.text
-    assert "needs a time limit" in caplog.text
-
-
 def test_without_a_critic_nothing_is_bootstrapped():
     made = replace(
         settings(InfiniteHorizon, num_envs=1, fragment_length=4),
@@ -237,3 +214,80 @@ def test_reseeding_starts_other_episodes():
     sampler.start_over(incarnation=3)
     again = sampler.sample()[0][sb.OBS][:2, 0]
     assert len({*first.tolist(), *again.tolist()}) == 4
+
+
+class ActsWithoutValues(Explorer):
+    gives_values = False
+
+
+@dataclass(frozen=True)
+class ValuesApart(StochasticSampling):
+    explorer = ActsWithoutValues
+
+
+@dataclass(frozen=True)
+class QValuesApart(EpsilonGreedy):
+    explorer = ActsWithoutValues
+
+
+IMAGES = {"conv_filters": [[4, 3, 2], [4, 3, 2]], "vf_share_layers": True}
+
+
+@pytest.mark.parametrize("complete_episodes", [False, True])
+@pytest.mark.parametrize(
+    ("env", "env_config", "observation_filter", "model"),
+    [
+        (MatchPicture, {"truncated": True}, "NoFilter", {**IMAGES, "post_fcnet_hiddens": [8]}),
+        (MatchPicture, {}, "NoFilter", {**IMAGES, "post_fcnet_hiddens": []}),
+        (CountingEnv, {}, "MeanStdFilter", {"fcnet_hiddens": [8, 8], "vf_share_layers": True}),
+    ],
+    ids=["convolutions", "convolutions alone", "fully connected"],
+)
+def test_shared_layers_see_each_observation_once(env, env_config, observation_filter, model, complete_episodes):
+    made, example = settings(env, fragment_length=7, complete_episodes=complete_episodes), env(env_config)
+    spec = policy_spec(example.observation_space, example.action_space, model, observation_filter=observation_filter)
+    batches, seen = {}, {}
+    for exploration in (StochasticSampling(), ValuesApart()):
+        sampler = RolloutWorker(replace(made, env_config=env_config, policy=spec, exploration=exploration))
+        weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
+        sampler.set_weights(weights.astype(np.float32), version=0)
+        rows, values = [], sampler.policy.values
+        sampler.policy.values = lambda observations, rows=rows, values=values: (
+            rows.append(len(observations)) or values(observations)
+        )
+        batches[exploration] = [sampler.sample()[0] for _ in range(2)]
+        seen[exploration] = sum(rows)
+    together, apart = batches
+    for one, other in zip(batches[together], batches[apart], strict=True):
+        assert one.keys() == other.keys() and one.count == other.count
+        for name in one:
+            np.testing.assert_allclose(one[name], other[name], atol=1e-5, err_msg=name)
+    steps = sum(batch.count for batch in batches[together])
+    assert seen[apart] - seen[together] >= steps, "acting has given the values of all steps"
+
+
+@pytest.mark.parametrize("env", [MatchPicture, CountingEnv])
+def test_action_values_are_computed_once(env):
+    """PQN's targets come from the values that acting has computed, but for the observations that nobody acted on."""
+    made, example = settings(env, fragment_length=7), env({})
+    model = {**IMAGES, "post_fcnet_hiddens": [8]} if env is MatchPicture else {"fcnet_hiddens": [8, 8]}
+    spec = replace(
+        policy_spec(example.observation_space, example.action_space, model),
+        distribution=QValues(int(example.action_space.n)),
+        critic=False,
+        vf_share_layers=True,
+    )
+    batches, seen = [], []
+    for exploration in (EpsilonGreedy(((0, 0.3),)), QValuesApart(((0, 0.3),))):
+        sampler = RolloutWorker(replace(made, policy=spec, postprocess=QLambda(0.9, 0.8), exploration=exploration))
+        weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
+        sampler.set_weights(weights.astype(np.float32), version=0)
+        rows, dist_inputs = [], sampler.policy.dist_inputs
+        sampler.policy.dist_inputs = lambda observations, rows=rows, dist_inputs=dist_inputs: (
+            rows.append(len(observations)) or dist_inputs(observations)
+        )
+        batches.append(sampler.sample()[0])
+        seen.append(sum(rows))
+    assert seen[1] - seen[0] == batches[0].count == 14
+    for name in batches[0]:
+        np.testing.assert_allclose(batches[0][name], batches[1][name], atol=1e-5, err_msg=name)

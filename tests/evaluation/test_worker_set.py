@@ -12,6 +12,7 @@ import pytest
 import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
+from rllib.evaluation.evaluation_worker import EvaluationWorker
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator
 from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
@@ -181,7 +182,9 @@ def test_workers_have_no_torch_and_little_memory_of_their_own():
 
 def test_evaluation_on_workers_favours_no_short_episodes():
     """Three episodes on two workers: two and one, each played to its end."""
-    workers = WorkerSet(settings(CountingEnv, env_config={"lengths": [5, 60]}, num_envs=1), num_workers=2)
+    workers = WorkerSet(
+        settings(CountingEnv, env_config={"lengths": [5, 60]}, num_envs=1), 2, worker_class=EvaluationWorker
+    )
     weights = _weights(workers)
     lengths = [e.length for e in workers.play_episodes(weights, None, 3, round_index=1, explore=False)]
     assert len(lengths) == 3

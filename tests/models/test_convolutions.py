@@ -104,6 +104,11 @@ def test_both_networks_compute_what_plain_torch_does(name):
         np.testing.assert_allclose(found[1], values, atol=2e-5)
         np.testing.assert_allclose(network.forward_policy(rows), dist_inputs, atol=2e-5)
         np.testing.assert_allclose(network.forward_value(rows), values, atol=2e-5)
+        if network.gives_values:
+            beside = np.full(11, np.nan, np.float32)
+            np.testing.assert_allclose(network.forward_policy(rows, beside), dist_inputs, atol=2e-5)
+            np.testing.assert_allclose(beside, values, atol=2e-5)
+    assert policy.network.gives_values == (policy.layout.num_towers == 1)
 
 
 @each_case

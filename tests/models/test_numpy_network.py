@@ -69,6 +69,11 @@ def test_acting_computes_the_same(layout, activation):
     dist_inputs, values = network.forward(inputs)
     np.testing.assert_allclose(network.forward_policy(inputs), dist_inputs, atol=1e-6)
     np.testing.assert_allclose(network.forward_value(inputs), values, atol=1e-6)
+    assert network.gives_values == (layout.num_towers == 1)
+    if network.gives_values:
+        beside = np.full(7, np.nan, np.float32)
+        np.testing.assert_allclose(network.forward_policy(inputs, beside), dist_inputs, atol=1e-6)
+        np.testing.assert_allclose(beside, values, atol=1e-6)
 
 
 @each_case

@@ -56,6 +56,9 @@ def test_acting_through_torch(layout, activation):
     acting, plain = ActingNetwork(layout, activation, weights), NumpyNetwork(layout, activation, weights)
     np.testing.assert_allclose(acting.forward_policy(inputs), plain.forward_policy(inputs), atol=1e-5)
     np.testing.assert_allclose(acting.forward_value(inputs), plain.forward_value(inputs), atol=1e-5)
+    beside = np.full(len(inputs), np.nan, np.float32)
+    np.testing.assert_allclose(acting.forward_policy(inputs, beside), plain.forward_policy(inputs), atol=1e-5)
+    np.testing.assert_allclose(beside, plain.forward_value(inputs), atol=1e-5)
 
 
 def test_parameters_and_their_gradients_are_views():

@@ -8,11 +8,12 @@ import sys
 from ...errors import SessionClosedError
 from ..base import Context
 from . import wire
-from .client import Client, error_value
+from .client import Client
 from .interrupts import Interrupts
 from .launch import NodeProcess
 from .mailbox import Waiter
 from .process import allow_many_files
+from .serializer import error_value
 
 logger = logging.getLogger("runtime")
 
@@ -59,15 +60,11 @@ class Driver(Client):
         """Whatever is pending will never come."""
         error = error_value(SessionClosedError("the session was shut down before this value was there"))
         with self.mailbox.lock:
-            self._channels, channels = {}, self._channels
-            for channel in channels.values():
-                self._bury(channel, error)
-            for refs in self._tasks.values():
-                self._settle(refs, error, 0)
-            self._tasks.clear()
+            self.channels.bury_all(error)
+            self.tasks.abandon(error)
 
     def context(self) -> Context:
-        self._enter()
+        self.enter()
         return Context(self.session_id, f"{wire.NODE:x}", f"{self.process:x}")
 
     def _on_log(self, frame, head):

@@ -23,10 +23,11 @@ import msgspec
 import zmq
 
 from . import boot, control, wire
+from .instructions import Close, Grow, Kill, Send, Spawn
 from .ledger import units
 from .mailbox import mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit
-from .state import Close, Grow, Kill, NodeState, Send, Spawn
+from .state import NodeState
 
 TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
 READ_BYTES = 2**16

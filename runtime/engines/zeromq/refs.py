@@ -1,16 +1,16 @@
-"""References and actor channels: what a client knows about values and actors."""
+"""References: what a client knows about values."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from typing import NamedTuple
 
 from ...refs import ObjectRef
 from . import wire
 from .mailbox import Waiter
-from .serializer import Encoded
 from .store import Hold
+
+SERIAL_STEP = 2**16  # results of one call have consecutive serials
+LARGEST_NUM_RETURNS = SERIAL_STEP
 
 
 class Sharing:
@@ -50,7 +50,7 @@ class Reference(ObjectRef):
     def id(self) -> bytes:
         return wire.key(self.serial, self.owner)
 
-    __eq__ = object.__eq__  # one object per id in a process (see Client._find_reference)
+    __eq__ = object.__eq__  # one object per id in a process (see Holdings.find_reference)
     __hash__ = object.__hash__
 
     def settle(self, frame: bytes, start: int, pins: tuple = ()) -> None:
@@ -102,51 +102,3 @@ class Watch(Waiter):
         if ref in self.refs:
             self.refs.discard(ref)
             self.tick()
-
-
-class Call(NamedTuple):
-    """A call that waits in an outbox.
-
-    Attributes:
-        serial: of its first result.
-        refs: where its results go.
-        start: its frame up to the values.
-        arguments: the encoded (args, kwargs), and the references among them that stand for their values.
-    """
-
-    serial: int
-    refs: tuple | Reference
-    start: bytes
-    arguments: tuple[Encoded, tuple[Reference, ...]]
-
-
-class Channel:
-    """The way from this process to one actor.
-
-    Calls go out in the order they were made. At most WINDOW are on their way; the others, and those made before the
-    actor lives, wait in the outbox. A call whose arguments are pending stops those behind it.
-
-    Attributes:
-        process: where the actor lives, 0 before and after.
-        error: once it has ended: the value (an error) that calls get.
-        pending: serial -> references of the calls on their way.
-        handles: handles in this process; the first is counted before it exists (`fresh`).
-        hold: this process's share in the actor.
-    """
-
-    __slots__ = ("error", "fresh", "handles", "hold", "key", "outbox", "pending", "process")
-
-    WINDOW = 512
-
-    def __init__(self, key: bytes):
-        self.key = key
-        self.process, self.handles, self.fresh = 0, 1, True
-        self.error: bytes | None = None
-        self.hold: Hold | None = None
-        self.pending: dict[int, tuple | Reference] = {}
-        self.outbox: deque[Call] = deque()
-
-    @property
-    def idle(self) -> bool:
-        """Nothing waits for it: with the last handle it may go."""
-        return not self.pending and not self.outbox

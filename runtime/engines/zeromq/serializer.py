@@ -24,6 +24,11 @@ _new_tuple = tuple.__new__  # a third of the price of a NamedTuple's own constru
 INLINE_BYTES = 2**16  # a value with more bytes than this goes to shared memory
 
 
+def error_value(error: BaseException) -> bytes:
+    """An exception as a value."""
+    return wire.value(pickle.dumps(error, 5), wire.ERROR)
+
+
 class _Items:
     """What a value needs: key -> what keeps it alive here, in the order of their numbers."""
 

@@ -12,139 +12,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from ...options import RESOURCE_UNITS
 from . import control, wire
-from .holds import ACTOR, BLOCK, OBJECT, Holds
+from .holds import ACTOR, BLOCK, Holds
+from .instructions import Kill, Send, Spawn
 from .ledger import Ledger, Request, quantities
+from .objects import Objects
+from .records import ACTOR_PROCESS, ALIVE, DEAD, DRIVER, PENDING, STARTING, TASK, Actor, Process, Task
+from .shared_memory import SharedMemory
 
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while somebody waits
 IDLE_TICKS = 60
-TASK, ACTOR_PROCESS, DRIVER = "task", "actor", "driver"
-PENDING, STARTING, ALIVE, DEAD = "pending", "starting", "alive", "dead"
-
-
-@dataclass(slots=True)
-class Send:
-    """A frame for a process."""
-
-    process: int
-    frame: bytes
-
-
-@dataclass(slots=True)
-class Spawn:
-    """A worker process is to be started."""
-
-    process: int
-    name: str
-    held: dict[str, float] = field(default_factory=dict)
-    gpu_ids: tuple[str, ...] = ()
-    env_vars: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Kill:
-    """A process and its group are to be killed."""
-
-    process: int
-
-
-@dataclass(slots=True)
-class Grow:
-    """A segment is to be made and granted (request `serial` of `process`)."""
-
-    process: int
-    serial: int
-    segment: int
-    size: int
-
-
-@dataclass(slots=True)
-class Close:
-    """A segment is to be closed."""
-
-    segment: int
-
-
-@dataclass(slots=True)
-class Task:
-    """A task until it is done. `attempts` counts the processes that died of it."""
-
-    key: bytes
-    serial: int
-    owner: int
-    frame: bytes
-    control: control.Task
-    depth: int
-    attempts: int = 0
-    gpus: tuple[str, ...] = ()
-    cancelled: bool = False
-
-    @property
-    def request(self) -> Request:
-        return self.control.request
-
-
-@dataclass(slots=True)
-class Actor:
-    """An actor until nobody knows it any more.
-
-    Attributes:
-        frame: what its process is to be told when it is ready.
-        ending: why it is to end ("" while nobody wants it to).
-        watchers: processes that are told its state.
-        last: what they were told last.
-    """
-
-    key: bytes
-    owner: int
-    frame: bytes
-    control: control.Create
-    state: str = PENDING
-    process: int = 0
-    gpus: tuple[str, ...] = ()
-    ending: str = ""
-    watchers: set[int] = field(default_factory=set)
-    last: bytes = b""
-
-
-@dataclass(slots=True)
-class Process:
-    """A living process of the session.
-
-    Attributes:
-        name: of what it runs, or ran last.
-        idle: ticks since its last task.
-        defined: digests of the definitions it has.
-        contacts: processes that may have a socket to it.
-        leaving: what it said before it ended on its own account.
-    """
-
-    number: int
-    kind: str
-    name: str = ""
-    ready: bool = False
-    task: Task | None = None
-    actor: Actor | None = None
-    gpus: tuple[str, ...] = ()
-    blocked: bool = False
-    idle: int = 0
-    defined: set[bytes] = field(default_factory=set)
-    contacts: set[int] = field(default_factory=set)
-    leaving: str = ""
-
-
-@dataclass(slots=True)
-class Segment:
-    """Shared memory that a process was granted; `live` blocks are known to others, `readers` may have mapped it."""
-
-    creator: int
-    size: int
-    live: int = 0
-    readers: set[int] = field(default_factory=set)
 
 
 class NodeState:
@@ -157,9 +37,8 @@ class NodeState:
     def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30):
         self.ledger = Ledger(total, gpu_ids)
         self.holds = Holds()
-        self.quota = quota
-        self.segment_bytes = 0
-        self.segments: dict[int, Segment] = {}
+        self.memory = SharedMemory(quota, self._send, self._tell)
+        self.objects = Objects(self.holds, self._hold, self._tell)
         self.processes = {wire.DRIVER: Process(wire.DRIVER, DRIVER, ready=True)}
         self.actors: dict[bytes, Actor] = {}
         cpus = dict(total).get("CPU", 0) // RESOURCE_UNITS
@@ -167,7 +46,6 @@ class NodeState:
         self._kept_idle = max(1, cpus)
         self._instructions: list = []
         self._next_process = wire.DRIVER + 1
-        self._next_segment = 1
         self._submitted = 0
         self._queues: dict[Request, list] = {}  # heaps of (-depth, order, task), none empty
         self._waiting_actors: deque[Actor] = deque()
@@ -175,8 +53,6 @@ class NodeState:
         self._idle: list[Process] = []
         self._task_workers = 0
         self._definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}  # digest -> frame, items
-        self._subscribers: dict[bytes, set[int]] = {}
-        self._grants: deque[Grow] = deque()  # that wait for memory
         self._still_ticks = 0
         self._oversubscribed = False
 
@@ -219,7 +95,7 @@ class NodeState:
         worker = self.processes.get(process)
         if worker is not None and not worker.blocked:
             worker.blocked = True
-            self.ledger.give_back(_cpus(worker))
+            self.ledger.give_back(worker.cpus)
             self._dispatch()
 
     def unblocked(self, process: int) -> None:
@@ -227,7 +103,7 @@ class NodeState:
         worker = self.processes.get(process)
         if worker is not None and worker.blocked:
             worker.blocked = False
-            self.ledger.take(_cpus(worker))
+            self.ledger.take(worker.cpus)
 
     def _push(self, task):
         self._submitted += 1
@@ -471,7 +347,7 @@ class NodeState:
         if worker in self._idle:
             self._idle.remove(worker)
         self._task_workers -= worker.kind == TASK
-        reason = _reason(worker, how, output)
+        reason = worker.ending(how, output)
         if worker.task is not None:
             self._task_crashed(worker, reason)
         if worker.actor is not None:
@@ -481,9 +357,7 @@ class NodeState:
         self._settle_holds()
         for other in sorted(worker.contacts):
             self._tell(other, wire.message(wire.GONE, wire.NODE, a=process))
-        for number in [n for n, s in self.segments.items() if s.creator == process and not s.live]:
-            self._close(number)
-        self._grants = deque(grant for grant in self._grants if grant.process != process)
+        self.memory.process_ended(process)
         self._dispatch()
 
     def _task_crashed(self, worker, reason):
@@ -535,14 +409,7 @@ class NodeState:
         for key in [key for key in self._early if wire.KEY.unpack(key)[1] == process]:
             for watcher in sorted(self._early.pop(key)[0]):
                 self.watch(watcher, key)
-        for key, item in self.holds.items.items():
-            if item.kind == OBJECT and item.creator == process and item.value is None:
-                item.lost = "the process that was to produce this value has died"
-                for subscriber in self._subscribers.pop(key, ()):
-                    self._answer(subscriber, key, item)
-        for key in [key for key in self._subscribers if wire.KEY.unpack(key)[1] == process]:
-            for subscriber in self._subscribers.pop(key):  # that had overtaken word of the object
-                self._answer_lost(subscriber, key, "the process that owned this value has died")
+        self.objects.owner_ended(process)
 
     def _new_process(self, kind):
         process = Process(self._next_process, kind)
@@ -575,19 +442,12 @@ class NodeState:
     def references(self, source: int, changes: control.References) -> None:
         """A process says what it has shared, with whom, and what it does not need any more."""
         for key, segment in changes.blocks:
-            if (segment in self.segments and key not in self.holds.items) or (
-                segment in self.segments and self.holds.items[key].kind is None
-            ):
-                self.segments[segment].live += 1
+            known = self.holds.items.get(key)
+            if known is None or known.kind is None:
+                self.memory.block_added(segment)
             self.holds.register(key, BLOCK, source, segment)
         for key, value, items in changes.objects:
-            item = self.holds.register(key, OBJECT, source)
-            if value is not None and item.value is None:
-                item.value = value
-                for inner in items:
-                    self.holds.add(inner, key, 1)
-                for subscriber in sorted(self._subscribers.pop(key, ())):
-                    self._answer(subscriber, key, item)
+            self.objects.publish(source, key, value, items)
         for key, receiver in changes.hold:
             self._hold(key, receiver)
         for key in changes.release:
@@ -596,34 +456,15 @@ class NodeState:
 
     def subscribe(self, source: int, key: bytes) -> None:
         """A process wants the value of an object that another owns."""
-        item = self.holds.items.get(key)
-        if item is not None and (item.value is not None or item.lost):
-            self._answer(source, key, item)
-        elif (item is not None and item.kind is not None) or wire.KEY.unpack(key)[1] in self.processes:
-            self._subscribers.setdefault(key, set()).add(source)
-        else:
-            self._answer_lost(source, key, "the process that owned this value has died")
-
-    def _answer(self, process, key, item):
-        if item.value is None:
-            self._answer_lost(process, key, item.lost)
-            return
-        for inner in wire.value_items(item.value, wire.value_head(item.value, 0)):
-            self._hold(inner, process)
-        serial, owner = wire.KEY.unpack(key)
-        self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=item.value))
-
-    def _answer_lost(self, process, key, text):
-        serial, owner = wire.KEY.unpack(key)
-        self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=text.encode(), flags=wire.LOST))
+        self.objects.subscribe(source, key, wire.KEY.unpack(key)[1] in self.processes)
 
     def _hold(self, key, process):
         if process not in self.processes:
             return
         self.holds.add(key, process, 1)
         item = self.holds.items.get(key)
-        if item is not None and item.kind == BLOCK and item.segment in self.segments:
-            self.segments[item.segment].readers.add(process)
+        if item is not None and item.kind == BLOCK:
+            self.memory.read_by(item.segment, process)
 
     def _settle_holds(self):
         """Deals with what became free."""
@@ -635,21 +476,20 @@ class NodeState:
                 elif item.kind == ACTOR:
                     self._handles_gone(key)
                 else:
-                    self._subscribers.pop(key, None)
+                    self.objects.forget(key)
         for process, keys in freed.items():
             self._tell(process, wire.message(wire.FREED, wire.NODE, body=b"".join(keys)))
-            if self._grants:  # somebody waits for memory: nothing is to be kept for later
+            if self.memory.is_short:
                 self._tell(process, wire.message(wire.CLOSED, wire.NODE))
 
     def _block_freed(self, item, freed, key):
-        segment = self.segments.get(item.segment)
-        if segment is None:
+        left = self.memory.block_freed(item.segment)
+        if left is None:
             return
-        segment.live -= 1
         if item.creator in self.processes:
             freed.setdefault(item.creator, []).append(key)
-        elif not segment.live:
-            self._close(item.segment)
+        elif not left:
+            self.memory.close(item.segment)
 
     def _handles_gone(self, key):
         """Nobody has a handle: the actor ends after the calls it has."""
@@ -667,39 +507,12 @@ class NodeState:
 
     def grant(self, process: int, serial: int, size: int) -> None:
         """A process asks for a segment."""
-        if process not in self.processes:
-            return
-        if size > self.quota:
-            text = f"more than the {self.quota / 2**20:.1f} MB that the session may use"
-            self._send(Send(process, wire.message(wire.GRANTED, wire.NODE, serial, body=text.encode())))
-            return
-        self._grants.append(Grow(process, serial, 0, size))
-        self._serve_grants()
-        if self._grants:
-            for creator in sorted({s.creator for s in self.segments.values()}):
-                self._tell(creator, wire.message(wire.CLOSED, wire.NODE))
+        if process in self.processes:
+            self.memory.grant(process, serial, size)
 
     def returned(self, process: int, segment: int) -> None:
         """A process does not need a segment any more."""
-        if segment in self.segments and self.segments[segment].creator == process:
-            self._close(segment)
-
-    def _serve_grants(self):
-        while self._grants and self.segment_bytes + self._grants[0].size <= self.quota:
-            grow = self._grants.popleft()
-            grow.segment = self._next_segment
-            self._next_segment += 1
-            self.segments[grow.segment] = Segment(grow.process, grow.size)
-            self.segment_bytes += grow.size
-            self._send(grow)
-
-    def _close(self, number):
-        segment = self.segments.pop(number)
-        self.segment_bytes -= segment.size
-        for reader in sorted(segment.readers - {segment.creator}):
-            self._tell(reader, wire.message(wire.CLOSED, wire.NODE, a=number))
-        self._send(Close(number))
-        self._serve_grants()
+        self.memory.returned(process, segment)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -747,20 +560,3 @@ class NodeState:
 
     def _notice(self, text, level):
         self._tell(wire.DRIVER, wire.message(wire.NOTICE, wire.NODE, body=text.encode(), flags=level))
-
-
-def _cpus(worker: Process) -> Request:
-    """The CPUs of a process's task or actor."""
-    held = worker.task.request if worker.task is not None else worker.actor.control.held if worker.actor else ()
-    return tuple(entry for entry in held if entry[0] == "CPU")
-
-
-def _reason(worker, how, output):
-    """Why a process has ended, in words."""
-    ending = worker.leaving or (worker.actor.ending if worker.actor is not None else "")
-    if ending:
-        return ending
-    text = f"died by {how}" if how.startswith("signal") else f"ended with {how}"
-    if how == "signal SIGKILL":
-        text += " that this session did not send (the kernel does when memory runs out)"
-    return f"{text}.\nThe last lines it wrote:\n{output}" if output else text

@@ -233,6 +233,11 @@ def value_items(frame: bytes, head: Head) -> list[bytes]:
     return [frame[i : i + KEY_BYTES] for i in range(first, first + KEY_BYTES * head.items, KEY_BYTES)]
 
 
+def items_at(frame: bytes, start: int) -> list[bytes]:
+    """The keys of the items of a value that starts there."""
+    return value_items(frame, value_head(frame, start))
+
+
 def value_buffers(frame: bytes, head: Head) -> list[Buffer]:
     """A value's buffer table.
 

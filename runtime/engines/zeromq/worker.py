@@ -26,10 +26,11 @@ from ...failures import describe_exception
 from ...unpicklable import explain
 from ..base import Context, split_returns
 from . import control, wire
-from .client import BLOCKED_AFTER_S, Client, error_value
+from .client import BLOCKED_AFTER_S, Client
 from .ledger import quantities
 from .mailbox import Waiter
 from .process import die_with_parent
+from .serializer import error_value
 from .store import IDLE_SEGMENT_S
 
 QUICK_S, QUICK_RUNS = 100e-6, 8  # a method is quick after so many runs in less than this
@@ -121,7 +122,7 @@ class Worker(Client):
                         raise Leave(0, "ended")
                     if self._dropped or self._dropped_handles:
                         with self.mailbox.lock:
-                            self._flush()
+                            self.flush()
                     if not wait(inbox, IDLE_SEGMENT_S if self.store.idle_segments else None):
                         self.store.trim(IDLE_SEGMENT_S)
                     continue
@@ -186,7 +187,7 @@ class Worker(Client):
             if self._held_count >= HELD_REPLIES:
                 self._send_held()
         if first:
-            self._needs_keeper()
+            self.mailbox.start_keeper()
             self.mailbox.wake()
 
     def _send_held(self):
@@ -274,12 +275,12 @@ class Worker(Client):
                 raise self._not_picklable(value, error) from error
             if encoded[1]:
                 with self.mailbox.lock:
-                    self._escape(encoded.items, encoded.pins, source)
+                    self.holdings.escape(encoded.items, encoded.pins, source)
             return wire.HEADER.pack(b"R1", wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded[0]
         parts = [self._encode_part(part) for part in split_returns(value, num_returns, self._call_name())]
         with self.mailbox.lock:
             for part in parts:
-                self._escape(part.items, part.pins, source)
+                self.holdings.escape(part.items, part.pins, source)
         body = b"".join(wire.pad(part.data) for part in parts)
         return wire.message(wire.REPLY, self.process, serial, len(parts), body=body)
 
@@ -348,7 +349,7 @@ class Worker(Client):
     # -- information --------------------------------------------------------------------------------------------------
 
     def context(self):
-        self._enter()
+        self.enter()
         running, settings = self._running, self._settings
         kind, serial, source, name = running if running is not None else (None, 0, 0, None)
         return Context(

@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from runtime.engines.zeromq import control, wire
+from runtime.engines.zeromq.instructions import Close, Grow, Kill, Send, Spawn
 from runtime.engines.zeromq.ledger import quantities, units
-from runtime.engines.zeromq.state import Close, Grow, Kill, NodeState, Send, Spawn
+from runtime.engines.zeromq.state import NodeState
 
 DIGEST = bytes(32)
 CPU = (("CPU", 10_000),)
@@ -319,7 +320,7 @@ def test_blocks_outlive_their_creator():
     assert d.take(Close) == []
     d.state.references(1, control.References([], [], [], [key]))
     taken = d.take()
-    assert Close(grow.segment) in taken and d.state.segment_bytes == 0
+    assert Close(grow.segment) in taken and d.state.memory.size_bytes == 0
     assert kinds(taken, 1) == [wire.CLOSED], "the reader forgets its mapping"
 
 

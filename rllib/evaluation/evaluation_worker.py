@@ -1,0 +1,60 @@
+"""Plays whole episodes for evaluation; it makes no environments but those that it plays in."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from rllib.env.episodes import Episode
+from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.settings import RolloutSettings
+from rllib.policy import Policy
+
+
+class EvaluationWorker:
+    """A policy that plays, for a WorkerSet that only evaluates. The environments live as long as one evaluation.
+
+    Args:
+        settings: which environments and policy.
+        worker_index: 0 for the local worker, 1... for the remote ones.
+        incarnation: as for RolloutWorker; evaluations have seeds of their own, whoever plays them.
+        allocate: not needed here, what comes back is small.
+    """
+
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        worker_index: int = 0,
+        incarnation: int = 0,
+        allocate: Callable[..., np.ndarray] = np.empty,
+    ):
+        self.settings = settings
+        self.worker_index = worker_index
+        self.policy = Policy(settings.policy)
+
+    def set_weights(
+        self,
+        weights: np.ndarray,
+        version: int,
+        filter_state: dict | None = None,
+        exploration: Mapping[str, float] | None = None,
+    ) -> None:
+        """Takes over what the policy acts by; arguments as for `RolloutWorker.set_weights`."""
+        self.policy.set_weights(weights)
+        self.policy.exploration = self.settings.exploration.numbers(int((exploration or {}).get("timesteps", 0)))
+        if filter_state is not None:
+            self.policy.filter.set_state(filter_state)
+
+    def play_episodes(self, num_episodes: int, round_index: int, explore: bool = False) -> list[Episode]:
+        """Whole episodes in fresh environments.
+
+        Args:
+            num_episodes: how many.
+            round_index: which evaluation this is; each has its own seeds.
+            explore: sample the actions instead of taking the most likely ones.
+        """
+        return play_episodes(
+            self.policy, self.settings, num_episodes, round_index, worker_index=self.worker_index, explore=explore
+        )
+
+    def close(self) -> None:
+        """Nothing is open between evaluations."""

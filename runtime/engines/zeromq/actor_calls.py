@@ -1,0 +1,179 @@
+"""Actors as their callers see them: `create_actor`, `call`, `kill`, and the news of where they live."""
+
+from __future__ import annotations
+
+from ... import errors
+from ...options import check_feasible
+from . import control, wire
+from .arguments import Arguments, Call, failed_argument, with_values
+from .channels import Channels
+from .definitions import Definitions
+from .holdings import Holdings
+from .ledger import units
+from .refs import Reference
+from .serializer import error_value
+
+EAGER_CALLS = 8  # calls on their way that keep an actor busy: those after them are sent several at a time
+BATCH_CALLS = 32
+
+_pack = wire.HEADER.pack
+
+
+class ActorCalls:
+    """Args:
+    client: who calls.
+    channels, holdings, arguments, definitions: of the client.
+    """
+
+    def __init__(self, client, channels: Channels, holdings: Holdings, arguments: Arguments, definitions: Definitions):
+        self._client, self._process, self._mailbox = client, client.process, client.mailbox
+        self._channels, self._holdings = channels, holdings
+        self._arguments, self._definitions = arguments, definitions
+        self._method_names: dict[str, tuple[bytes, int]] = {}
+        self._postponed: list = []
+        # What `call` needs, one lookup away.
+        self._enter, self._encode, self._next_serial = client.enter, arguments.encode, client.next_serial
+
+    def create_actor(self, cls, args, kwargs, options):
+        """See base.Engine."""
+        self._enter()
+        name = options.name or cls.name
+        check_feasible(options.request(), self._client.totals, f"actor {name}")
+        digest = self._definitions.digest(cls)
+        arguments = self._encode(args, kwargs)
+        key = self._client.new_key()
+        with self._mailbox.lock:
+            if digest not in self._definitions.sent:
+                self._definitions.send(cls, digest)
+            channel = self._channels.open(key)
+            waiting = self._arguments.unresolved(
+                arguments, lambda: self._send_create(channel, name, digest, options, arguments)
+            )
+            if not waiting:
+                self._send_create(channel, name, digest, options, arguments)
+        self._mailbox.start_keeper()
+        return key
+
+    def _send_create(self, channel, name, digest, options, arguments):
+        """Lock held; all arguments are there."""
+        failed = failed_argument(arguments)
+        if failed is not None:
+            frame, start, _ = failed
+            size = wire.VALUE.unpack_from(frame, start)[5]
+            self._channels.bury(channel, frame[start : start + size])
+            return
+        body, items = with_values(arguments)
+        create = control.Create(
+            digest, name, units(options.request()), units(options.held()), list(items), options.env_vars
+        )
+        self._arguments.register(arguments)
+        data = control.encode(create)
+        serial, _ = wire.KEY.unpack(channel.key)
+        head = _pack(wire.MAGIC, wire.CREATE, 0, self._process, serial, len(data), 0, 1 + len(arguments[1]))
+        self._mailbox.send(wire.NODE, b"".join((head, wire.pad(data), body)))
+
+    def call(self, actor_id, method, args, kwargs, num_returns):
+        """See base.Engine."""
+        self._enter()
+        encoded, depends = arguments = self._encode(args, kwargs)
+        if num_returns == 1:
+            serial = self._next_serial()
+            refs = Reference(self._client, self._process, serial)
+        else:
+            serial, refs = self._client.new_references(num_returns)
+        name, name_bytes = self._method_names.get(method) or self._method_name(method)
+        start = _pack(b"R1", wire.CALL, 0, self._process, serial, name_bytes, num_returns, 1 + len(depends)) + name
+        mailbox, waiting = self._mailbox, 0
+        with mailbox.lock:
+            channel = self._channels.by_key[actor_id]
+            if len(channel.pending) < EAGER_CALLS and channel.process and not channel.outbox and not depends:
+                if encoded[1]:
+                    self._holdings.escape(encoded.items, encoded.pins, channel.process)
+                channel.pending[serial] = refs
+                mailbox.send(channel.process, start + encoded[0])
+            else:
+                waiting = self._queue(channel, Call(serial, refs, start, arguments))
+        if waiting and waiting % BATCH_CALLS == 0:
+            mailbox.drain()
+        return [refs] if num_returns == 1 else list(refs)
+
+    def _method_name(self, method):
+        name = method.encode()
+        entry = self._method_names[method] = wire.pad(name), len(name)
+        return entry
+
+    def _queue(self, channel, call):
+        """Puts a call behind those that wait already; how many they are if they cannot be sent. Lock held.
+
+        When enough calls are on their way to keep the actor busy, the next ones wait for the next reply or for one
+        another, and then go together in one message.
+        """
+        if channel.error is not None:
+            self._holdings.settle(call.refs, channel.error, 0)
+            return 0
+        channel.outbox.append(call)
+        self._arguments.unresolved(call.arguments, lambda: self.advance(channel))
+        if len(channel.pending) < EAGER_CALLS or len(channel.outbox) % BATCH_CALLS == 0:
+            self.advance(channel)
+        return len(channel.outbox) if len(channel.pending) >= channel.WINDOW else 0
+
+    def advance(self, channel):
+        """Sends what may go. Lock held."""
+        frames, pending = [], channel.pending
+        while channel.outbox and channel.process and len(pending) < channel.WINDOW:
+            call = channel.outbox[0]
+            serial, refs, start, arguments = call
+            depends = arguments[1]
+            if depends and any(ref.frame is None for ref in depends):
+                break
+            channel.outbox.popleft()
+            if depends and (failed := failed_argument(arguments)) is not None:
+                self._holdings.settle(refs, *failed)
+                continue
+            body, items = with_values(arguments)
+            if items:
+                self._arguments.register(arguments, channel.process)
+            pending[serial] = refs
+            frames.append(start + body)
+        if frames:
+            self._mailbox.send_several(channel.process, frames)
+        if not channel.handles and channel.idle:
+            self._channels.retire(channel)
+
+    def kill(self, actor_id):
+        """See base.Engine."""
+        self._enter()
+        self._mailbox.drain()  # what the actor has answered so far
+        serial, process = wire.KEY.unpack(actor_id)
+        with self._mailbox.lock:
+            self._mailbox.send(wire.NODE, wire.message(wire.KILL, self._process, serial, process))
+            channel = self._channels.by_key.get(actor_id)
+            if channel is not None and channel.error is None:
+                error = errors.ActorDiedError("the actor was killed by runtime.kill()")
+                self._channels.bury(channel, error_value(error))
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def on_actor_state(self, frame, head):
+        """An actor lives, or has ended."""
+        _, _, state, _, serial, creator, process, _ = head
+        with self._mailbox.lock:
+            channel = self._channels.by_key.get(wire.key(serial, creator))
+            if channel is None or channel.error is not None:
+                return
+            if state == wire.ACTOR_ALIVE:
+                channel.process = process
+                self._channels.by_process[process] = channel
+                self.advance(channel)
+                return
+        self._postponed.append((channel, frame, state))  # replies that came before its end are read first
+        self._mailbox.at_rest(self._bury_postponed)
+
+    def _bury_postponed(self):
+        while self._postponed:
+            channel, frame, state = self._postponed.pop()
+            body = frame[wire.HEADER_BYTES :]
+            if state == wire.ACTOR_DEAD:
+                body = error_value(errors.ActorDiedError(body.decode()))
+            with self._mailbox.lock:
+                self._channels.bury(channel, body)

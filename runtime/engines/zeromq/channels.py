@@ -1,0 +1,134 @@
+"""The ways from this process to actors: where each of them lives, and what is on its way there."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from . import wire
+from .arguments import Call
+from .holdings import Holdings
+from .refs import Reference
+from .store import Hold
+
+
+class Channel:
+    """The way from this process to one actor.
+
+    Calls go out in the order they were made. At most WINDOW are on their way; the others, and those made before the
+    actor lives, wait in the outbox. A call whose arguments are pending stops those behind it.
+
+    Attributes:
+        process: where the actor lives, 0 before and after.
+        error: once it has ended: the value (an error) that calls get.
+        pending: serial -> references of the calls on their way.
+        handles: handles in this process; the first is counted before it exists (`fresh`).
+        hold: this process's share in the actor.
+    """
+
+    __slots__ = ("error", "fresh", "handles", "hold", "key", "outbox", "pending", "process")
+
+    WINDOW = 512
+
+    def __init__(self, key: bytes):
+        self.key = key
+        self.process, self.handles, self.fresh = 0, 1, True
+        self.error: bytes | None = None
+        self.hold: Hold | None = None
+        self.pending: dict[int, tuple | Reference] = {}
+        self.outbox: deque[Call] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits for it: with the last handle it may go."""
+        return not self.pending and not self.outbox
+
+
+class Channels:
+    """All of a process.
+
+    Args:
+        client: whose they are.
+        holdings: settles the references of calls that never will be answered.
+
+    Attributes:
+        by_key: actor's key -> channel.
+        by_process: where it lives -> channel.
+        dropped: keys of actors of which a handle was dropped; `flush` looks at them.
+    """
+
+    def __init__(self, client, holdings: Holdings):
+        self._process, self._mailbox, self._holdings = client.process, client.mailbox, holdings
+        self.by_key: dict[bytes, Channel] = {}
+        self.by_process: dict[int, Channel] = {}
+        self.dropped: deque[bytes] = deque()
+
+    def open(self, key: bytes) -> Channel:
+        """The channel to an actor of this process's own. Lock held."""
+        channel = self.by_key[key] = Channel(key)
+        channel.hold = Hold(key, self._holdings.release)
+        return channel
+
+    def find(self, key, hold):
+        """A handle comes with a message: the channel to its actor, made if there is none."""
+        with self._mailbox.lock:
+            channel = self.by_key.get(key)
+            if channel is None:
+                channel = self.by_key[key] = Channel(key)
+                channel.hold = hold
+                serial, process = wire.KEY.unpack(key)
+                self._mailbox.send(wire.NODE, wire.message(wire.WATCH, self._process, serial, process))
+        self._mailbox.start_keeper()
+
+    def handle_added(self, actor_id):
+        """See base.Engine."""
+        with self._mailbox.lock:
+            channel = self.by_key.get(actor_id)
+            if channel is None:
+                return
+            if channel.fresh:
+                channel.fresh = False
+            else:
+                channel.handles += 1
+
+    def handle_dropped(self, actor_id):
+        """See base.Engine."""
+        self.dropped.append(actor_id)
+        if len(self.dropped) == 1:
+            self._mailbox.wake()
+
+    def flush(self):
+        """Lets go of actors that no handle here is left of. Lock held."""
+        while self.dropped:
+            channel = self.by_key.get(self.dropped.popleft())
+            if channel is not None:
+                channel.handles -= 1
+                if not channel.handles and channel.idle:
+                    self.retire(channel)
+
+    def retire(self, channel):
+        """The last handle is gone and nothing waits: this process lets go of the actor. Lock held."""
+        if self.by_key.get(channel.key) is channel:
+            del self.by_key[channel.key]
+            self.by_process.pop(channel.process, None)
+            channel.hold = None
+
+    def bury(self, channel, error):
+        """An actor has ended: all its calls get this error, also those to come. Lock held."""
+        channel.error = error
+        if channel.process:  # else it never lived; 0 is the node
+            self.by_process.pop(channel.process, None)
+            self._mailbox.forget(channel.process)
+        channel.process = 0
+        calls = [*channel.pending.values(), *(call.refs for call in channel.outbox)]
+        channel.pending.clear()
+        channel.outbox.clear()
+        for refs in calls:
+            self._holdings.settle(refs, error, 0)
+        if not channel.handles:
+            self.retire(channel)
+
+    def bury_all(self, error):
+        """The session ends. Lock held."""
+        self.by_key, channels = {}, self.by_key
+        for channel in channels.values():
+            self.bury(channel, error)

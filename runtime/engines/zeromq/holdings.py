@@ -1,0 +1,156 @@
+"""What this process holds of what processes share, and what it has shared itself: blocks of memory and values.
+
+The node counts who holds what. It hears from here what leaves this process (`escape`), the values of references that
+others know (`settle_one`), and what is not needed here any more (`flush`, after the last `Hold` of it has gone).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+
+from ... import errors
+from . import control, wire
+from .refs import Reference, Sharing
+from .requests import Requests
+from .serializer import error_value
+from .store import Hold, Store
+
+_unpack_value = wire.VALUE.unpack_from
+
+
+class Holdings:
+    """Args:
+    client: whose they are.
+    node_pid: whose /proc/PID/fd holds the segments.
+    requests: where the store gets its segments.
+
+    Attributes:
+        store: the blocks of shared memory.
+        dropped: items whose last Hold went away; `flush` looks at them.
+    """
+
+    def __init__(self, client, node_pid: int, requests: Requests):
+        self._client, self._process, self._mailbox = client, client.process, client.mailbox
+        self.dropped: deque[bytes] = deque()
+        self._known: weakref.WeakValueDictionary[bytes, Reference] = weakref.WeakValueDictionary()
+        self._registered: set[bytes] = set()  # own blocks the node knows of
+        self.store = Store(node_pid, requests.grow, requests.give_back, client.new_key, self.release)
+
+    # -- letting go ---------------------------------------------------------------------------------------------------
+
+    def release(self, key):
+        """The end of a `Hold`: at any moment, in any thread."""
+        self.dropped.append(key)
+        if len(self.dropped) == 1:
+            self._mailbox.wake()
+
+    def flush(self):
+        """Frees and releases what is not needed here any more. Lock held."""
+        release = []
+        while self.dropped:
+            key = self.dropped.popleft()
+            if self.store.owns(key) and key not in self._registered:
+                self.store.free(key)
+            else:
+                release.append(key)
+        if release:
+            self._send([], [], [], release)
+
+    # -- sharing ------------------------------------------------------------------------------------------------------
+
+    def escape(self, items, pins, receiver):
+        """Items go to another process: the node learns of them, and that the receiver holds them. Lock held."""
+        blocks, objects = [], []
+        self._register(items, pins, blocks, objects)
+        hold = [(key, receiver) for key in items] if receiver is not None else []
+        if blocks or objects or hold:
+            self._send(blocks, objects, hold, [])
+
+    def _register(self, items, pins, blocks, objects):
+        for key, pin in zip(items, pins):
+            if self.store.owns(key):
+                if key not in self._registered:
+                    self._registered.add(key)
+                    blocks.append((key, self.store.segment_of(key)))
+            elif isinstance(pin, Reference) and pin.shared is None:
+                pin.shared = Sharing(Hold(key, self.release))
+                pin.shared.subscribed = True  # its value comes here first
+                self._known[key] = pin
+                self._mailbox.start_keeper()
+                objects.append((key, *self._published(pin, blocks, objects)))
+
+    def _published(self, ref, blocks, objects):
+        """(value, keys of its items) of an own reference that others know; (None, []) while it is pending."""
+        if ref.frame is None:
+            return None, []
+        items = wire.items_at(ref.frame, ref.start)
+        self._register(items, ref.pins, blocks, objects)
+        return ref.value_bytes(), items
+
+    def _send(self, blocks, objects, hold, release):
+        data = control.encode(control.References(blocks, objects, hold, release))
+        self._mailbox.send(wire.NODE, wire.message(wire.REFERENCES, self._process, body=data))
+
+    # -- values that come ---------------------------------------------------------------------------------------------
+
+    def find_reference(self, key, hold):
+        """The reference of this process for a key in a message; made if there is none."""
+        if isinstance(hold, Reference):  # a value that has not left this process is held by the reference itself
+            return hold
+        with self._mailbox.lock:
+            ref = self._known.get(key)
+            if ref is None:
+                serial, owner = wire.KEY.unpack(key)
+                ref = self._known[key] = Reference(self._client, owner, serial)
+                ref.shared = Sharing(hold)
+        return ref
+
+    def subscribe(self, ref):
+        """Asks the node, once, for the value of a reference that another process owns. Lock held."""
+        ref.shared.subscribed = True
+        self._mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self._process, ref.serial, ref.owner))
+
+    def pins(self, frame, start):
+        """The shares that came with a value."""
+        if _unpack_value(frame, start)[1] == 0:
+            return ()
+        return tuple(Hold(key, self.release) for key in wire.items_at(frame, start))
+
+    def settle(self, refs, frame, start, pins=()):
+        """Gives one value (usually an error) to all results of a call. Lock held."""
+        for ref in (refs,) if type(refs) is Reference else refs:
+            self.settle_one(ref, frame, start, pins)
+
+    def settle_one(self, ref, frame, start, pins):
+        """Gives a reference its value, and those who know it as well. Lock held."""
+        ref.settle(frame, start, pins)
+        if ref.shared is not None and ref.owner == self._process:
+            blocks, objects = [], []
+            value, items = self._published(ref, blocks, objects)
+            objects.append((ref.id, value, items))
+            self._send(blocks, objects, [], [])
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def on_object(self, frame, head):
+        with self._mailbox.lock:
+            if head[2] == wire.LOST:
+                frame = bytes(wire.HEADER_BYTES) + error_value(
+                    errors.OwnerDiedError(frame[wire.HEADER_BYTES :].decode())
+                )
+            pins = self.pins(frame, wire.HEADER_BYTES)
+            ref = self._known.get(wire.key(head[4], head[5]))
+            if ref is not None and ref.frame is None:
+                ref.settle(frame, wire.HEADER_BYTES, pins)
+
+    def on_freed(self, frame, head):
+        for key in wire.keys(frame, wire.HEADER_BYTES):
+            self._registered.discard(key)
+            self.store.free(key)
+
+    def on_closed(self, frame, head):
+        if head[5]:
+            self.store.forget(head[5])
+        else:
+            self.store.trim()

@@ -1,0 +1,73 @@
+"""Objects that more than their owner knows: their values, and who waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import wire
+from .holds import OBJECT, Holds
+
+
+class Objects:
+    """Args:
+    holds: the table in which they stand.
+    hold: (key, process) says that a process holds an item from now on.
+    tell: sends a frame to a process, if it lives.
+    """
+
+    def __init__(self, holds: Holds, hold: Callable[[bytes, int], None], tell: Callable[[int, bytes], None]):
+        self._holds, self._hold, self._tell = holds, hold, tell
+        self._subscribers: dict[bytes, set[int]] = {}
+
+    def publish(self, source: int, key: bytes, value: bytes | None, items: list[bytes]) -> None:
+        """The owner makes an object known.
+
+        Args:
+            value: None as long as it is pending.
+            items: keys of what the value needs.
+        """
+        item = self._holds.register(key, OBJECT, source)
+        if value is not None and item.value is None:
+            item.value = value
+            for inner in items:
+                self._holds.add(inner, key, 1)
+            for subscriber in sorted(self._subscribers.pop(key, ())):
+                self._answer(subscriber, key, item)
+
+    def subscribe(self, source: int, key: bytes, owner_lives: bool) -> None:
+        """A process wants the value: it gets it now, or when it comes, or word that it never will."""
+        item = self._holds.items.get(key)
+        if item is not None and (item.value is not None or item.lost):
+            self._answer(source, key, item)
+        elif (item is not None and item.kind is not None) or owner_lives:
+            self._subscribers.setdefault(key, set()).add(source)
+        else:
+            self._answer_lost(source, key, "the process that owned this value has died")
+
+    def forget(self, key: bytes) -> None:
+        """Nobody needs an object any more."""
+        self._subscribers.pop(key, None)
+
+    def owner_ended(self, process: int) -> None:
+        """What a process owned and had not published will never come."""
+        for key, item in self._holds.items.items():
+            if item.kind == OBJECT and item.creator == process and item.value is None:
+                item.lost = "the process that was to produce this value has died"
+                for subscriber in self._subscribers.pop(key, ()):
+                    self._answer(subscriber, key, item)
+        for key in [key for key in self._subscribers if wire.KEY.unpack(key)[1] == process]:
+            for subscriber in self._subscribers.pop(key):  # that had overtaken word of the object
+                self._answer_lost(subscriber, key, "the process that owned this value has died")
+
+    def _answer(self, process, key, item):
+        if item.value is None:
+            self._answer_lost(process, key, item.lost)
+            return
+        for inner in wire.items_at(item.value, 0):
+            self._hold(inner, process)
+        serial, owner = wire.KEY.unpack(key)
+        self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=item.value))
+
+    def _answer_lost(self, process, key, text):
+        serial, owner = wire.KEY.unpack(key)
+        self._tell(process, wire.message(wire.OBJECT, wire.NODE, serial, owner, body=text.encode(), flags=wire.LOST))

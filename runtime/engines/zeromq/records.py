@@ -1,0 +1,102 @@
+"""What the node knows of each task, actor and process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from . import control
+from .ledger import Request
+
+# Kinds of processes.
+TASK, ACTOR_PROCESS, DRIVER = "task", "actor", "driver"
+# States of an actor.
+PENDING, STARTING, ALIVE, DEAD = "pending", "starting", "alive", "dead"
+
+
+@dataclass(slots=True)
+class Task:
+    """A task until it is done. `attempts` counts the processes that died of it."""
+
+    key: bytes
+    serial: int
+    owner: int
+    frame: bytes
+    control: control.Task
+    depth: int
+    attempts: int = 0
+    gpus: tuple[str, ...] = ()
+    cancelled: bool = False
+
+    @property
+    def request(self) -> Request:
+        return self.control.request
+
+
+@dataclass(slots=True)
+class Actor:
+    """An actor until nobody knows it any more.
+
+    Attributes:
+        frame: what its process is to be told when it is ready.
+        ending: why it is to end ("" while nobody wants it to).
+        watchers: processes that are told its state.
+        last: what they were told last.
+    """
+
+    key: bytes
+    owner: int
+    frame: bytes
+    control: control.Create
+    state: str = PENDING
+    process: int = 0
+    gpus: tuple[str, ...] = ()
+    ending: str = ""
+    watchers: set[int] = field(default_factory=set)
+    last: bytes = b""
+
+
+@dataclass(slots=True)
+class Process:
+    """A living process of the session.
+
+    Attributes:
+        name: of what it runs, or ran last.
+        idle: ticks since its last task.
+        defined: digests of the definitions it has.
+        contacts: processes that may have a socket to it.
+        leaving: what it said before it ended on its own account.
+    """
+
+    number: int
+    kind: str
+    name: str = ""
+    ready: bool = False
+    task: Task | None = None
+    actor: Actor | None = None
+    gpus: tuple[str, ...] = ()
+    blocked: bool = False
+    idle: int = 0
+    defined: set[bytes] = field(default_factory=set)
+    contacts: set[int] = field(default_factory=set)
+    leaving: str = ""
+
+    @property
+    def cpus(self) -> Request:
+        """The CPUs of its task or actor."""
+        held = self.task.request if self.task is not None else self.actor.control.held if self.actor else ()
+        return tuple(entry for entry in held if entry[0] == "CPU")
+
+    def ending(self, how: str, output: str) -> str:
+        """Why it has ended, in words.
+
+        Args:
+            how: "signal SIGKILL", "exit code 1".
+            output: the last lines it wrote.
+        """
+        reason = self.leaving or (self.actor.ending if self.actor is not None else "")
+        if reason:
+            return reason
+        text = f"died by {how}" if how.startswith("signal") else f"ended with {how}"
+        if how == "signal SIGKILL":
+            text += " that this session did not send (the kernel does when memory runs out)"
+        return f"{text}.\nThe last lines it wrote:\n{output}" if output else text

@@ -1,0 +1,85 @@
+"""What a process asks the node and waits for: shared memory, and what resources are free."""
+
+from __future__ import annotations
+
+from ... import errors
+from . import wire
+from .mailbox import Waiter
+
+STORE_FULL_S = 30.0
+
+
+class Requests:
+    """Args:
+    client: who asks.
+
+    Attributes:
+        growing: threads that wait for shared memory: what is freed meanwhile goes back to the node at once.
+    """
+
+    def __init__(self, client):
+        self._client, self._mailbox = client, client.mailbox
+        self._open: dict[int, list] = {}  # serial -> [waiter, answer]
+        self.growing = 0
+
+    def ask(self, make, timeout_s: float | None = None) -> bytes | None:
+        """Sends a request to the node and waits; the answer's frame, or None if it did not come in time.
+
+        Args:
+            make: the request's frame from its serial.
+        """
+        serial, waiter = self._client.next_serial(), Waiter()
+        entry = self._open[serial] = [waiter, None]
+        with self._mailbox.lock:
+            self._mailbox.send(wire.NODE, make(serial))
+        try:
+            self._client.wait_for(waiter, timeout_s, (), raising=False)
+        finally:
+            self._open.pop(serial, None)
+        return entry[1]
+
+    def grow(self, size: int) -> tuple[int, int]:
+        """A new segment of so many bytes: its number, and the descriptor of the node's that it has.
+
+        Raises:
+            ObjectStoreFullError: none in time.
+        """
+        with self._mailbox.lock:
+            self._client.flush()
+        self._mailbox.start_keeper()
+        self.growing += 1
+        try:
+            process = self._client.process
+            answer = self.ask(lambda serial: wire.message(wire.GRANT, process, serial, c=size), STORE_FULL_S)
+        finally:
+            self.growing -= 1
+        if answer is not None:
+            _, _, _, _, _, segment, fd, _ = wire.header(answer)
+            if segment:
+                return segment, fd
+            text = bytes(answer[wire.HEADER_BYTES :]).decode()
+        else:
+            text = f"nothing was freed within {STORE_FULL_S:g} s"
+        raise errors.ObjectStoreFullError(
+            f"the shared memory is full: {size / 2**20:.1f} MB more were needed, {text}. Drop references and arrays "
+            "you do not need, or give more: runtime.init(object_store_memory=...)."
+        )
+
+    def give_back(self, segment: int) -> None:
+        """Returns a segment to the node."""
+        with self._mailbox.lock:
+            self._mailbox.send(wire.NODE, wire.message(wire.RETURN, self._client.process, a=segment))
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def on_granted(self, frame, head):
+        if head[4] in self._open:
+            self.on_answer(frame, head)
+        elif head[5]:
+            self.give_back(head[5])  # it came too late
+
+    def on_answer(self, frame, head):
+        entry = self._open.get(head[4])
+        if entry is not None:
+            entry[1] = frame
+            entry[0].tick()

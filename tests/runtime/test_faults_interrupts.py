@@ -84,6 +84,22 @@ def test_ctrl_c_at_many_times(fresh, script):
         interrupt_at(script, fresh, seed)
 
 
+def test_ctrl_c_that_reaches_the_node_before_its_process_group_is_its_own(fresh, script):
+    source = """
+import runtime
+from runtime.engines.zeromq import boot
+boot.command = lambda arguments: ["sh", "-c", f"kill -INT {arguments['driver']} $$"]  # as Ctrl-C does, to both
+try:
+    runtime.init("zeromq", num_cpus=1)
+except KeyboardInterrupt:
+    print("interrupted", runtime.is_initialized())
+"""
+    driver = script.start(source, start_new_session=True)
+    out, err = driver.communicate(timeout=30)
+    assert out.split() == ["interrupted", "False"] and driver.returncode == 0, err
+    fresh.leftovers.check(5, own=False)
+
+
 @pytest.mark.parametrize(
     "blocked_in",
     [

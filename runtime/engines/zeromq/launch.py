@@ -6,17 +6,20 @@ import contextlib
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
 from . import boot
+from .interrupts import interruptible
 
 LONGEST_DIRECTORY = 80  # the path of a unix socket has at most 107 bytes
 PREFIX = "rt-"
 START_S = 30.0
 STALE_S = 60.0
+INTERRUPT_S = 1.0
 
 
 class NodeProcess:
@@ -70,10 +73,13 @@ class NodeProcess:
 
         Raises:
             RuntimeError: it does not, within START_S seconds or at all.
+            KeyboardInterrupt: Ctrl-C came before the node had a process group of its own, and ended it.
         """
         try:
             readable, _, _ = select.select([self._ready], [], [], START_S)
             if not readable or not os.read(self._ready, 1):
+                if readable and self._process.wait(START_S) == -signal.SIGINT:
+                    _let_interrupt_come()
                 raise RuntimeError("the runtime's node agent did not start; what it wrote to stderr says why")
         finally:
             os.close(self._ready)
@@ -88,6 +94,12 @@ class NodeProcess:
     def close(self) -> None:
         """Lets go of the descriptor."""
         os.close(self.pidfd)
+
+
+@interruptible
+def _let_interrupt_come() -> None:
+    """The same Ctrl-C is about to be raised here, in the driver, a few milliseconds after (see interrupts.py)."""
+    time.sleep(INTERRUPT_S)
 
 
 def create_session_directory() -> str:

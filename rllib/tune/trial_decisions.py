@@ -84,7 +84,7 @@ class TrialDecisions:
         self._behind.discard(trial.trial_id)
 
     def see(self, result: dict) -> None:
-        """Any result, the last ones of trials among them, which need no decision."""
+        """Any result: the last ones of trials, which need no decision, and those of a resumed experiment among them."""
         self._seen_metric = self._seen_metric or self._is_comparable(result)
 
     def end(self, runner, trial: Trial) -> None:

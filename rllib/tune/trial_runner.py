@@ -82,6 +82,8 @@ class TrialRunner:
         for trial in trials:
             runs_on, before = which(trial), trial.status
             self.records.take_up(trial, runs_on)
+            if trial.last_result:
+                self.decisions.see(trial.last_result)
             if runs_on:
                 self.decisions.goes_back(trial)
                 if before == RUNNING:

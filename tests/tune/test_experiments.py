@@ -371,8 +371,10 @@ class CtrlCBeforeTheEnd(tune.Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_trial_interrupted_at_its_last_result_does_not_go_beyond_it(run):
-    settings = {"name": "x", "stop": {"value": 4}, "checkpoint_freq": 2}
+@pytest.mark.parametrize("scheduler", [None, "asha"])
+def test_a_trial_interrupted_at_its_last_result_does_not_go_beyond_it(run, scheduler):
+    settings = {"name": "x", "stop": {"value": 4}, "checkpoint_freq": 2,
+                "scheduler": scheduler, "metric": "value", "mode": "max"}  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
         run(Counter, callbacks=[CtrlCBeforeTheEnd()], **settings)
     [trial] = run(Counter, resume=True, **settings).trials

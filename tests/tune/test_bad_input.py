@@ -8,26 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import runtime
 from rllib import tune
 from rllib.errors import TuneError
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.searchers.base import Searcher
 
-
-@pytest.fixture(scope="module", autouse=True)
-def two_cpus():
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
-    yield
-    runtime.shutdown()
-
-
-@pytest.fixture
-def run(tmp_path):
-    def run(trainable, **settings):
-        return tune.run(trainable, **{"storage_path": tmp_path, "verbose": 0, "tensorboard": False, **settings})
-
-    return run
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 def reports(config):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import runtime
 from rllib import tune
 from rllib.errors import TuneError
 from rllib.tune import session
@@ -21,21 +20,7 @@ from runtime.errors import UnschedulableError
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def two_cpus():
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
-    yield
-    runtime.shutdown()
-
-
-@pytest.fixture
-def run(tmp_path):
-    """tune.run into a directory of the test's own, without a word."""
-
-    def run(trainable, **settings):
-        return tune.run(trainable, **{"storage_path": tmp_path, "verbose": 0, "tensorboard": False, **settings})
-
-    return run
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 def lines(trial):

@@ -5,27 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import runtime
 from rllib import PPO, tune
 from rllib.checkpoint import read_checkpoint
 from rllib.models.catalog import PolicySpec
 from rllib.policy import Policy
 from rllib.tune.loggers import CsvLogger
 
-
-@pytest.fixture(scope="module", autouse=True)
-def two_cpus():
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
-    yield
-    runtime.shutdown()
-
-
-@pytest.fixture
-def run(tmp_path):
-    def run(trainable, **settings):
-        return tune.run(trainable, **{"storage_path": tmp_path, "verbose": 0, "tensorboard": False, **settings})
-
-    return run
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 def reports(config):

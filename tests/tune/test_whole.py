@@ -8,18 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import runtime
 from rllib import tune
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.experiment import Journal
 from rllib.tune.schedulers import create_scheduler
 
-
-@pytest.fixture(scope="module", autouse=True)
-def two_cpus():
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
-    yield
-    runtime.shutdown()
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 class Climber(tune.Trainable):

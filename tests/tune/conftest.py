@@ -1,0 +1,24 @@
+"""What tests of whole experiments share."""
+
+import pytest
+
+import runtime
+from rllib import tune
+
+
+@pytest.fixture(scope="module")
+def two_cpus():
+    """A session with two CPUs for all tests of a module."""
+    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    yield
+    runtime.shutdown()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """tune.run into a directory of the test's own, without a word."""
+
+    def run(trainable, **settings):
+        return tune.run(trainable, **{"storage_path": tmp_path, "verbose": 0, "tensorboard": False, **settings})
+
+    return run

@@ -2,7 +2,8 @@
 
 A figure of one run says little on a shared machine; a ratio of two things that took turns in one run says more. So a
 benchmark hands the ways of doing the same work to `alternate`, which runs them A B A B ... and takes the median of the
-ratios of the rounds. The scripts run from a checkout (`python benchmarks/NAME.py`) and measure that checkout.
+ratios of the rounds. The scripts run from a checkout (`python benchmarks/NAME.py`) and measure that checkout, or the
+one that BENCHMARK_CHECKOUT names: `benchmarks/two_checkouts.py` runs the same script on both in turn.
 """
 
 import argparse
@@ -22,7 +23,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+# The checkout whose library is measured.
+ROOT = Path(os.environ.get("BENCHMARK_CHECKOUT") or Path(__file__).resolve().parent.parent)
 PEERS = Path(__file__).resolve().parent / "peers"
 PACKAGES = ("numpy", "torch", "gymnasium", "pyzmq")
 
@@ -85,7 +87,7 @@ class Rounds:
 
     def spread(self, side: str) -> str:
         """Lowest and highest value, for a line below the table."""
-        return f"{side} {_figure(min(self.values[side]))}-{_figure(max(self.values[side]))}"
+        return f"{side} {figure(min(self.values[side]))}-{figure(max(self.values[side]))}"
 
 
 def alternate(rounds: int = 7, warm_up: int = 1, **sides: Callable[[], float | None] | None) -> Rounds:
@@ -145,6 +147,11 @@ class Row:
         if self.bar and not _BAR.fullmatch(self.bar):
             raise ValueError(f"bar={self.bar!r} must read like '<= 2.0 limit', '>= 8 peer' or '<= 10'.")
 
+    @property
+    def less_is_better(self) -> bool:
+        """Whether the figure is a time or a size; a rate has a unit that ends in "/s"."""
+        return not self.unit.endswith("/s")
+
     def verdict(self) -> str:
         """pass, miss, or "-": no bar, or nothing to hold it against here."""
         if not self.bar:
@@ -168,9 +175,20 @@ _HEAD = ("what", "unit", "ours", "limit", "peer", "of limit", "of peer", "bar", 
 
 
 def table(rows: Sequence[Row]) -> None:
-    """Print the rows in aligned columns."""
-    lines = [_HEAD, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    """Print the rows in aligned columns; with BENCHMARK_JSON set, also our figures as one line of JSON.
+
+    A row whose name is indented holds the figure of the row above it beside another peer.
+    """
+    aligned([_HEAD, *(_cells(row) for row in rows)])
+    if os.environ.get("BENCHMARK_JSON"):
+        own = [row for row in rows if not row.what.startswith(" ")]
+        figures = {row.what: {"unit": row.unit, "ours": row.ours, "less_is_better": row.less_is_better} for row in own}
+        print(json.dumps({"rows": figures}), flush=True)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> None:
+    """Print cells in columns: the first two, the name and the unit, to the left, figures to the right."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     for line in lines:
         texts = [cell.ljust(width) for cell, width in zip(line[:2], widths)]
         figures = [cell.rjust(width) for cell, width in zip(line[2:], widths[2:])]
@@ -178,12 +196,12 @@ def table(rows: Sequence[Row]) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    peer = f"{row.peer_name} {_figure(row.peer)}".strip() if row.peer is not None else "-"
+    peer = f"{row.peer_name} {figure(row.peer)}".strip() if row.peer is not None else "-"
     ratios = (f"{ratio:.2f}" if ratio is not None else "-" for ratio in (row.limit_ratio, row.peer_ratio))
-    return (row.what, row.unit, _figure(row.ours), _figure(row.limit), peer, *ratios, row.bar or "-", row.verdict())
+    return (row.what, row.unit, figure(row.ours), figure(row.limit), peer, *ratios, row.bar or "-", row.verdict())
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
@@ -204,7 +222,7 @@ def peer(name: str, script: str, *arguments: object, timeout_s: float = 600) -> 
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     environment.pop("PYTHONPATH", None)
     try:
-        return _printed([str(python), str(PEERS / f"{script}.py"), *map(str, arguments)], environment, timeout_s)
+        return printed([str(python), str(PEERS / f"{script}.py"), *map(str, arguments)], environment, timeout_s)
     except RuntimeError as error:
         print(f"# without {script}: {error}", flush=True)
         return None
@@ -223,10 +241,15 @@ def peer_side(key: str, name: str, script: str, *arguments: object) -> Callable[
 def ours(script: str, *arguments: object, timeout_s: float = 600) -> dict:
     """Run benchmarks/SCRIPT.py in a process of its own, as the peers are; the object of the JSON line it prints."""
     argv = [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *map(str, arguments)]
-    return _printed(argv, dict(os.environ), timeout_s)
+    return printed(argv, dict(os.environ), timeout_s)
 
 
-def _printed(argv: list[str], environment: dict[str, str], timeout_s: float) -> dict:
+def printed(argv: list[str], environment: dict[str, str], timeout_s: float) -> dict:
+    """Run a program; the object of the last JSON line that it prints.
+
+    Raises:
+        RuntimeError: if it failed, was not finished in time or printed no such line.
+    """
     results = [line for line in _output(argv, environment, timeout_s).splitlines() if line.startswith("{")]
     if not results:
         raise RuntimeError(f"{Path(argv[1]).name} printed no result.")

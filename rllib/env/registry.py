@@ -9,11 +9,13 @@ import difflib
 import importlib
 import inspect
 import logging
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
 from gymnasium.vector import VectorEnv
@@ -25,7 +27,7 @@ CONFIG_PARAMETERS = {"config", "env_config", "env_context", "context", "ctx", "c
 # These keys of env_config are arguments of gymnasium.make itself, not of the environment's constructor.
 MAKE_ARGUMENTS = {"max_episode_steps"}
 
-_creators: dict[str, Callable] = {}
+_creators: dict[str, "Callable | RegisteredEnv"] = {}
 
 
 class EnvContext(dict):
@@ -132,6 +134,51 @@ def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
     _creators[name] = creator
 
 
+class RegisteredEnv:
+    """An entry of `register_env` on its way to another process.
+
+    The creator is pickled here and unpickled only when an environment of its name is asked for, so that an entry that
+    cannot travel harms nobody who does not use it.
+
+    Args:
+        name: that it was registered under.
+        creator: what was registered.
+    """
+
+    def __init__(self, name: str, creator: Callable):
+        self._name, self._pickled, self._problem = name, None, None
+        try:
+            self._pickled = cloudpickle.dumps(creator)
+        except Exception as error:  # whatever a user's object raises when it is pickled
+            self._problem = f"{type(error).__name__}: {error}"
+
+    def register(self) -> None:
+        """Registers it in this process."""
+        _creators[self._name] = self
+
+    def creator(self) -> Callable:
+        """What was registered.
+
+        Raises:
+            ValueError: if it could not be pickled in the process that registered it.
+        """
+        if self._pickled is None:
+            raise ValueError(
+                f"environment {self._name!r} was registered in another process, and what makes it cannot be sent here "
+                f"({self._problem}). Register a class or function that can be pickled, or call register_env where the "
+                "algorithm is built."
+            )
+        return pickle.loads(self._pickled)
+
+
+def registered_envs() -> list[RegisteredEnv]:
+    """Everything that `register_env` was given, to be registered in another process."""
+    return [
+        creator if isinstance(creator, RegisteredEnv) else RegisteredEnv(name, creator)
+        for name, creator in _creators.items()
+    ]
+
+
 def resolve(env) -> EnvFactory:
     """The factory for whatever the user gave as environment.
 
@@ -197,7 +244,8 @@ def _holds_config(parameter: inspect.Parameter) -> bool:
 
 def _resolve_name(name: str) -> EnvFactory:
     if name in _creators:
-        return CreatorFactory(_creators[name], name)
+        creator = _creators[name]
+        return CreatorFactory(creator.creator() if isinstance(creator, RegisteredEnv) else creator, name)
     module_name, _, env_id = name.rpartition(":")
     if module_name:
         module = _import_module(module_name, name)

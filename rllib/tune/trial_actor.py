@@ -4,10 +4,25 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rllib.tune import session
 from rllib.tune.session import TrialContext
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What all trials of an experiment have in common; sent once.
+
+    Attributes:
+        trainable_class: what they run.
+        environments: what `register_env` was given in the driver (rllib.env.registry.RegisteredEnv).
+    """
+
+    trainable_class: type
+    environments: Sequence
 
 
 class TrialActor:
@@ -17,12 +32,14 @@ class TrialActor:
         self._driver_pid = driver_pid
         self._trainable = None
 
-    def start(self, trainable_class: type, config: dict, context: TrialContext, restore: str | None, log_to_file):
+    def start(self, definition: Definition, config: dict, context: TrialContext, restore: str | None, log_to_file):
         """Makes the trainable, from a checkpoint if one is given; says where it runs."""
         if log_to_file and os.getpid() != self._driver_pid:
             _redirect(log_to_file, context.trial_dir)
+        for environment in definition.environments:
+            environment.register()
         session.activate(context, None)
-        self._trainable = trainable_class(config, context)
+        self._trainable = definition.trainable_class(config, context)
         if restore:
             self._trainable.restore(restore)
         return {"pid": os.getpid(), "hostname": socket.gethostname()}

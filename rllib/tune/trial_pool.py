@@ -1,6 +1,7 @@
 """The trials that run: their actors, what they were asked and have not answered, and the resources that they hold."""
 
 import os
+import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from rllib.tune.resources import Resources
 from rllib.tune.session import TrialContext
 from rllib.tune.trainables import Resolved
 from rllib.tune.trial import Trial
-from rllib.tune.trial_actor import TrialActor
+from rllib.tune.trial_actor import Definition, TrialActor
 from rllib.tune.trial_files import TrialFiles
 
 # Idle actors that wait for a trial to take them over.
@@ -72,7 +73,7 @@ class TrialPool:
         self.total = {name: q for name, q in runtime.cluster_resources().items() if name != "memory"}
         self.used: dict[str, float] = {}
         self._class = runtime.remote(TrialActor)
-        self._definition = runtime.put(trainable.cls)
+        self._definition = runtime.put(Definition(trainable.cls, _registered_envs()))
         self._experiment_name, self._log_to_file, self.reuses_actors = experiment_name, log_to_file, reuse_actors
         self._idle: list[tuple[Any, Resources]] = []
 
@@ -173,3 +174,9 @@ class TrialPool:
         for actor, _ in self._idle:
             runtime.kill(actor)
         self._idle.clear()
+
+
+def _registered_envs() -> list:
+    """What `register_env` was given; where nobody has imported it, gymnasium is not imported for it either."""
+    registry = sys.modules.get("rllib.env.registry")
+    return registry.registered_envs() if registry else []

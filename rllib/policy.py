@@ -287,9 +287,9 @@ def _make_network(policy: Policy, backend: str):
 def _plain_network(policy: Policy, layout: ParameterLayout, weights: np.ndarray, backend: str):
     if backend == "numpy":
         kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
-        return kind(layout, policy.spec.activation, weights)
+        return kind(layout, policy.spec.activations, weights)
     if backend == "torch":
         from rllib.models.torch_network import ActingNetwork
 
-        return ActingNetwork(layout, policy.spec.activation, weights)
+        return ActingNetwork(layout, policy.spec.activations, weights)
     raise ValueError(f"unknown policy backend {backend!r}; known are {BACKENDS}")

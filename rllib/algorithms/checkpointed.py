@@ -14,6 +14,7 @@ from rllib.checkpoint import read_checkpoint, write_checkpoint
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
 from rllib.metrics import DEFAULT_POLICY, Metrics
+from rllib.models.catalog import PolicySpec
 from rllib.policy import Policy
 
 
@@ -102,7 +103,8 @@ class Checkpointed(ABC):
             ValueError: if the network differs.
         """
         algorithm, rng = state["algorithm.json"], state["rng.json"]
-        saved_spec, own_spec = state[f"policies/{DEFAULT_POLICY}/policy.json"]["spec"], self.policy.spec.to_json()
+        saved_spec = PolicySpec.from_json(state[f"policies/{DEFAULT_POLICY}/policy.json"]["spec"]).to_json()
+        own_spec = self.policy.spec.to_json()
         if saved_spec != own_spec:
             differing = [name for name in own_spec if own_spec[name] != saved_spec.get(name)]
             raise ValueError(

@@ -9,7 +9,8 @@
 
 Departures: both streams of the dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`, and are
 linear (the papers give each a hidden layer of its own); the priorities of C51 are KL(target || prediction), as in
-Rainbow; a window of rewards that the newest step cuts is bootstrapped there, instead of being held back.
+Rainbow; a window of rewards that the newest step cuts is bootstrapped there, instead of being held back. As in RLlib,
+`hiddens` have rectified units, whatever `fcnet_activation` is.
 
 Weights begin as torch's layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; see
 docs/decisions.md for what that is worth.
@@ -96,7 +97,7 @@ class DQNConfig(NetworkConfig):
         train_batch_size=32,
         double_q: Annotated[bool, "the online network chooses the next action, the target network judges it"] = True,
         dueling: Annotated[bool, "Q is a value plus advantages"] = True,
-        hiddens: Annotated[list[int], "widths of hidden layers between fcnet_hiddens and the heads"] = [256],  # noqa: B006
+        hiddens: Annotated[list[int], "widths of hidden layers, relu, between fcnet_hiddens and the heads"] = [256],  # noqa: B006
         n_step: Annotated[int, "rewards before the bootstrap", at_least(1)] = 1,
         num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
         v_min: Annotated[float, "least return of the distribution"] = -10.0,
@@ -286,6 +287,7 @@ class DQN(Algorithm):
             spec,
             distribution=values,
             hiddens=(*spec.hiddens, *config.hiddens),
+            activations=(*spec.activations, *("relu",) * len(config.hiddens)),
             critic=False,
             vf_share_layers=True,
             noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,

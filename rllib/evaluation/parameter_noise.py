@@ -35,7 +35,7 @@ class ParameterNoiseExplorer(Explorer):
         self.scales = np.full(len(rngs), self.exploration.initial_stddev)
         self._directions = np.zeros((len(rngs), size), np.float32)
         self._perturbed = np.zeros((len(rngs), size), np.float32)
-        self._network = NetworkPerRow(policy.layout, policy.spec.activation, self._perturbed)
+        self._network = NetworkPerRow(policy.layout, policy.spec.activations, self._perturbed)
         self._begins = np.ones(len(rngs), bool)
         # Of the running episodes: divergence and tolerance, summed up over their steps.
         self._divergence, self._tolerance = np.zeros(len(rngs)), np.zeros(len(rngs))

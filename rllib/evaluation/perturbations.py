@@ -95,7 +95,7 @@ class PerturbationWorker:
         self.stream.resets_ended = False
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
         self._weights = np.zeros((count, self.policy.layout.size), np.float32)
-        self._network = NetworkPerRow(self.policy.layout, settings.policy.activation, self._weights)
+        self._network = NetworkPerRow(self.policy.layout, settings.policy.activations, self._weights)
         self._raw = np.zeros((count, *self.stream.observation_shape), self.stream.observation_dtype)
         self._action_noise = ActionNoise(self.policy, settings.seed, count)
         self._slots: list[_Running | None] = [None] * count

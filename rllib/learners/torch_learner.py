@@ -255,8 +255,8 @@ def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:
 def _make_network(policy: Policy, flat: Tensor) -> TorchNetwork | NoisyTorchNetwork:
     """The module of a policy's parameters, on a flat tensor of them."""
     if isinstance(policy.layout, NoisyLayout):
-        return NoisyTorchNetwork(policy.layout, policy.spec.activation, flat, policy.network)
-    return TorchNetwork(policy.layout, policy.spec.activation, flat)
+        return NoisyTorchNetwork(policy.layout, policy.spec.activations, flat, policy.network)
+    return TorchNetwork(policy.layout, policy.spec.activations, flat)
 
 
 def _device(name: str) -> torch.device:

@@ -67,7 +67,7 @@ class PolicySpec:
         encoder: turns stored observations into the network's input.
         distribution: of the actions.
         hiddens: widths of the hidden layers.
-        activation: "tanh", "relu", "swish" or "linear".
+        activations: of each hidden layer, "tanh", "relu", "swish" or "linear".
         vf_share_layers: one tower for policy and value instead of two.
         free_log_std: a parameter instead of an output (DiagGaussian alone).
         observation_filter: "NoFilter" or "MeanStdFilter".
@@ -82,7 +82,7 @@ class PolicySpec:
     encoder: Encoder
     distribution: Distribution
     hiddens: tuple[int, ...]
-    activation: str = "tanh"
+    activations: tuple[str, ...]
     vf_share_layers: bool = False
     free_log_std: bool = False
     observation_filter: str = "NoFilter"
@@ -122,7 +122,7 @@ class PolicySpec:
             "encoder": self.encoder.to_json(),
             "distribution": self.distribution.to_json(),
             "hiddens": list(self.hiddens),
-            "activation": self.activation,
+            "activations": list(self.activations),
             "vf_share_layers": self.vf_share_layers,
             "free_log_std": self.free_log_std,
             "observation_filter": self.observation_filter,
@@ -137,12 +137,16 @@ class PolicySpec:
     @classmethod
     def from_json(cls, data: Mapping) -> "PolicySpec":
         """The description that `to_json` gave."""
+        data = dict(data)
+        if "activation" in data:  # of checkpoints from before each layer had its own
+            data["activations"] = [data.pop("activation")] * len(data["hiddens"])
         return cls(
             **{
                 **data,
                 "encoder": encoder_from_json(data["encoder"]),
                 "distribution": distribution_from_json(data["distribution"]),
                 "hiddens": tuple(data["hiddens"]),
+                "activations": tuple(data["activations"]),
                 "torso": torso_from_json(data.get("torso")),
             }
         )
@@ -183,7 +187,7 @@ def policy_spec(
         encoder=encoder,
         distribution=distribution,
         hiddens=hiddens,
-        activation=activation,
+        activations=(activation,) * len(hiddens),
         vf_share_layers=settings["vf_share_layers"],
         free_log_std=settings["free_log_std"],
         layer_norm=settings["layer_norm"],

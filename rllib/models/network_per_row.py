@@ -16,30 +16,30 @@ class NetworkPerRow:
 
     Args:
         layout: where the parameters lie in each vector.
-        activation: a name in ACTIVATIONS.
+        activations: of each hidden layer, names in ACTIVATIONS.
         weights: float32 [N, layout.size]; the network reads this very memory, so rows may be replaced at any time.
     """
 
-    def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
+    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], weights: np.ndarray):
         rows = len(weights)
         if weights.shape != (rows, layout.size) or weights.dtype != np.float32:
             raise ValueError(
                 f"the network needs float32 weights [N, {layout.size}], but got {weights.dtype} of shape "
                 f"{list(weights.shape)}"
             )
-        self._apply = ACTIVATIONS[activation].apply
         blocks, offset = {}, 0
         for name, shape in layout.block_shapes().items():
             size = int(np.prod(shape))
             blocks[name] = weights[:, offset : offset + size].reshape(rows, *shape)
             offset += size
         self._steps = []
-        for index, width in enumerate(layout.hiddens):
+        for index, (width, activation) in enumerate(zip(layout.hiddens, activations, strict=True)):
             block = blocks[f"hidden_{index}"]
             augmented = np.ones((rows, 1, width + 1), np.float32)
             layer = block[:, 0] if index else block[:, :, :width]
             norm = LayerNorm(blocks[f"norm_{index}"][:, 0], 1) if layout.layer_norm else None
-            self._steps.append((layer, norm, np.empty((rows, 1, width), np.float32), augmented[:, :, :-1], augmented))
+            apply, z = ACTIVATIONS[activation].apply, np.empty((rows, 1, width), np.float32)
+            self._steps.append((layer, norm, apply, z, augmented[:, :, :-1], augmented))
         self._head = blocks["policy_head"] if layout.num_towers == 2 else blocks["head"][:, :, : layout.num_outputs]
         self._log_std = blocks.get("log_std")
         num_log_std = layout.num_log_std
@@ -52,12 +52,12 @@ class NetworkPerRow:
         Row i is computed by vector i. The result is a buffer that the next call overwrites.
         """
         h = inputs[:, None, :]
-        for layer, norm, z, active, augmented in self._steps:
+        for layer, norm, apply, z, active, augmented in self._steps:
             np.matmul(h, layer, out=z)
             if norm is not None:
                 column = z.swapaxes(1, 2)
                 norm.forward(column, column, active.swapaxes(1, 2))
-            self._apply(z, active)
+            apply(z, active)
             h = augmented
         self._outputs[:] = np.matmul(h, self._head)[:, 0]
         if self._log_std is not None:

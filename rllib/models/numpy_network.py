@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from rllib.models.activations import ACTIVATIONS
+from rllib.models.activations import ACTIVATIONS, Activation
 from rllib.models.buffers import BuffersByRows
 from rllib.models.layer_norm import LayerNorm
 from rllib.models.layout import ParameterLayout
@@ -54,7 +54,7 @@ class NumpyNetwork:
 
     Args:
         layout: where the parameters lie.
-        activation: a name in ACTIVATIONS.
+        activations: of each hidden layer, names in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
 
     Attributes:
@@ -64,10 +64,10 @@ class NumpyNetwork:
     # There is a `backward`.
     closed_form = True
 
-    def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
+    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], weights: np.ndarray):
         check_weights(layout, weights)
         self.layout = layout
-        self.activation = ACTIVATIONS[activation]
+        self.activations = [ACTIVATIONS[name] for name in activations]
         self.blocks = layout.blocks(weights)
         self.gradient = np.zeros(layout.size, np.float32)
         self.gradient_blocks = layout.blocks(self.gradient)
@@ -107,7 +107,7 @@ class Tower:
     """The fully connected layers that lead to one head, for acting; nothing is kept for a backward pass.
 
     Args:
-        network: has layout, blocks and activation.
+        network: has layout, blocks and activations.
         tower: "policy" or "value".
 
     Attributes:
@@ -118,16 +118,16 @@ class Tower:
         layout, blocks = network.layout, network.blocks
         stacked = 1 if tower == "value" and layout.num_towers == 2 else 0
         self.layers = []
-        for index, width in enumerate(layout.hiddens):
+        for index, (width, activation) in enumerate(zip(layout.hiddens, network.activations, strict=True)):
             block = blocks[f"hidden_{index}"]
             layer = block[stacked] if index else block[:, stacked * width : (stacked + 1) * width]
-            self.layers.append((layer.T, blocks[f"norm_{index}"][stacked] if layout.layer_norm else None))
+            norm = blocks[f"norm_{index}"][stacked] if layout.layer_norm else None
+            self.layers.append((layer.T, norm, activation.apply))
         head = layout.policy_head(blocks) if tower == "policy" else layout.value_head(blocks)
         self.head = head.T
         self.gives_values = tower == "policy" and layout.num_towers == 1 and layout.num_values == 1
         self.value_head = layout.value_head(blocks)[:, 0] if self.gives_values else None
         self.log_std = blocks["log_std"][:, None] if tower == "policy" and layout.num_log_std else None
-        self.apply = network.activation.apply
         self._buffers = BuffersByRows(self._allocate)
 
     def forward(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
@@ -139,11 +139,11 @@ class Tower:
         """
         steps, head_out, result = self._buffers[len(inputs)]
         h = inputs.T
-        for weights, norm, z, active, augmented in steps:
+        for weights, norm, apply, z, active, augmented in steps:
             np.dot(weights, h, out=z)
             if norm is not None:
                 norm.forward(z, z, active)
-            self.apply(z, active)
+            apply(z, active)
             h = augmented
         np.dot(self.head, h, out=head_out)
         if values is not None:
@@ -154,11 +154,11 @@ class Tower:
 
     def _allocate(self, rows: int) -> tuple:
         steps = []
-        for weights, norm in self.layers:
+        for weights, norm, apply in self.layers:
             width = len(weights)
             augmented = np.ones((width + 1, rows), np.float32)
             norm = None if norm is None else LayerNorm(norm, rows)
-            steps.append((weights, norm, np.empty((width, rows), np.float32), augmented[:-1], augmented))
+            steps.append((weights, norm, apply, np.empty((width, rows), np.float32), augmented[:-1], augmented))
         num_log_std = 0 if self.log_std is None else len(self.log_std)
         result = np.empty((len(self.head) + num_log_std, rows), np.float32)
         return steps, result[: len(self.head)], result
@@ -169,16 +169,14 @@ class _TrainingBuffers:
 
     def __init__(self, network: NumpyNetwork, rows: int):
         self.layout = layout = network.layout
-        self.activation = network.activation
         self.blocks = blocks = network.blocks
         self.gradients = network.gradient_blocks
         self.inputs = None
         towers = layout.num_towers
-        keeps_input = self.activation.keeps_input
         scratch = np.empty(towers * max(layout.hiddens, default=0) * rows, np.float32)
         self.layers = [
-            _Layer(blocks[f"hidden_{index}"], blocks.get(f"norm_{index}"), towers, width, rows, keeps_input, scratch)
-            for index, width in enumerate(layout.hiddens)
+            _Layer(blocks[f"hidden_{index}"], blocks.get(f"norm_{index}"), towers, width, rows, activation, scratch)
+            for index, (width, activation) in enumerate(zip(layout.hiddens, network.activations, strict=True))
         ]
         # The distribution inputs and the values share memory, so that one tower's head writes both at once.
         num_dist_inputs = layout.num_outputs + layout.num_log_std
@@ -206,7 +204,7 @@ class _TrainingBuffers:
         return self.dist_inputs.T, self.values
 
     def _forward_hidden(self, inputs: np.ndarray) -> None:
-        apply, before = self.activation.apply, None
+        before = None
         for layer in self.layers:
             if before is None:
                 np.dot(layer.weights_t, inputs.T, out=layer.z_flat)
@@ -214,7 +212,7 @@ class _TrainingBuffers:
                 np.matmul(layer.weights_t, before.augmented, out=layer.z)
             if layer.norm is not None:
                 layer.norm.forward(layer.z, layer.y, layer.y)
-            apply(layer.y, layer.h)
+            layer.activation.apply(layer.y, layer.h)
             before = layer
 
     def _features(self) -> tuple[np.ndarray, np.ndarray]:
@@ -251,10 +249,9 @@ class _TrainingBuffers:
 
     def _backward_hidden(self) -> None:
         gradients = self.gradients
-        multiply_derivative = self.activation.multiply_derivative
         for index in reversed(range(len(self.layers))):
             layer = self.layers[index]
-            multiply_derivative(layer.gradient, layer.h, layer.y, layer.scratch)
+            layer.activation.multiply_derivative(layer.gradient, layer.h, layer.y, layer.scratch)
             if layer.norm is not None:
                 layer.norm.backward(layer.gradient, layer.z, gradients[f"norm_{index}"], layer.scratch)
             if index:
@@ -279,9 +276,10 @@ class _Layer:
         towers: int,
         width: int,
         rows: int,
-        keeps_input: bool,
+        activation: Activation,
         scratch: np.ndarray,
     ):
+        self.activation = activation
         self.weights_t = block.swapaxes(-1, -2)
         self.weights_without_bias = block[..., :-1, :]
         self.z = np.empty((towers, width, rows), np.float32)
@@ -290,7 +288,7 @@ class _Layer:
         self.y = self.z if norm is None else np.empty_like(self.z)
         self.augmented = np.ones((towers, width + 1, rows), np.float32)
         self.h = self.augmented[:, :-1]
-        self.gradient = np.empty((towers, width, rows), np.float32) if keeps_input else self.y
+        self.gradient = np.empty((towers, width, rows), np.float32) if activation.keeps_input else self.y
         self.gradient_t = self.gradient.swapaxes(-1, -2)
         self.gradient_flat = self.gradient.reshape(towers * width, rows)
         self.scratch = scratch[: self.z.size].reshape(self.z.shape)

@@ -26,7 +26,7 @@ class ConvolutionalNetwork:
 
     Args:
         layout: where the parameters lie; it has a torso.
-        activation: of the fully connected layers, a name in ACTIVATIONS.
+        activations: of each fully connected hidden layer, names in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
 
     Attributes:
@@ -36,10 +36,10 @@ class ConvolutionalNetwork:
     # There is no `backward`.
     closed_form = False
 
-    def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
+    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], weights: np.ndarray):
         check_weights(layout, weights)
         self.layout = layout
-        self.activation = ACTIVATIONS[activation]
+        self.activations = [ACTIVATIONS[name] for name in activations]
         self.blocks = layout.blocks(weights)
         self._torsos = [_TorsoForward(layout.torso, self.blocks, tower) for tower in range(layout.num_towers)]
         self._policy = Tower(self, "policy")

@@ -31,26 +31,27 @@ def pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
     return parts
 
 
-def forward(layout: ParameterLayout, activation: str, parts: dict[str, Tensor], inputs: Tensor):
+def forward(layout: ParameterLayout, activations: tuple[str, ...], parts: dict[str, Tensor], inputs: Tensor):
     """Distribution inputs [B, K] and values [B]; without a value head, no values [0].
 
     Args:
         layout: where the parameters lie.
-        activation: a name in ACTIVATIONS.
+        activations: of each hidden layer, names in ACTIVATIONS.
         parts: what `pieces` gave.
         inputs: encoded observations [B, num_inputs + 1]; the last column is 1 and stands for the first layer's bias.
             With a torso, observations as they are stored.
     """
-    apply = ACTIVATIONS[activation]
+    applied = [ACTIVATIONS[name] for name in activations]
     if layout.torso:
         features = torso_features(layout.torso, parts, inputs, layout.num_towers)
     elif layout.hiddens:
-        features = apply(_normalized(layout, parts, 0, torch.matmul(inputs, parts["hidden_0"])))  # [towers, B, width]
+        z = torch.matmul(inputs, parts["hidden_0"])  # [towers, B, width]
+        features = applied[0](_normalized(layout, parts, 0, z))
     else:
         return _split(layout, parts, inputs @ parts["head"])
     for index in range(0 if layout.torso else 1, len(layout.hiddens)):
         weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
-        features = apply(_normalized(layout, parts, index, torch.baddbmm(bias, features, weight)))
+        features = applied[index](_normalized(layout, parts, index, torch.baddbmm(bias, features, weight)))
     if layout.num_towers == 1:
         return _split(layout, parts, torch.addmm(parts["head.bias"], features[0], parts["head.weight"]))
     policy_features, value_features = features.unbind()
@@ -86,14 +87,14 @@ class TorchNetwork(nn.Module):
 
     Args:
         layout: where the parameters lie.
-        activation: a name in ACTIVATIONS.
+        activations: of each hidden layer, names in ACTIVATIONS.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
     """
 
-    def __init__(self, layout: ParameterLayout, activation: str, flat: Tensor):
+    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], flat: Tensor):
         super().__init__()
         self.layout = layout
-        self.activation = activation
+        self.activations = activations
         self.flat = flat.detach().requires_grad_()
         self.flat.grad = torch.zeros_like(flat)
         self._parts = pieces(layout, flat)
@@ -107,7 +108,7 @@ class TorchNetwork(nn.Module):
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives."""
-        return forward(self.layout, self.activation, self._parts, inputs)
+        return forward(self.layout, self.activations, self._parts, inputs)
 
     def backward(self, loss: Tensor) -> Tensor:
         """Writes the gradient of a scalar into `flat.grad`, over what was there, and returns that."""
@@ -120,7 +121,7 @@ class ActingNetwork:
     """What a policy asks of a network, answered by torch on the CPU, without gradients.
 
     Args:
-        layout, activation: as for TorchNetwork.
+        layout, activations: as for TorchNetwork.
         weights: flat float32 array; torch reads this very memory.
 
     Attributes:
@@ -130,15 +131,15 @@ class ActingNetwork:
     # There is no `backward`; learners have a network of their own.
     closed_form = False
 
-    def __init__(self, layout: ParameterLayout, activation: str, weights: np.ndarray):
-        self._layout, self._activation = layout, activation
+    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], weights: np.ndarray):
+        self._layout, self._activations = layout, activations
         self.gives_values = layout.num_values == 1
         self._parts = pieces(layout, torch.from_numpy(weights))
 
     @torch.inference_mode()
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, K] and values [B]."""
-        dist_inputs, values = forward(self._layout, self._activation, self._parts, torch.from_numpy(inputs))
+        dist_inputs, values = forward(self._layout, self._activations, self._parts, torch.from_numpy(inputs))
         return dist_inputs.numpy(), values.numpy()
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:

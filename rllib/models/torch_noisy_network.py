@@ -12,19 +12,19 @@ class NoisyTorchNetwork(nn.Module):
 
     Args:
         layout: where the parameters lie.
-        activation: of the hidden layers.
+        activations: of each hidden layer.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
         noise: what holds the noise; it is read at every forward pass.
     """
 
-    def __init__(self, layout: NoisyLayout, activation: str, flat: Tensor, noise: NoisyNetwork):
+    def __init__(self, layout: NoisyLayout, activations: tuple[str, ...], flat: Tensor, noise: NoisyNetwork):
         super().__init__()
         self.layout = layout
         self.flat = flat.detach().requires_grad_()
         self.flat.grad = torch.zeros_like(flat)
         self._noise, self._drawn = noise, torch.zeros(len(noise.noise), device=flat.device)
         self._summed = torch.empty(layout.plain.size, device=flat.device)
-        self._plain = [TorchNetwork(layout.plain, activation, self._summed)]  # in a list: its parameters are no others
+        self._plain = [TorchNetwork(layout.plain, activations, self._summed)]  # in a list: its parameters are no others
         gradients = layout.named_parameters(self.flat.grad)
         for name, view in layout.named_parameters(flat.detach()).items():
             parameter = nn.Parameter(view)

@@ -226,6 +226,17 @@ def test_presets():
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.02)
 
 
+@pytest.mark.parametrize("parts", [{}, {"noisy": True}, {"dueling": False}], ids=str)
+def test_hiddens_are_rectified_whatever_activation_the_model_has(parts):
+    """With "linear" throughout Q would be affine: doubling the distance from an observation would double the change."""
+    with make_config(ConstantReward, model={"fcnet_activation": "linear"}, hiddens=[32], **parts).build() as algo:
+        at, near, far = q_values(algo, 0.0, 1.0, 2.0)
+        assert abs((far - at) - 2 * (near - at)).max() > 1e-3
+    with make_config(ConstantReward, model={"fcnet_activation": "linear"}, hiddens=[], **parts).build() as algo:
+        at, near, far = q_values(algo, 0.0, 1.0, 2.0)
+        np.testing.assert_allclose(far - at, 2 * (near - at), atol=1e-5)
+
+
 def test_old_names():
     config = get_algorithm_config("DQN").update_from_dict(
         {"buffer_size": 777, "prioritized_replay": False, "learning_starts": 55}

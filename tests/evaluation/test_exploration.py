@@ -17,7 +17,7 @@ from rllib.models.encoders import BoxEncoder
 from rllib.models.q_values import EpsilonGreedy
 from tests.envs import BoundedAction, InfiniteHorizon
 
-VALUES = PolicySpec(BoxEncoder((1,)), EpsilonGreedy(2), (8,), critic=False, vf_share_layers=True)
+VALUES = PolicySpec(BoxEncoder((1,)), EpsilonGreedy(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
 GAUSSIAN = policy_spec(Box(-1, 1, (1,)), Box(0, 10, (1,)), {"fcnet_hiddens": [8]})
 
 

@@ -74,7 +74,7 @@ def test_distribution_of_an_action_space(space, distribution):
 
 def test_defaults_are_those_of_the_ecosystem():
     spec = policy_spec(BOX, DISCRETE)
-    assert (spec.hiddens, spec.activation) == ((256, 256), "tanh")
+    assert (spec.hiddens, spec.activations) == ((256, 256), ("tanh", "tanh"))
     assert not spec.vf_share_layers
     assert not spec.free_log_std
     assert not spec.layer_norm
@@ -83,14 +83,14 @@ def test_defaults_are_those_of_the_ecosystem():
 
 @pytest.mark.parametrize(("given", "used"), [(None, "linear"), ("silu", "swish"), ("relu", "relu")])
 def test_names_of_activations(given, used):
-    assert policy_spec(BOX, DISCRETE, {"fcnet_activation": given}).activation == used
+    assert policy_spec(BOX, DISCRETE, {"fcnet_activation": given}).activations == (used, used)
 
 
 def test_layers_behind_others_come_last():
     spec = policy_spec(BOX, DISCRETE, {"fcnet_hiddens": [8], "post_fcnet_hiddens": [4]})
-    assert (spec.hiddens, spec.activation) == ((8, 4), "tanh")
+    assert (spec.hiddens, spec.activations) == ((8, 4), ("tanh", "tanh"))
     spec = policy_spec(BOX, DISCRETE, {"fcnet_hiddens": [], "post_fcnet_hiddens": [4]})
-    assert (spec.hiddens, spec.activation) == ((4,), "relu")
+    assert (spec.hiddens, spec.activations) == ((4,), ("relu",))
 
 
 @pytest.mark.parametrize("space", [gym.spaces.Discrete(3, start=1), gym.spaces.Dict(a=BOX, b=PIXELS)], ids=str)
@@ -101,6 +101,14 @@ def test_description_survives_json_and_pickle(space, action_space):
     assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert pickle.loads(pickle.dumps(spec)) == spec
     assert hash(spec) == hash(PolicySpec.from_json(spec.to_json()))
+
+
+def test_a_description_with_one_activation_for_all_layers_is_read():
+    """Checkpoints had that before each layer had its own."""
+    spec = policy_spec(BOX, DISCRETE, {"fcnet_hiddens": [8, 4], "fcnet_activation": "relu"})
+    old = {**spec.to_json(), "activation": "relu"}
+    del old["activations"]
+    assert PolicySpec.from_json(old) == spec
 
 
 def test_observation_filter():

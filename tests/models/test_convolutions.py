@@ -87,7 +87,7 @@ def reference(policy, rows, parameters):
             if spec.layer_norm:
                 scale, shift = (parameters[f"{owner}.norm_{index}.{part}"] for part in ("weight", "bias"))
                 x = functional.layer_norm(x, scale.shape, scale, shift)
-            x = activation[spec.activation](x)
+            x = activation[spec.activations[index]](x)
         results.append(functional.linear(x, parameters[f"{head}.head.weight"], parameters[f"{head}.head.bias"]))
     return results[0], results[1][:, 0]
 
@@ -97,7 +97,7 @@ def test_both_networks_compute_what_plain_torch_does(name):
     policy, rows = make(name, 11)
     parameters = {key: torch.from_numpy(np.ascontiguousarray(part)) for key, part in policy.parameters().items()}
     dist_inputs, values = reference(policy, torch.from_numpy(rows), parameters)
-    acting = ActingNetwork(policy.layout, policy.spec.activation, policy.weights)
+    acting = ActingNetwork(policy.layout, policy.spec.activations, policy.weights)
     for network in (policy.network, acting):
         found = network.forward(rows)
         np.testing.assert_allclose(found[0], dist_inputs, atol=2e-5)
@@ -124,7 +124,7 @@ def test_gradients_are_those_of_plain_torch(name):
     dist_inputs, values = reference(policy, given, parameters)
     ((dist_inputs * d_dist_inputs).sum() + (values * d_values).sum()).backward()
 
-    network = TorchNetwork(policy.layout, policy.spec.activation, torch.from_numpy(policy.weights))
+    network = TorchNetwork(policy.layout, policy.spec.activations, torch.from_numpy(policy.weights))
     dist_inputs, values = network(given)
     flat = network.backward((dist_inputs * d_dist_inputs).sum() + (values * d_values).sum())
     for key, gradient in policy.layout.named_parameters(flat).items():
@@ -166,7 +166,7 @@ def test_nature_is_the_network_of_the_paper():
         nn.Linear(512, 7),
     )
     assert spec.torso.num_features == 3136
-    assert spec.hiddens == (512,) and spec.activation == spec.torso.activation == "relu"
+    assert spec.hiddens == (512,) and spec.activations == ("relu",) and spec.torso.activation == "relu"
     assert spec.layout().size == sum(parameter.numel() for parameter in module.parameters())
 
 

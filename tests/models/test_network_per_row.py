@@ -30,7 +30,7 @@ def test_each_row_is_what_a_policy_with_its_weights_computes(actions, model, cri
     spec = dataclasses.replace(policy_spec(OBSERVATIONS, actions, model), critic=critic)
     layout, rng = spec.layout(), np.random.default_rng(1)
     weights = rng.normal(size=(4, layout.size)).astype(np.float32)
-    network = NetworkPerRow(layout, spec.activation, weights)
+    network = NetworkPerRow(layout, spec.activations, weights)
     observations = rng.normal(size=(4, 5)).astype(np.float32)
     policy = Policy(spec)
     for _ in range(2):
@@ -49,13 +49,13 @@ def test_a_row_does_not_depend_on_the_others(hiddens):
     layout, rng = spec.layout(), np.random.default_rng(2)
     weights = rng.normal(size=(9, layout.size)).astype(np.float32)
     inputs = rng.normal(size=(9, 6)).astype(np.float32)
-    together = NetworkPerRow(layout, spec.activation, weights).forward(inputs).copy()
+    together = NetworkPerRow(layout, spec.activations, weights).forward(inputs).copy()
     for row in range(9):
-        alone = NetworkPerRow(layout, spec.activation, weights[row : row + 1].copy()).forward(inputs[row : row + 1])
+        alone = NetworkPerRow(layout, spec.activations, weights[row : row + 1].copy()).forward(inputs[row : row + 1])
         np.testing.assert_array_equal(alone[0], together[row])
 
 
 def test_weights_of_another_size_are_refused():
     spec = policy_spec(OBSERVATIONS, Discrete(2), {"fcnet_hiddens": [4]})
     with pytest.raises(ValueError, match="float32 weights"):
-        NetworkPerRow(spec.layout(), spec.activation, np.zeros((3, 5), np.float32))
+        NetworkPerRow(spec.layout(), spec.activations, np.zeros((3, 5), np.float32))

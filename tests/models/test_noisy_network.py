@@ -15,7 +15,7 @@ LAYERS = ("shared.hidden_0", "shared.hidden_1", "policy.head")
 
 def make_policy(noisy=2, backend="numpy", sigma0=0.5, hiddens=(6, 5)):
     spec = PolicySpec(
-        BoxEncoder((4,)), EpsilonGreedy(3, dueling=True), hiddens, "relu", True, critic=False,
+        BoxEncoder((4,)), EpsilonGreedy(3, dueling=True), hiddens, ("relu",) * len(hiddens), True, critic=False,
         initializer="uniform", noisy_layers=noisy, sigma0=sigma0,
     )  # fmt: skip
     return Policy(spec, rng=np.random.default_rng(0), backend=backend)
@@ -101,7 +101,8 @@ def test_gradients_against_autograd(noisy):
     expected_outputs, expected = autograd(policy, d_outputs)
     np.testing.assert_allclose(outputs(policy), expected_outputs, atol=1e-6)
     closed = policy.network.backward((d_outputs.T.copy().T, np.empty(0, np.float32)))
-    network = NoisyTorchNetwork(policy.layout, "relu", torch.from_numpy(policy.weights), policy.network)
+    weights = torch.from_numpy(policy.weights)
+    network = NoisyTorchNetwork(policy.layout, policy.spec.activations, weights, policy.network)
     network.backward((network(torch.from_numpy(policy.encode(OBSERVATIONS)))[0] * torch.tensor(d_outputs)).sum())
     for flat in (closed, network.flat.grad.numpy()):
         for name, gradient in policy.layout.named_parameters(flat).items():

@@ -14,17 +14,19 @@ ACTIVATIONS = {
     "swish": lambda z: z / (1 + np.exp(-z)),
     "linear": lambda z: z,
 }
+# Layers take them in turn: each kind comes first, and beside another one.
+PAIRS = [("tanh", "relu"), ("relu", "linear"), ("swish", "tanh"), ("linear", "swish")]
 CASES = [
-    (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), activation)
-    for (hiddens, towers), (outputs, log_std), activation, layer_norm in itertools.product(
-        [((), 1), ((8,), 1), ((8,), 2), ((8, 6, 5), 1), ((8, 6, 5), 2)], [(2, 0), (3, 3)], ACTIVATIONS, [False, True]
+    (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), (*names, *names)[: len(hiddens)])
+    for (hiddens, towers), (outputs, log_std), names, layer_norm in itertools.product(
+        [((), 1), ((8,), 1), ((8,), 2), ((8, 6, 5), 1), ((8, 6, 5), 2)], [(2, 0), (3, 3)], PAIRS, [False, True]
     )
     if hiddens or not layer_norm
 ]
-each_case = pytest.mark.parametrize(("layout", "activation"), CASES, ids=str)
+each_case = pytest.mark.parametrize(("layout", "activations"), CASES, ids=str)
 
 
-def slow_forward(layout, activation, flat, observations):
+def slow_forward(layout, activations, flat, observations):
     """Layer by layer, as in any textbook, in the precision of the arguments."""
     named = layout.named_parameters(flat)
     results = []
@@ -36,7 +38,7 @@ def slow_forward(layout, activation, flat, observations):
             if layout.layer_norm:
                 scale, shift = named[f"{owner}.norm_{index}.weight"], named[f"{owner}.norm_{index}.bias"]
                 z = (z - z.mean(1, keepdims=True)) / np.sqrt(z.var(1, keepdims=True) + 1e-5) * scale + shift
-            h = ACTIVATIONS[activation](z)
+            h = ACTIVATIONS[activations[index]](z)
         results.append(h @ named[f"{head}.head.weight"].T + named[f"{head}.head.bias"])
     dist_inputs, values = results
     if layout.num_log_std:
@@ -45,27 +47,27 @@ def slow_forward(layout, activation, flat, observations):
     return dist_inputs, values[:, 0]
 
 
-def make(layout, activation, rows, seed=0):
+def make(layout, activations, rows, seed=0):
     rng = np.random.default_rng(seed)
     weights = (0.5 * rng.standard_normal(layout.size)).astype(np.float32)
     inputs = np.ones((rows, layout.num_inputs + 1), np.float32)
     inputs[:, :-1] = rng.standard_normal((rows, layout.num_inputs))
-    return NumpyNetwork(layout, activation, weights), weights, inputs
+    return NumpyNetwork(layout, activations, weights), weights, inputs
 
 
 @each_case
-def test_forward(layout, activation):
-    network, weights, inputs = make(layout, activation, 7)
+def test_forward(layout, activations):
+    network, weights, inputs = make(layout, activations, 7)
     dist_inputs, values = network.forward(inputs)
-    expected = slow_forward(layout, activation, weights.astype(np.float64), inputs[:, :-1].astype(np.float64))
+    expected = slow_forward(layout, activations, weights.astype(np.float64), inputs[:, :-1].astype(np.float64))
     assert dist_inputs.shape == (7, layout.num_outputs + layout.num_log_std)
     np.testing.assert_allclose(dist_inputs, expected[0], atol=1e-5)
     np.testing.assert_allclose(values, expected[1], atol=1e-5)
 
 
 @each_case
-def test_acting_computes_the_same(layout, activation):
-    network, _, inputs = make(layout, activation, 7)
+def test_acting_computes_the_same(layout, activations):
+    network, _, inputs = make(layout, activations, 7)
     dist_inputs, values = network.forward(inputs)
     np.testing.assert_allclose(network.forward_policy(inputs), dist_inputs, atol=1e-6)
     np.testing.assert_allclose(network.forward_value(inputs), values, atol=1e-6)
@@ -77,8 +79,8 @@ def test_acting_computes_the_same(layout, activation):
 
 
 @each_case
-def test_backward_by_finite_differences(layout, activation):
-    network, weights, inputs = make(layout, activation, 5, seed=1)
+def test_backward_by_finite_differences(layout, activations):
+    network, weights, inputs = make(layout, activations, 5, seed=1)
     rng = np.random.default_rng(2)
     d_dist_inputs = rng.standard_normal((5, layout.num_outputs + layout.num_log_std)).astype(np.float32)
     d_values = rng.standard_normal(5).astype(np.float32)
@@ -86,7 +88,7 @@ def test_backward_by_finite_differences(layout, activation):
     gradient = network.backward((d_dist_inputs, d_values))
 
     def objective(flat):
-        dist_inputs, values = slow_forward(layout, activation, flat, inputs[:, :-1].astype(np.float64))
+        dist_inputs, values = slow_forward(layout, activations, flat, inputs[:, :-1].astype(np.float64))
         return np.sum(dist_inputs * d_dist_inputs) + np.sum(values * d_values)
 
     step, exact = 1e-6, weights.astype(np.float64)
@@ -100,7 +102,7 @@ def test_backward_by_finite_differences(layout, activation):
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_batches_of_several_sizes_do_not_disturb_each_other(layer_norm):
     layout = ParameterLayout(4, (8, 6), 2, 2, layer_norm=layer_norm)
-    network, _, inputs = make(layout, "tanh", 40)
+    network, _, inputs = make(layout, ("tanh", "tanh"), 40)
     whole = network.forward(inputs)[1].copy()
     for rows in (1, 2, 3, 5, 8, 13, 21, 34, 7, 1, 40):
         np.testing.assert_allclose(network.forward(inputs[:rows])[1], whole[:rows], atol=1e-6)
@@ -109,7 +111,7 @@ def test_batches_of_several_sizes_do_not_disturb_each_other(layer_norm):
 
 def test_the_network_reads_the_weights_where_they_lie():
     layout = ParameterLayout(4, (8,), 2, 2)
-    network, weights, inputs = make(layout, "tanh", 3)
+    network, weights, inputs = make(layout, ("tanh",), 3)
     before = network.forward(inputs)[0].copy()
     weights[:] = 0
     assert not np.array_equal(network.forward(inputs)[0], before)
@@ -119,7 +121,7 @@ def test_the_network_reads_the_weights_where_they_lie():
 @pytest.mark.parametrize("weights", [np.zeros(3, np.float32), np.zeros(ParameterLayout(4, (8,), 2, 2).size)], ids=str)
 def test_other_weights_are_refused(weights):
     with pytest.raises(ValueError, match="float32 weights"):
-        NumpyNetwork(ParameterLayout(4, (8,), 2, 2), "tanh", weights)
+        NumpyNetwork(ParameterLayout(4, (8,), 2, 2), ("tanh",), weights)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

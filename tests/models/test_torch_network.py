@@ -11,16 +11,16 @@ from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.torch_network import ActingNetwork, TorchNetwork
 
 CASES = [
-    (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), activation)
-    for (hiddens, towers), (outputs, log_std), activation, layer_norm in itertools.product(
+    (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), (*names, *names)[: len(hiddens)])
+    for (hiddens, towers), (outputs, log_std), names, layer_norm in itertools.product(
         [((), 1), ((64,), 2), ((64, 64), 1), ((64, 64), 2), ((32, 48, 16), 2)],
         [(2, 0), (3, 3)],
-        ["tanh", "relu", "swish", "linear"],
+        [("tanh", "relu"), ("relu", "linear"), ("swish", "tanh"), ("linear", "swish")],
         [False, True],
     )
     if hiddens or not layer_norm
 ]
-each_case = pytest.mark.parametrize(("layout", "activation"), CASES, ids=str)
+each_case = pytest.mark.parametrize(("layout", "activations"), CASES, ids=str)
 
 
 def make(layout, rows, seed=0):
@@ -32,10 +32,10 @@ def make(layout, rows, seed=0):
 
 
 @each_case
-def test_outputs_and_gradients_agree(layout, activation):
+def test_outputs_and_gradients_agree(layout, activations):
     weights, inputs = make(layout, 33)
-    numpy_network = NumpyNetwork(layout, activation, weights.copy())
-    torch_network = TorchNetwork(layout, activation, torch.from_numpy(weights))
+    numpy_network = NumpyNetwork(layout, activations, weights.copy())
+    torch_network = TorchNetwork(layout, activations, torch.from_numpy(weights))
     dist_inputs, values = torch_network(torch.from_numpy(inputs))
     expected = numpy_network.forward(inputs)
     np.testing.assert_allclose(dist_inputs.detach(), expected[0], atol=1e-5)
@@ -51,9 +51,9 @@ def test_outputs_and_gradients_agree(layout, activation):
 
 
 @each_case
-def test_acting_through_torch(layout, activation):
+def test_acting_through_torch(layout, activations):
     weights, inputs = make(layout, 8)
-    acting, plain = ActingNetwork(layout, activation, weights), NumpyNetwork(layout, activation, weights)
+    acting, plain = ActingNetwork(layout, activations, weights), NumpyNetwork(layout, activations, weights)
     np.testing.assert_allclose(acting.forward_policy(inputs), plain.forward_policy(inputs), atol=1e-5)
     np.testing.assert_allclose(acting.forward_value(inputs), plain.forward_value(inputs), atol=1e-5)
     beside = np.full(len(inputs), np.nan, np.float32)
@@ -64,7 +64,7 @@ def test_acting_through_torch(layout, activation):
 def test_parameters_and_their_gradients_are_views():
     layout = ParameterLayout(4, (8, 6), 2, 2)
     weights, inputs = make(layout, 5)
-    network = TorchNetwork(layout, "tanh", torch.from_numpy(weights))
+    network = TorchNetwork(layout, ("tanh", "tanh"), torch.from_numpy(weights))
     assert sum(parameter.numel() for parameter in network.parameters()) == layout.size
     network.backward(network(torch.from_numpy(inputs))[1].sum())
     assert network.flat.grad.any()
@@ -81,7 +81,7 @@ def test_module_users_can_train_it():
     layout = ParameterLayout(4, (8,), 2, 2)
     weights, inputs = make(layout, 5)
     before = weights.copy()
-    network = TorchNetwork(layout, "tanh", torch.from_numpy(weights))
+    network = TorchNetwork(layout, ("tanh",), torch.from_numpy(weights))
     network.backward(network(torch.from_numpy(inputs))[1].square().sum())
     torch.optim.SGD(network.parameters(), lr=0.5).step()
     np.testing.assert_allclose(weights, before - 0.5 * network.flat.grad.numpy(), atol=1e-6)
@@ -91,9 +91,10 @@ def test_module_users_can_train_it():
 def test_without_a_value_head(hiddens, layer_norm):
     """Both networks: the distribution inputs of the same weights, empty values, and equal gradients."""
     layout = ParameterLayout(4, hiddens, 3, 1, num_values=0, layer_norm=layer_norm)
+    activations = ("relu",) * len(hiddens)
     weights, inputs = make(layout, 9)
-    numpy_network = NumpyNetwork(layout, "relu", weights.copy())
-    torch_network = TorchNetwork(layout, "relu", torch.from_numpy(weights))
+    numpy_network = NumpyNetwork(layout, activations, weights.copy())
+    torch_network = TorchNetwork(layout, activations, torch.from_numpy(weights))
     dist_inputs, values = torch_network(torch.from_numpy(inputs))
     expected, none = numpy_network.forward(inputs)
     assert values.shape == none.shape == (0,)

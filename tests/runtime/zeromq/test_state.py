@@ -158,6 +158,15 @@ def test_a_blocked_worker_that_dies_gives_back_what_it_had_left():
     assert d.free == {"CPU": 1, "a": 1}
 
 
+def test_a_blocked_actor_that_dies_gives_back_what_it_had_left():
+    d = Driven(CPU=2, a=1)
+    _, process = d.start_actor(held=(("CPU", 10_000), ("a", 10_000)))
+    d.state.blocked(process)
+    assert d.free == {"CPU": 2, "a": 0}
+    d.state.exited(process, "signal SIGKILL")
+    assert d.free == {"CPU": 2, "a": 1}
+
+
 def test_children_run_before_new_work():
     d = Driven(CPU=1)
     d.submit(name="outer")

@@ -1,9 +1,11 @@
 """init, shutdown and what lies outside them, on every engine; each test has sessions of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -102,6 +104,62 @@ def test_shutdown_with_work_going_on(fresh, engine_name):
     refs = [add.remote(i, 1) for i in range(50)] + [a.ping.remote() for a in actors]
     runtime.shutdown()
     del refs, actors
+
+
+@runtime.remote
+def slow():
+    time.sleep(1000)
+
+
+@runtime.remote
+def keep(*values):
+    return values
+
+
+@runtime.remote
+class Keeper:
+    def __init__(self, *values):
+        self.values = values
+
+    def keep(self, *values):
+        return values
+
+
+@pytest.mark.parametrize(
+    "submit",
+    [
+        pytest.param(lambda actor: keep.remote(slow.remote()), id="task"),
+        pytest.param(lambda actor: keep.remote([slow.remote()]), id="task, inside a list"),
+        pytest.param(lambda actor: keep.remote(keep.remote(slow.remote()), [slow.remote()]), id="chain of tasks"),
+        pytest.param(lambda actor: actor.keep.remote(slow.remote()), id="call"),
+        pytest.param(lambda actor: actor.keep.remote([slow.remote()]), id="call, inside a list"),
+        pytest.param(lambda actor: keep.remote(actor.keep.remote(slow.remote())), id="task after a call"),
+        pytest.param(lambda actor: Keeper.remote(slow.remote()), id="constructor"),
+    ],
+)
+def test_shutdown_while_arguments_are_pending(fresh, submit):
+    fresh()
+    kept = submit(Keeper.remote())
+    runtime.shutdown()
+    assert not fresh.leftovers.found()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    del kept
+
+
+def test_the_end_of_a_script_while_arguments_are_pending(fresh, script):
+    done = script("""
+import time, runtime
+@runtime.remote
+def slow():
+    time.sleep(1000)
+@runtime.remote
+def keep(value):
+    return value
+runtime.init("zeromq", num_cpus=2)
+kept = [keep.remote(slow.remote()), keep.remote([slow.remote()])]
+""")
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    fresh.leftovers.check(5, own=False)
 
 
 @each_engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 
@@ -46,18 +47,19 @@ class Driver(Client):
         if self._refusal is not None:
             return
         self._refusal = SessionClosedError
-        with self.mailbox.lock:
-            self.mailbox.send(wire.NODE, wire.message(wire.SHUTDOWN, self.process))
-        self.mailbox.wait(self._goodbye, END_S)  # the last lines of the workers come before it
-        self._node.wait_end(END_S)
-        self.mailbox.close(linger_ms=0)  # there is nobody left
-        self._abandon()
-        self.store.close()
-        self._node.close()
-        self._interrupts.close()
+        with contextlib.ExitStack() as closing:  # what follows is closed though Ctrl-C ends the wait for the node
+            closing.callback(self._interrupts.close)
+            closing.callback(self._node.close)
+            closing.callback(self.store.close)
+            closing.callback(self._abandon)
+            closing.callback(self.mailbox.close, linger_ms=0)  # no process is left to read
+            closing.callback(self._node.wait_end, END_S)
+            with self.mailbox.lock:
+                self.mailbox.send(wire.NODE, wire.message(wire.SHUTDOWN, self.process))
+            self.mailbox.wait(self._goodbye, END_S)  # the last lines of the workers come before it
 
     def _abandon(self):
-        """Whatever is pending will never come."""
+        """Settles all pending references with an error."""
         error = error_value(SessionClosedError("the session was shut down before this value was there"))
         with self.mailbox.lock:
             self.channels.bury_all(error)

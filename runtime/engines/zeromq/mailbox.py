@@ -132,7 +132,10 @@ class Mailbox:
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, process: int, frame: bytes) -> None:
-        """Queues a frame for a process; `lock` is held. Frames to one process arrive in order, or not at all."""
+        """Queues a frame for a process; `lock` is held. Frames to one process arrive in order, or not at all.
+
+        After `close` the frame is dropped.
+        """
         send = self._sends.get(process)
         if send is None:
             if self._closed:
@@ -328,6 +331,8 @@ class Mailbox:
         with self._leading, self.lock:
             for process, socket in self._peers.items():
                 socket.close(linger_ms if process != self._process else 0)
+            self._peers.clear()
+            self._sends.clear()
             self._pull.close(0)
             self._context.term()
             os.close(self._wake)

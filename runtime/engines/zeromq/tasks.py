@@ -104,10 +104,10 @@ class Tasks:
             self._client.wait_for(waiter, None, [ref])
 
     def abandon(self, error):
-        """The session ends: all get this error. Lock held."""
-        for refs in self.pending.values():
+        """Gives this error to all tasks that are not done, because the session ends. Lock held."""
+        while self.pending:  # the oldest first: its error settles, and removes, the tasks that have it as an argument
+            refs = self.pending.pop(next(iter(self.pending)))
             self._holdings.settle(refs, error, 0)
-        self.pending.clear()
 
     def on_failed(self, frame, head):
         """A task that will have no reply."""

@@ -8,8 +8,9 @@ The contract in words:
 - A failing call does not raise in `submit` or `call`: its references raise in `get`. Raised at once are only an
   argument that cannot be pickled (TypeError, see `unpicklable.explain`), resources that can never fit
   (`options.check_feasible`), and use after `stop()` (SessionClosedError) or in a forked child (ForkedProcessError).
-- With num_returns == 1 the value is what the function returned; with n > 1 it must return n values (else every
-  reference gets a ValueError as a TaskError); with 0 there is no reference, and errors of such a call are only logged.
+- With num_returns == 1 the value is what the function returned; with n > 1 it must return an iterable of n values
+  (else every reference gets a ValueError as a TaskError); with 0 there is no reference, and errors of such a call are
+  only logged.
 - Exceptions of user code become `failures.RemoteFailure` where they are raised and `.error()` where they are got.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -151,20 +153,26 @@ class ClassDefinition(Definition):
 
 
 def split_returns(value, num_returns: int, name: str) -> list:
-    """The values of a call that returned `value`.
+    """The values of a call that returned `value`; with num_returns > 1 it is unpacked as in `a, b = value`.
 
     Raises:
-        TypeError, ValueError: num_returns > 1 and it is no sequence of as many values.
+        TypeError, ValueError: num_returns > 1 and it is no iterable of as many values.
+        Whatever a generator raises.
     """
     if num_returns <= 1:
         return [value][:num_returns]
-    if not isinstance(value, list | tuple):
+    try:
+        iterator = iter(value)
+    except TypeError:
         raise TypeError(
-            f"{name} has num_returns={num_returns} and must return a tuple, got a {type(value).__qualname__}"
-        )
-    if len(value) != num_returns:
-        raise ValueError(f"{name} has num_returns={num_returns}, but returned {len(value)} values")
-    return list(value)
+            f"{name} has num_returns={num_returns} and must return an iterable of {num_returns} values, got "
+            f"a {type(value).__qualname__}"
+        ) from None
+    values = list(itertools.islice(iterator, num_returns + 1))  # a generator may have no end
+    if len(values) != num_returns:
+        count = f"more than {num_returns}" if len(values) > num_returns else len(values)
+        raise ValueError(f"{name} has num_returns={num_returns}, but returned {count} values")
+    return values
 
 
 def _signature(target):

@@ -78,16 +78,20 @@ def get(refs, timeout: float | None = None):
     return _session(refs[0]).get(list(refs), timeout) if refs else []
 
 
-def wait(refs, num_returns: int = 1, timeout: float | None = None) -> tuple[list[ObjectRef], list[ObjectRef]]:
+def wait(
+    refs, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[ObjectRef], list[ObjectRef]]:
     """Waits until `num_returns` of the references are done (with a value or an error), or the time is over.
 
     Args:
         refs: a list of different references.
         num_returns: how many to wait for, 1 to len(refs).
         timeout: seconds to wait at most; None: as long as it takes.
+        fetch_local: for programs written for Ray; without effect, since every value is on this machine.
 
     Returns:
-        The done ones (at most `num_returns`) and all others, each in the order given.
+        The done ones (at most `num_returns`) and all others, each in the order given; of no references, two empty
+        lists.
 
     Raises:
         TypeError, ValueError: not a list of references, repetitions, num_returns or timeout out of range.
@@ -97,6 +101,8 @@ def wait(refs, num_returns: int = 1, timeout: float | None = None) -> tuple[list
     _check_references(refs, "wait")
     if isinstance(num_returns, bool) or not isinstance(num_returns, int):
         raise TypeError(f"num_returns must be an integer, got {num_returns!r}")
+    if not refs:
+        return [], []
     if not 1 <= num_returns <= len(refs):
         raise ValueError(f"num_returns={num_returns} must lie between 1 and the number of references, {len(refs)}")
     if timeout is not None:
@@ -132,8 +138,12 @@ def _completed(pending, deadline):
         yield from done
 
 
-def kill(actor: ActorHandle) -> None:
+def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     """Ends an actor at once, whatever it does; its calls fail with ActorDiedError. Harmless when it has ended.
+
+    Args:
+        actor: its handle.
+        no_restart: for programs written for Ray; without effect, since an actor is not restarted in any case.
 
     Raises:
         TypeError: not a handle.

@@ -11,13 +11,24 @@ from dataclasses import dataclass, field, fields, replace
 
 from .errors import UnschedulableError
 
-NOT_YET = frozenset(
-    {
-        *("accelerator_type", "allow_out_of_order_execution", "concurrency_groups", "get_if_exists", "label_selector"),
-        *("lifetime", "max_calls", "max_concurrency", "max_pending_calls", "max_restarts", "max_task_retries"),
-        *("namespace", "placement_group", "runtime_env", "scheduling_strategy"),
-    }
-)
+# Options of Ray that are not available: the values that ask for what happens anyway. These are accepted, no others.
+NOT_YET = {
+    "accelerator_type": (None,),
+    "allow_out_of_order_execution": (None, False),
+    "concurrency_groups": (None, {}, []),
+    "get_if_exists": (False,),
+    "label_selector": (None, {}),
+    "lifetime": (None, "non_detached"),
+    "max_calls": (0,),
+    "max_concurrency": (None, 1),
+    "max_pending_calls": (-1,),
+    "max_restarts": (0,),
+    "max_task_retries": (0,),
+    "namespace": (None,),
+    "placement_group": (None, "default"),
+    "runtime_env": (None, {}),
+    "scheduling_strategy": (None, "DEFAULT"),
+}
 BUILT_IN_RESOURCES = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
 RESOURCE_UNITS = 10_000  # quantities are exact to this part, so that fractions add up
 
@@ -95,10 +106,18 @@ def updated(options, given: dict):
         TypeError: a value of the wrong type.
     """
     known = [f.name for f in fields(options)]
-    for name in given:
-        if name not in known:
-            raise ValueError(_unknown(name, known, type(options)))
-    return replace(options, **{name: _CHECKS[name](name, value) for name, value in given.items()})
+    checked = {}
+    for name, value in given.items():
+        if name in known:
+            checked[name] = _CHECKS[name](name, value)
+        elif not is_neutral(value, NOT_YET.get(name, ())):
+            raise ValueError(_unknown(name, value, known, type(options)))
+    return replace(options, **checked)
+
+
+def is_neutral(value, neutral: tuple) -> bool:
+    """Whether a value is one of `neutral`, of the same type too: max_restarts=False is a mistake."""
+    return any(type(value) is type(other) and value == other for other in neutral)
 
 
 def check_feasible(request: dict[str, float], total: dict[str, float], what: str) -> None:
@@ -143,18 +162,22 @@ def check_resources(name: str, value) -> dict[str, float]:
 
 
 def check_quantity(name: str, value) -> float:
-    """A number >= 0 with at most four decimal places.
+    """A number >= 0, rounded down to a multiple of 1/10,000, so that n shares of 1/n always fit into one.
 
     Raises:
-        TypeError, ValueError: not a number, negative, not finite, or finer than that.
+        TypeError, ValueError: not a number, negative, not finite, or greater than 0 and less than 1/10,000.
     """
     if isinstance(value, bool) or (not isinstance(value, int | float) and not _is_numpy_number(value)):
         raise TypeError(f"{name} must be a number, got {value!r}")
     if not value >= 0 or math.isinf(value):
         raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
-    if abs(value * RESOURCE_UNITS - round(value * RESOURCE_UNITS)) > 1e-6 * max(1, value):
-        raise ValueError(f"{name} must be a multiple of 1/{RESOURCE_UNITS}, got {value!r}")
-    return value.item() if _is_numpy_number(value) else value
+    value = value.item() if _is_numpy_number(value) else value
+    if value == int(value):
+        return value
+    units = math.floor(value * RESOURCE_UNITS * (1 + 1e-9))  # 0.29 * 10,000 is 2899.9999999999995
+    if units == 0:
+        raise ValueError(f"{name} must be 0 or at least 1/{RESOURCE_UNITS}, got {value!r}")
+    return units / RESOURCE_UNITS
 
 
 def _is_numpy_number(value) -> bool:
@@ -230,10 +253,13 @@ def _written(name, quantity) -> str:
     return f"memory: {quantity / 1e9:.1f} GB" if name == "memory" else f"{name}: {quantity:g}"
 
 
-def _unknown(name, known, kind) -> str:
+def _unknown(name, value, known, kind) -> str:
     what = "a remote function" if kind is TaskOptions else "a remote class"
     if name in NOT_YET:
-        return f"the option {name!r} of {what} is not available; there are {', '.join(known)}"
+        return (
+            f"the option {name}={value!r} of {what} is not available; leave it out, or give its default, "
+            f"{NOT_YET[name][0]!r}. There are {', '.join(known)}."
+        )
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"Did you mean {nearest[0]!r}? " if nearest else ""
     return f"unknown option {name!r} of {what}. {hint}There are {', '.join(known)}."

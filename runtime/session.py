@@ -11,7 +11,7 @@ import threading
 
 from . import context, machine
 from .engines.base import Engine, EngineConfig
-from .options import check_quantity, check_resources
+from .options import check_quantity, check_resources, is_neutral
 
 logger = logging.getLogger("runtime")
 
@@ -33,7 +33,11 @@ def init(
     ignore_reinit_error: bool = False,
     local_mode: bool = False,
     log_to_driver: bool = True,
+    logging_level: int | str | None = None,
     address: str | None = None,
+    include_dashboard: bool | None = None,
+    namespace: str | None = None,
+    runtime_env: dict | None = None,
 ) -> dict[str, float]:
     """Starts a session on this machine. Without it, the first use starts one with the defaults.
 
@@ -47,7 +51,10 @@ def init(
         ignore_reinit_error: do nothing when there is a session already, instead of raising.
         local_mode: the same as engine="local".
         log_to_driver: show what tasks and actors print.
-        address: refused; sessions over several machines need an engine for clusters.
+        logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
+        address, include_dashboard, runtime_env: for programs written for Ray. Only "local", False and an empty dict
+            (or None) are accepted: sessions over several machines, a dashboard and environments are not available.
+        namespace: for programs written for Ray; without effect, since actors are not found by name.
 
     Returns:
         The session's resources by name.
@@ -64,10 +71,9 @@ def init(
             raise RuntimeError(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
-        if address is not None:
-            raise ValueError(
-                f"address={address!r}: sessions over several machines are not available; leave address out"
-            )
+        _check_unavailable(address, include_dashboard, namespace, runtime_env)
+        if logging_level is not None:
+            logger.setLevel(logging_level)
         name = _engine_name(engine, local_mode)
         config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver)
         started = importlib.import_module(ENGINES[name]).create_engine()
@@ -106,6 +112,20 @@ def engine() -> Engine:
         init(ignore_reinit_error=True)
         current = context.current_engine()
     return current
+
+
+def _check_unavailable(address, include_dashboard, namespace, runtime_env) -> None:
+    if not is_neutral(address, (None, "local")):
+        raise ValueError(f"address={address!r}: sessions over several machines are not available; leave address out")
+    if not is_neutral(include_dashboard, (None, False)):
+        raise ValueError(f"include_dashboard={include_dashboard!r}: there is no dashboard; leave include_dashboard out")
+    if not isinstance(namespace, str | None):
+        raise TypeError(f"namespace must be a string or None, got {namespace!r}")
+    if not is_neutral(runtime_env, (None, {})):
+        raise ValueError(
+            f"runtime_env={runtime_env!r} is not available; leave it out. Environment variables of an actor are given "
+            "with .options(env_vars={...}); a task inherits those of the driver at the time of init()."
+        )
 
 
 def _engine_name(given, local_mode) -> str:

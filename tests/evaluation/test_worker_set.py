@@ -56,6 +56,12 @@ def test_remote_workers_sample_the_same_transitions_as_a_local_one():
     assert batches[0] == batches[1] == batches[2]
 
 
+def test_workers_may_share_a_cpu_in_thirds():
+    with config(num_workers=3, num_envs=1).resources(num_cpus_per_worker=1 / 3).build():
+        held = runtime.cluster_resources()["CPU"] - runtime.available_resources()["CPU"]
+        assert held == pytest.approx(3 * 0.3333)
+
+
 def test_equal_seeds_give_equal_bits_with_two_workers():
     weights = []
     for _ in range(2):

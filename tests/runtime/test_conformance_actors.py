@@ -245,6 +245,16 @@ def test_a_constructor_whose_argument_failed(engine):
         runtime.get(keeper.give.remote(), timeout=30)
 
 
+def test_defaults_of_options_that_are_not_available_may_be_given(engine):
+    neutral = {"max_restarts": 0, "max_concurrency": 1, "lifetime": None, "runtime_env": None}
+    counter = Counter.options(**neutral, scheduling_strategy=None, max_task_retries=0, namespace=None).remote(3)
+    assert runtime.get(counter.get.remote()) == 3
+    runtime.kill(counter, no_restart=True)
+    for wrong in ({"max_restarts": 1}, {"max_concurrency": 2}, {"lifetime": "detached"}, {"max_restarts": False}):
+        with pytest.raises(ValueError, match="not available; leave it out, or give its default"):
+            Counter.options(**wrong)
+
+
 def test_kill(engine):
     counter = Counter.remote()
     assert runtime.get(counter.add.remote()) == 1

@@ -1,5 +1,6 @@
 """Resources of sessions, tasks and actors, on every engine. The shared session has 4 CPUs and 2 of "token"."""
 
+import numpy as np
 import pytest
 from runtime_support import wait_until
 
@@ -74,6 +75,16 @@ def test_fractions_add_up(engine):
     assert free("CPU") == pytest.approx(3.7)
     del actors
     wait_until(lambda: free("CPU") == 4)
+
+
+def test_thirds_and_other_fractions_are_rounded_down(engine):
+    actors = [Idle.options(num_cpus=share).remote() for share in (1 / 3, 0.33333, 1 / 6)]
+    resources = runtime.get([a.resources.remote() for a in actors])
+    assert resources == [{"CPU": 0.3333}, {"CPU": 0.3333}, {"CPU": 0.1666}]
+    exact = Idle.options(num_cpus=0.29, resources={"token": np.float32(0.5)}).remote()
+    assert runtime.get(exact.resources.remote()) == {"CPU": 0.29, "token": 0.5}
+    del actors, exact
+    wait_until(lambda: free("CPU") == 4 and free("token") == 2)
 
 
 def test_actors_may_exceed_the_cpus_when_asked(engine):

@@ -1,5 +1,6 @@
 """init, shutdown and what lies outside them, on every engine; each test has sessions of its own."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -229,6 +230,10 @@ def test_init_in_a_thread_that_ends(fresh, engine_name):
         ({"engine": "ray"}, ValueError, "not available; there are 'zeromq' and 'local'"),
         ({"engine": "zeromq", "local_mode": True}, ValueError, "local_mode"),
         ({"address": "auto"}, ValueError, "several machines"),
+        ({"include_dashboard": True}, ValueError, "no dashboard"),
+        ({"namespace": 3}, TypeError, "namespace"),
+        ({"runtime_env": {"pip": ["x"]}}, ValueError, "env_vars"),
+        ({"logging_level": "LOUD"}, ValueError, "LOUD"),
         ({"num_cpus": -1}, ValueError, "num_cpus"),
         ({"num_cpus": "4"}, TypeError, "num_cpus"),
         ({"num_gpus": 0.5}, ValueError, "whole number"),
@@ -243,6 +248,21 @@ def test_arguments_of_init_are_checked(fresh, arguments, error, message):
     with pytest.raises(error, match=message):
         runtime.init(**arguments)
     assert not runtime.is_initialized()
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+def test_rays_defaults_may_be_given_to_init(fresh, engine_name):
+    level = logging.getLogger("runtime").level
+    fresh(
+        engine_name,
+        address="local",
+        include_dashboard=False,
+        namespace="mine",
+        logging_level=logging.ERROR,
+        runtime_env={},
+    )
+    assert logging.getLogger("runtime").level == logging.ERROR
+    logging.getLogger("runtime").setLevel(level)
 
 
 def test_the_environment_variable_is_checked(fresh, monkeypatch):

@@ -128,6 +128,28 @@ def test_another_number_of_values_than_promised(engine, value, error):
             runtime.get(ref, timeout=30)
 
 
+def test_any_iterable_of_as_many_values_is_unpacked(engine):
+    @runtime.remote(num_returns=2)
+    def generator(count, fail=False):
+        yield from range(count)
+        if fail:
+            raise LookupError("after the values")
+
+    @runtime.remote(num_returns=2)
+    def array():
+        return np.arange(6).reshape(2, 3)
+
+    assert runtime.get(generator.remote(2)) == [0, 1]
+    assert [row.tolist() for row in runtime.get(array.remote())] == [[0, 1, 2], [3, 4, 5]]
+    assert runtime.get(identity.options(num_returns=2).remote({"a": 1, "b": 2})) == ["a", "b"]
+    for count, found in [(1, "1 values"), (3, "more than 2 values"), (10**9, "more than 2 values")]:
+        with pytest.raises(ValueError, match=f"num_returns=2, but returned {found}"):
+            runtime.get(generator.remote(count), timeout=30)
+    for ref in generator.remote(2, fail=True):
+        with pytest.raises(LookupError, match="after the values"):
+            runtime.get(ref, timeout=30)
+
+
 def test_an_error_comes_with_each_of_several_references(engine):
     @runtime.remote(num_returns=2)
     def fail():
@@ -359,7 +381,8 @@ def test_async_functions_are_refused(engine):
     [
         ({"num_cpu": 1}, ValueError, "num_cpus"),
         ({"max_retrys": 1}, ValueError, "max_retries"),
-        ({"scheduling_strategy": "SPREAD"}, ValueError, "not available"),
+        ({"scheduling_strategy": "SPREAD"}, ValueError, "'SPREAD' of .* is not available; leave it out"),
+        ({"runtime_env": {"pip": ["x"]}}, ValueError, "not available"),
         ({"num_returns": -1}, ValueError, "num_returns"),
         ({"num_returns": 1.5}, TypeError, "num_returns"),
         ({"num_returns": True}, TypeError, "num_returns"),
@@ -367,7 +390,7 @@ def test_async_functions_are_refused(engine):
         ({"num_cpus": -1}, ValueError, "num_cpus"),
         ({"num_cpus": "2"}, TypeError, "num_cpus"),
         ({"num_cpus": float("nan")}, ValueError, "num_cpus"),
-        ({"num_cpus": 0.00001}, ValueError, "multiple of 1/10000"),
+        ({"num_cpus": 0.00001}, ValueError, "at least 1/10000"),
         ({"num_gpus": 1.5}, ValueError, "num_gpus"),
         ({"resources": {"CPU": 1}}, ValueError, "num_cpus"),
         ({"resources": ["a"]}, TypeError, "resources"),
@@ -381,3 +404,9 @@ def test_options_are_checked_when_given(engine, options, error, message):
         add.options(**options)
     with pytest.raises(error, match=message):
         runtime.remote(**options)(lambda: None)
+
+
+def test_defaults_of_options_that_are_not_available_may_be_given(engine):
+    neutral = {"runtime_env": None, "scheduling_strategy": None, "max_calls": 0, "accelerator_type": None}
+    assert runtime.get(add.options(**neutral).remote(1, 2)) == 3
+    assert runtime.get(runtime.remote(runtime_env={}, scheduling_strategy="DEFAULT")(lambda: 4).remote()) == 4

@@ -207,20 +207,25 @@ class AlgorithmConfig(ConfigObject):
     def fault_tolerance(
         self,
         *,
-        recreate_failed_workers: Annotated[bool, "put a new worker in the place of one that died"] = True,
-        ignore_worker_failures: Annotated[bool, "if they are not replaced: go on with those that are left"] = False,
+        recreate_failed_workers: Annotated[
+            bool | None,
+            "replace workers that die or whose environment raises; None: those that die, an exception ends the run",
+        ] = None,
+        ignore_worker_failures: Annotated[
+            bool, "go on with the workers that are left when one dies or its environment raises, if it is not replaced"
+        ] = False,
         max_num_worker_restarts: Annotated[int, "replaced workers per run, at most", at_least(0)] = 1000,
         delay_between_worker_restarts_s: Annotated[
-            float, "pause before a worker that died twice in a row is replaced (seconds)", at_least(0)
+            float, "pause before a worker that failed twice in a row is replaced (seconds)", at_least(0)
         ] = 1.0,
         num_consecutive_worker_failures_tolerance: Annotated[
-            int, "deaths of one worker without a sample in between, at most", at_least(0)
-        ] = 100,
+            int, "failures of one worker without a sample in between, at most", at_least(0)
+        ] = 3,
         restart_failed_sub_environments: Annotated[
             bool, "replace an environment that raises", NotYet("Leave it at False; its exception is raised here.")
         ] = False,
     ) -> Self:
-        """What happens when a worker's process dies."""
+        """What happens when a worker's process dies, or its environment raises."""
 
     @section
     def reporting(

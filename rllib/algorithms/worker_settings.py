@@ -1,10 +1,10 @@
-"""What the config says about workers: what they do, what their processes need, and what happens when one dies."""
+"""What the config says about workers: what they do, what their processes need, and what happens when one fails."""
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.env.registry import EnvFactory
 from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.fault_tolerance import FaultTolerance
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker_set import FaultTolerance
 
 
 def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> RolloutSettings:
@@ -48,7 +48,7 @@ def actor_options(config: AlgorithmConfig) -> dict:
 
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
-    """What the config says about processes that die."""
+    """What the config says about processes that fail."""
     return FaultTolerance(
         restart=config.recreate_failed_workers,
         ignore=config.ignore_worker_failures,

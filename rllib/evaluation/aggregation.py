@@ -1,17 +1,15 @@
 """Processes that join fragments to train batches while the learner is busy with earlier ones."""
 
-import logging
 import os
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import runtime
-from rllib.evaluation.worker_set import DEATHS, FaultTolerance, ensure_runtime
+from rllib.evaluation.fault_tolerance import DEATHS, FaultTolerance, Restarts
+from rllib.evaluation.worker_set import ensure_runtime
 from rllib.sample_batch import SampleBatch
 from runtime.errors import GetTimeoutError
-
-logger = logging.getLogger(__name__)
 
 
 class Joiner:
@@ -43,19 +41,16 @@ class Aggregators:
     Args:
         num_workers: how many processes.
         fault_tolerance: whether, and how often, a dead process is replaced; a silent one counts as dead.
-
-    Attributes:
-        num_restarts: processes that were replaced.
     """
 
     def __init__(self, num_workers: int, fault_tolerance: FaultTolerance):
         ensure_runtime()
-        self.num_restarts = 0
-        self._fault_tolerance = fault_tolerance
+        self._timeout_s = fault_tolerance.sample_timeout_s
+        self._restarts = Restarts(fault_tolerance, "aggregation worker")
         self._joiner = runtime.remote(Joiner).options(oversubscribe=True)
         self._actors = {}
         self._joins: deque[_Join] = deque()
-        self._next = 0
+        self._turn = 0
         try:
             for index in range(1, num_workers + 1):
                 self._actors[index] = self._start(index)
@@ -68,14 +63,19 @@ class Aggregators:
         return self._joiner.options(name=f"aggregation worker {index}").remote()
 
     @property
+    def num_restarts(self) -> int:
+        """Processes that were replaced so far."""
+        return self._restarts.count
+
+    @property
     def is_busy(self) -> bool:
         """Whether every process has a batch to join, and there is one more, which then should be taken."""
         return len(self._joins) > len(self._actors)
 
     def give(self, fragments: list[SampleBatch]) -> None:
         """Has the next process join these."""
-        index = self._next + 1
-        self._next = index % len(self._actors)
+        index = list(self._actors)[self._turn % len(self._actors)]
+        self._turn += 1
         actor = self._actors[index]
         self._joins.append(_Join(index, actor, actor.join.remote(fragments), fragments))
 
@@ -87,23 +87,20 @@ class Aggregators:
         """
         join = self._joins.popleft()
         try:
-            return join.fragments, runtime.get(join.ref, timeout=self._fault_tolerance.sample_timeout_s)
+            batch = runtime.get(join.ref, timeout=self._timeout_s)
         except (*DEATHS, GetTimeoutError) as death:
-            self._replace(join, death)
+            self._bury(join, death)
             return join.fragments, SampleBatch.concat(join.fragments)
+        self._restarts.succeeded(join.index)
+        return join.fragments, batch
 
-    def _replace(self, join: _Join, death: Exception) -> None:
+    def _bury(self, join: _Join, death: Exception) -> None:
         """Starts a process in the place of the one that failed, unless that has been done already."""
-        policy = self._fault_tolerance
-        if self._actors[join.index] is not join.actor:
+        if self._actors.get(join.index) is not join.actor:
             return
-        if not policy.restart or self.num_restarts >= policy.max_restarts:
-            death.add_note(f"aggregation worker {join.index} is not started again: {self.num_restarts} restarts so far")
-            raise death
-        logger.warning("aggregation worker %d is replaced: %s", join.index, death)
-        runtime.kill(join.actor)
-        self.num_restarts += 1
-        self._actors[join.index] = self._start(join.index)
+        runtime.kill(self._actors.pop(join.index))
+        if self._restarts.failed(join.index, death, num_left=len(self._actors)):
+            self._actors = dict(sorted({**self._actors, join.index: self._start(join.index)}.items()))
 
     def clear(self) -> None:
         """Forgets what is under way."""

@@ -17,10 +17,10 @@ import numpy as np
 
 import runtime
 from rllib.evaluation import seeding
-from rllib.evaluation.worker_set import DEATHS, FaultTolerance, ensure_runtime
+from rllib.evaluation.fault_tolerance import DEATHS, FaultTolerance, Restarts, SilentActorError
+from rllib.evaluation.worker_set import ensure_runtime
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import TD_ERRORS, SampleBatch
-from runtime.errors import ActorUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,6 @@ class _Shard:
         rows: that it holds, as far as it has said.
         pending: what it was asked, the oldest first: (verb, reference).
         since: when the oldest of these became the one it works at.
-        failures: deaths without an answer in between.
     """
 
     actor: Any
@@ -89,7 +88,6 @@ class _Shard:
     rows: int = 0
     pending: deque = field(default_factory=deque)
     since: float = 0.0
-    failures: int = 0
 
     def asked(self, verb: str) -> int:
         """Requests of this kind that are not answered."""
@@ -110,7 +108,6 @@ class ReplayShards:
 
     Attributes:
         size_bytes: memory of all shards when they are full.
-        num_restarts: shards that were replaced.
 
     Raises:
         ValueError: what making a ring raises.
@@ -128,7 +125,7 @@ class ReplayShards:
         self._make_replay, self._seed = make_replay, seed
         self._min_rows, self._max_in_flight = min_rows, max_in_flight
         self._tolerance = fault_tolerance or FaultTolerance()
-        self.num_restarts = 0
+        self._restarts = Restarts(self._tolerance, "replay shard")
         self._turn = 0
         self._arrived: deque[tuple[tuple[int, int], SampleBatch]] = deque()
         ensure_runtime()
@@ -153,6 +150,11 @@ class ReplayShards:
     def num_shards(self) -> int:
         """Shards that are there."""
         return len(self._shards)
+
+    @property
+    def num_restarts(self) -> int:
+        """Shards that were replaced so far."""
+        return self._restarts.count
 
     @property
     def num_samples_in_flight(self) -> int:
@@ -250,7 +252,8 @@ class ReplayShards:
             self._bury(index, death)
             return
         shard.pending.popleft()
-        shard.since, shard.failures = time.monotonic(), 0
+        shard.since = time.monotonic()
+        self._restarts.succeeded(index)
         if verb == "add":
             shard.rows = answer
         elif verb == "sample":
@@ -264,32 +267,21 @@ class ReplayShards:
                 silent.append(index)
         for index in silent:
             waited_s = self._tolerance.sample_timeout_s
-            self._bury(index, ActorUnavailableError(f"replay shard {index} has not answered for {waited_s:g} s"))
+            self._bury(index, SilentActorError(f"replay shard {index} has not answered for {waited_s:g} s"))
         return bool(silent)
 
     def _bury(self, index: int, death: Exception) -> None:
         """Puts an empty shard in the place of a dead one; raises what the settings do not tolerate."""
-        tolerance, shard = self._tolerance, self._shards[index]
+        shard = self._shards[index]
         runtime.kill(shard.actor)
-        if not tolerance.restart:
-            if not tolerance.ignore or len(self._shards) == 1:
-                raise death
-            logger.warning(
-                "replay shard %d is left out from now on, its %d rows are lost: %s", index, shard.rows, death
-            )
+        is_replaced = self._restarts.failed(index, death, num_left=len(self._shards) - 1)
+        logger.warning("the %d rows of replay shard %d are lost", shard.rows, index)
+        if not is_replaced:
             del self._shards[index]
             return
-        if self.num_restarts >= tolerance.max_restarts or shard.failures >= tolerance.max_consecutive_failures:
-            death.add_note(f"replay shard {index} is not started again: {self.num_restarts} restarts in this run")
-            raise death
-        if shard.failures:
-            time.sleep(tolerance.delay_s)
-        self.num_restarts += 1
-        logger.warning(
-            "replay shard %d is replaced by an empty one, its %d rows are lost: %s", index, shard.rows, death
-        )
+        time.sleep(self._restarts.delay_s(index))
         incarnation = shard.incarnation + 1
-        self._shards[index] = _Shard(self._start(index, incarnation), incarnation, failures=shard.failures + 1)
+        self._shards[index] = _Shard(self._start(index, incarnation), incarnation)
 
     # ------------------------------------------------------------------ checkpoints and the end
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import runtime
-from rllib.evaluation.worker_set import DEATHS, PATIENCE, SilentWorkerError, WorkerSet
+from rllib.evaluation.fault_tolerance import FAILURES
+from rllib.evaluation.worker_set import PATIENCE, SilentWorkerError, WorkerSet
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +68,8 @@ class RequestsInFlight:
             the answers, none if there are none yet.
 
         Raises:
-            what the request raised in the worker.
-            ActorDiedError: if a worker has died and is not to be replaced, or none is left.
+            what the request raised in the worker, or ActorDiedError if that died, where FaultTolerance does not allow
+                it.
         """
         heads = {pending[0]: index for index, pending in self._pending.items() if pending}
         if not heads:
@@ -88,12 +89,12 @@ class RequestsInFlight:
         pending = self._pending[index]
         try:
             answer = runtime.get(pending[0])
-        except DEATHS as death:
-            self._bury(index, death)
+        except FAILURES as failure:
+            self._bury(index, failure)
             return
         pending.popleft()
         self._restart_clock(index)
-        self._workers.has_answered(index)
+        self._workers.restarts.succeeded(index)
         answers.append((index, answer))
 
     def _restart_clock(self, index: int) -> None:
@@ -117,15 +118,13 @@ class RequestsInFlight:
             else:
                 logger.warning("rollout worker %d has not answered for %.3g s", index, silent_s)
 
-    def _bury(self, index: int, death: Exception) -> None:
+    def _bury(self, index: int, failure: Exception) -> None:
         del self._pending[index]
         if self._workers.actors.get(index) is not self._asked.pop(index):
             return  # somebody else has seen it first
-        if self._workers.give_up(index, death):
-            self._due[index] = time.monotonic() + self._workers.restart_delay_s(index)
+        if self._workers.give_up(index, failure):
+            self._due[index] = time.monotonic() + self._workers.restarts.delay_s(index)
             self._replace_due()
-        elif not self._workers.actors and not self._due:
-            raise death
 
     def _replace_due(self) -> None:
         for index in [index for index, due in self._due.items() if due <= time.monotonic()]:

@@ -3,30 +3,28 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import runtime
 from rllib.env.episodes import Episode
+from rllib.evaluation.fault_tolerance import DEATHS, FAILURES, FaultTolerance, Restarts, SilentActorError
 from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.sample_batch import SampleBatch
-from runtime.errors import ActorDiedError, ActorUnavailableError, GetTimeoutError
+from runtime.errors import ActorDiedError, GetTimeoutError
 
 logger = logging.getLogger(__name__)
 
 # A silent worker is reported after sample_timeout_s, and given up after this many times as long.
 PATIENCE = 10
-# A worker that falls silent so often in a row hangs for a reason that a new process does not mend.
-SILENCES = 1
-DEATHS = (ActorDiedError, ActorUnavailableError)
 
 
-class SilentWorkerError(ActorUnavailableError):
-    """It lives, but has not answered for too long."""
+class SilentWorkerError(SilentActorError):
+    """A rollout worker that does not answer; the message says what to look for."""
 
     def __init__(self, index: int, timeout_s: float):
         super().__init__(
@@ -34,27 +32,6 @@ class SilentWorkerError(ActorUnavailableError):
             "environment hang, or an episode never end? Give it a time limit (max_episode_steps), or a longer "
             "sample_timeout_s."
         )
-
-
-@dataclass(frozen=True)
-class FaultTolerance:
-    """What happens when a worker's process dies or falls silent. An environment's own exception is always raised.
-
-    Args:
-        restart: put a new worker in its place.
-        ignore: where restart is False, go on with those that are left instead of raising.
-        max_restarts: of all workers together, in the whole run.
-        delay_s: pause before a worker that died twice in a row is started again.
-        max_consecutive_failures: of one worker, without a fragment in between.
-        sample_timeout_s: a worker that has not answered for so long is reported.
-    """
-
-    restart: bool = True
-    ignore: bool = False
-    max_restarts: int = 1000
-    delay_s: float = 1.0
-    max_consecutive_failures: int = 100
-    sample_timeout_s: float = 60.0
 
 
 class RolloutActor:
@@ -123,7 +100,7 @@ class WorkerSet:
         fault_tolerance: see FaultTolerance.
 
     Raises:
-        the environment's own exception, if it cannot be made.
+        the environment's own exception, if it cannot be made and FaultTolerance does not allow it.
         UnschedulableError: if a worker asks for what this machine does not have.
     """
 
@@ -139,21 +116,20 @@ class WorkerSet:
     ):
         self.settings = settings
         self.num_workers = num_workers
-        self.num_restarts = 0
         self._recreated: list[int] = []
         self.fault_tolerance = fault_tolerance or FaultTolerance()
+        self.restarts = Restarts(self.fault_tolerance, "rollout worker")
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
-        self._failures = dict.fromkeys(range(1, num_workers + 1), 0)
-        self._incarnations = dict(self._failures)
+        self._incarnations = dict.fromkeys(range(1, num_workers + 1), 0)
         self._local = None if num_workers else worker_class(settings, 0, 0, np.empty, *shared)
         self.actors: dict[int, Any] = {}
         if num_workers:
             ensure_runtime()
             self._worker_class, self._shared = worker_class, [runtime.put(array) for array in shared]
             self._class = runtime.remote(RolloutActor).options(oversubscribe=True, **(actor_options or {}))
-            self.actors = {index: self._start(index) for index in self._failures}
+            self.actors = {index: self._start(index) for index in self._incarnations}
             try:
-                runtime.get([actor.ready.remote() for actor in self.actors.values()])
+                self._ask(lambda actor, index: actor.ready.remote())
             except BaseException:
                 self.stop()
                 raise
@@ -234,7 +210,7 @@ class WorkerSet:
             self._local.set_weights(weights, 0, filter_state, exploration)
             return self._local.play_episodes(num_episodes, round_index, explore)
         shared = runtime.put(weights)
-        share, left_over = divmod(num_episodes, len(self.actors))
+        share, left_over = divmod(num_episodes, len(self.actors) or 1)
         shares = {index: share + (place < left_over) for place, index in enumerate(self.actors)}
 
         def request(actor, index):
@@ -247,7 +223,8 @@ class WorkerSet:
         """function(worker, *args) on every worker, in order. The function is sent to their processes."""
         if self._local is not None:
             return [function(self._local, *args)]
-        return self._from_each(lambda actor, index: actor.apply.remote(function, *args))
+        answers = self._ask(lambda actor, index: actor.apply.remote(function, *args), is_sampling=False)
+        return list(answers.values())
 
     def share_out(self, function: Callable, items: Sequence, *args) -> list:
         """One result per item, in order: the items are dealt out, and each worker calls function(worker, share, *args).
@@ -296,37 +273,50 @@ class WorkerSet:
         """Remote workers that are there."""
         return len(self.actors)
 
+    @property
+    def num_restarts(self) -> int:
+        """Workers that were replaced so far."""
+        return self.restarts.count
+
     def _from_each(self, request: Callable, indices: Sequence[int] | None = None) -> list:
         """The answers of `_ask`, in the order of the workers."""
         return list(self._ask(request, indices).values())
 
-    def _ask(self, request: Callable, indices: Sequence[int] | None = None) -> dict[int, Any]:
-        """Asks actors at once and collects the answers by worker, in order, replacing those that died.
+    def _ask(
+        self, request: Callable, indices: Sequence[int] | None = None, *, is_sampling: bool = True
+    ) -> dict[int, Any]:
+        """Asks actors at once and collects the answers by worker, in order, replacing those that failed.
 
         Args:
             request: (actor, index) -> reference of the answer.
             indices: whom to ask; all by default.
+            is_sampling: whether this is the workers' own work. If not, an answer is no sign that they can do it, and
+                what the request raises is the caller's affair.
         """
+        if not self.actors:
+            raise ActorDiedError("no rollout worker is left; with recreate_failed_workers=True they are replaced")
+        failures = FAILURES if is_sampling else DEATHS
         pending = {index: request(self.actors[index], index) for index in indices or self.actors}
         answers = {}
         for index, ref in pending.items():
-            for answer in self._answer(index, ref, request):
-                answers[index] = answer
-        if not answers:
-            raise ActorDiedError("no rollout worker is left; with recreate_failed_workers=True dead ones are replaced")
+            while ref is not None:
+                try:
+                    answers[index] = self._wait(index, ref)
+                    ref = None
+                except failures as failure:
+                    ref = self._ask_successor(index, failure, request)
+                else:
+                    if is_sampling:
+                        self.restarts.succeeded(index)
         return answers
 
-    def _answer(self, index: int, ref, request: Callable) -> list:
-        while True:
-            try:
-                answer = self._wait(index, ref)
-            except DEATHS as death:
-                if not self._recover(index, death):
-                    return []
-                ref = request(self.actors[index], index)
-            else:
-                self.has_answered(index)
-                return [answer]
+    def _ask_successor(self, index: int, failure: Exception, request: Callable):
+        """The reference of the same request to the worker that replaces a failed one; None where none does."""
+        if not self.give_up(index, failure):
+            return None
+        time.sleep(self.restarts.delay_s(index))
+        self.replace(index)
+        return request(self.actors[index], index)
 
     def _wait(self, index: int, ref):
         timeout_s = self.fault_tolerance.sample_timeout_s
@@ -342,55 +332,12 @@ class WorkerSet:
                 )
         raise SilentWorkerError(index, timeout_s)
 
-    # ------------------------------------------------------------------ deaths
+    # ------------------------------------------------------------------ failures
 
-    def _recover(self, index: int, death: Exception) -> bool:
-        """Replaces a worker. False: it is left out from now on. Raises what the settings do not tolerate."""
-        if not self.give_up(index, death):
-            return False
-        time.sleep(self.restart_delay_s(index))
-        self.replace(index)
-        return True
-
-    def has_answered(self, index: int) -> None:
-        """Forgets earlier failures of a worker."""
-        self._failures[index] = 0
-
-    def give_up(self, index: int, death: Exception) -> bool:
-        """Takes a worker that has died or fallen silent out of the set.
-
-        Returns:
-            whether it is to be replaced.
-
-        Raises:
-            death itself, if the settings do not tolerate it.
-        """
-        policy = self.fault_tolerance
-        actor = self.actors.pop(index)
-        runtime.kill(actor)
-        if not policy.restart:
-            if not policy.ignore:
-                raise death
-            logger.warning("rollout worker %d is left out from now on: %s", index, death)
-            return False
-        self._failures[index] += 1
-        tolerated = policy.max_consecutive_failures
-        if isinstance(death, SilentWorkerError):
-            tolerated = min(tolerated, SILENCES)
-        if self.num_restarts >= policy.max_restarts or self._failures[index] > tolerated:
-            death.add_note(
-                f"rollout worker {index} is not started again: {self.num_restarts} restarts in this run "
-                f"(max_num_worker_restarts={policy.max_restarts}), {self._failures[index]} failures in a row "
-                f"(num_consecutive_worker_failures_tolerance={policy.max_consecutive_failures})"
-            )
-            raise death
-        self.num_restarts += 1
-        logger.warning("rollout worker %d is replaced: %s", index, death)
-        return True
-
-    def restart_delay_s(self, index: int) -> float:
-        """How long to wait before this worker is replaced: not at all, unless it has failed several times in a row."""
-        return self.fault_tolerance.delay_s if self._failures[index] > 1 else 0.0
+    def give_up(self, index: int, failure: Exception) -> bool:
+        """Takes a worker that has failed out of the set; returns and raises as `Restarts.failed`."""
+        runtime.kill(self.actors.pop(index))
+        return self.restarts.failed(index, failure, len(self.actors))
 
     def replace(self, index: int) -> None:
         """Starts a worker in the place of one that was given up."""

@@ -11,8 +11,9 @@ import runtime
 from rllib.algorithms.appo import APPOConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.errors import SampleTimeoutError
+from rllib.evaluation.fault_tolerance import FaultTolerance
 from rllib.evaluation.requests_in_flight import RequestsInFlight
-from rllib.evaluation.worker_set import FaultTolerance, WorkerSet
+from rllib.evaluation.worker_set import WorkerSet
 from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings

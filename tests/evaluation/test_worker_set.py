@@ -13,7 +13,8 @@ import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.evaluation.evaluation_worker import EvaluationWorker
-from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator
+from rllib.evaluation.fault_tolerance import FaultTolerance
+from rllib.evaluation.worker_set import WorkerSet, allocator
 from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings
@@ -126,26 +127,88 @@ def test_ignored_deaths_leave_the_others_working():
         assert result["timesteps_total"] >= 256
 
 
-def test_a_worker_that_always_dies_is_given_up_with_a_reason():
-    with (
-        config()
-        .fault_tolerance(num_consecutive_worker_failures_tolerance=2, delay_between_worker_restarts_s=0.01)
-        .environment(Deadly)
-        .build() as algo
-    ):
-        with pytest.raises(ActorDiedError) as caught:
+@pytest.mark.parametrize("how", [lambda: os._exit(3), lambda: sys.exit(3)], ids=["_exit", "sys.exit"])
+def test_a_worker_that_dies_in_every_first_fragment_ends_the_run(how, caplog):
+    """With the default settings: after a few attempts, in seconds, with what ended the process."""
+    with config(Deadly, deed=how).build() as algo:
+        started = time.monotonic()
+        with pytest.raises(ActorDiedError, match=r"exit\(3\)|exit code 3") as caught:
             algo.train()
-        assert any("num_consecutive_worker_failures_tolerance=2" in note for note in caught.value.__notes__)
+        assert time.monotonic() - started < 20
+        assert any("num_consecutive_worker_failures_tolerance=3" in note for note in caught.value.__notes__)
+        assert 3 <= len([record for record in caplog.records if "is replaced" in record.message]) <= 6
+
+
+def test_the_tolerated_failures_in_a_row_are_exact():
+    tolerance = {"num_consecutive_worker_failures_tolerance": 1, "delay_between_worker_restarts_s": 0.01}
+    with config(Deadly, num_workers=1, deed=lambda: os._exit(3)).fault_tolerance(**tolerance).build() as algo:
+        with pytest.raises(ActorDiedError):
+            algo.train()
+        assert algo.workers.num_restarts == 1
 
 
 class Deadly(CountingEnv):
-    """Ends its process in the 20th step, but not in the driver's check."""
+    """Does the deed in the 20th step, but not in the driver's check."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.deed, self.steps = config["deed"], 0
 
     def step(self, action):
-        self.steps = getattr(self, "steps", 0) + 1
+        self.steps += 1
         if self.steps == 20:
-            os._exit(3)
+            self.deed()
         return super().step(action)
+
+
+def raising_once(tmp_path) -> dict:
+    """The env_config of an environment that raises in worker 1, and no more once it has done so."""
+    return {"marker": str(tmp_path / "raised"), "worker_index": 1}
+
+
+class RaisesOnce(RaisingEnv):
+    """As RaisingEnv, unless the file `marker` exists, which it writes when it raises."""
+
+    def follow(self, action):
+        if self.meant and self.steps == 10 and not os.path.exists(self.config["marker"]):
+            open(self.config["marker"], "w").close()
+            raise ProbeFailure("asked to fail once")
+        return super().follow(action)
+
+
+def test_recreate_failed_workers_replaces_one_whose_environment_raises(tmp_path):
+    with config(RaisesOnce, **raising_once(tmp_path)).fault_tolerance(recreate_failed_workers=True).build() as algo:
+        before = pids(algo.workers)
+        result = algo.train()
+        assert (result["num_healthy_workers"], result["num_remote_worker_restarts"]) == (2, 1)
+        after = pids(algo.workers)
+        assert after[0] != before[0] and after[1] == before[1]
+
+
+def test_an_environment_that_raises_in_every_first_fragment_ends_the_run_with_its_exception():
+    tolerance = {"recreate_failed_workers": True, "delay_between_worker_restarts_s": 0.01}
+    with config(RaisingEnv, step=20, worker_index=1).fault_tolerance(**tolerance).build() as algo:
+        with pytest.raises(ProbeFailure, match="step 20") as caught:
+            algo.train()
+        assert any("num_consecutive_worker_failures_tolerance=3" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("where", [{"step": 40}, {"init": True}], ids=str)
+def test_ignore_worker_failures_leaves_out_workers_whose_environment_raises(where):
+    with config(RaisingEnv, worker_index=1, **where).fault_tolerance(ignore_worker_failures=True).build() as algo:
+        for _ in range(2):
+            result = algo.train()
+        assert (result["num_healthy_workers"], result["num_remote_worker_restarts"]) == (1, 0)
+        assert result["timesteps_total"] >= 2 * 256
+
+
+def test_the_exception_shows_when_no_worker_is_left_to_ignore_it():
+    tolerance = {"ignore_worker_failures": True}
+    with (
+        config(RaisingEnv, step=20).fault_tolerance(**tolerance).build() as algo,
+        pytest.raises(ProbeFailure, match="step 20"),
+    ):
+        algo.train()
 
 
 def test_a_silent_worker_is_replaced(caplog, monkeypatch):

@@ -29,6 +29,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> Rollou
         callbacks=callbacks_class(config),
         sample_timeout_s=config.sample_timeout_s,
         check_env=not config.disable_env_checking,
+        seeds_driver=config.seed is not None,
         **more,
     )
 

@@ -1,5 +1,6 @@
 """Whole episodes with a fixed policy: what it is worth, in environments that training never saw."""
 
+import contextlib
 import logging
 import time
 
@@ -47,14 +48,17 @@ def play_episodes(
     num_envs = settings.num_envs if settings.num_envs > 1 else min(num_episodes, 8)
     first = worker_index * num_envs
     indices = range(first, first + num_envs)
-    stream = settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
-    try:
-        shares = np.full(num_envs, num_episodes // num_envs)
-        shares[: num_episodes % num_envs] += 1
-        rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
+    shares = np.full(num_envs, num_episodes // num_envs)
+    shares[: num_episodes % num_envs] += 1
+    rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
+    with (
+        # Training environments may be stepped in this process, too, and evaluation must not change what they draw.
+        seeding.keeping_process_state(),
+        contextlib.closing(
+            settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
+        ) as stream,
+    ):
         return _play(stream, policy, settings, shares, rng if explore else None)
-    finally:
-        stream.close()
 
 
 class Patience:

@@ -179,13 +179,14 @@ class RolloutWorker:
         """Drops the running episodes; the next sample starts new ones.
 
         Args:
-            incarnation: seeds the environments anew; by default they go on with their generators.
+            incarnation: seeds the environments and the process's global generators anew; by default they go on.
         """
         self._observations = None
         self.episodes.reset()
         self._explorer.start_over()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
+            self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
 
     # ------------------------------------------------------------------ sampling
 

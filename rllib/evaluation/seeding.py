@@ -4,6 +4,11 @@ Streams are keyed by what they serve, never by adding numbers to the seed, so th
 same environments are played whether four of them sit in one worker or one each in four.
 """
 
+import contextlib
+import random
+import sys
+from collections.abc import Iterator
+
 import numpy as np
 
 ENVIRONMENTS = 0
@@ -13,6 +18,9 @@ EVALUATION_ACTIONS = 3
 INITIAL_WEIGHTS = 4
 LEARNER = 5
 INFERENCE = 6
+# Of the generators that a whole process shares, by the worker's index.
+PROCESSES = 7
+EVALUATION_PROCESSES = 8
 # Of single episodes, by their number in the run.
 EPISODES = 20
 EPISODE_ACTIONS = 21
@@ -26,7 +34,7 @@ def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) 
     Args:
         seed: the run's seed.
         stream: one of the constants above.
-        index: which environment, counted over all workers.
+        index: which environment, counted over all workers; for the streams of processes, which worker.
         incarnation: how often the worker was replaced; a new one continues with fresh episodes, not the old ones again.
     """
     return np.random.SeedSequence(entropy=seed, spawn_key=(stream, index, incarnation))
@@ -40,6 +48,41 @@ def generator(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> n
 def environment_seed(seed: int, stream: int, index: int, incarnation: int = 0) -> int:
     """A plain int, as `Env.reset(seed=...)` wants it (an np.int64 is refused there)."""
     return int(seed_sequence(seed, stream, index, incarnation).generate_state(1)[0])
+
+
+def seed_process(seed: int, stream: int, index: int, incarnation: int = 0) -> None:
+    """Seeds the global generators of `random`, `numpy.random` and, where it is imported, torch.
+
+    They belong to environments that draw from them instead of from `self.np_random`; the library never does.
+
+    Args:
+        seed, stream, index, incarnation: as for `seed_sequence`.
+    """
+    words = seed_sequence(seed, stream, index, incarnation).generate_state(8)
+    random.seed(words[:4].tobytes())
+    np.random.seed(words[4:])
+    seed_torch(seed, stream, index, incarnation)
+
+
+def seed_torch(seed: int, stream: int, index: int, incarnation: int = 0) -> None:
+    """The part of `seed_process` that concerns torch; does nothing while torch is not imported."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(environment_seed(seed, stream, index, incarnation))
+
+
+@contextlib.contextmanager
+def keeping_process_state() -> Iterator[None]:
+    """Gives the global generators back their state at the end of the block."""
+    python, numpy = random.getstate(), np.random.get_state()
+    torch = sys.modules.get("torch")
+    torch_state = torch and torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        if torch:
+            torch.set_rng_state(torch_state)
 
 
 def fresh_seed() -> int:

@@ -1,5 +1,6 @@
 """The values that rollout workers and evaluation need, in one picklable object."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -53,6 +54,8 @@ class RolloutSettings:
         num_envs: environments of one worker.
         fragment_length: steps of each environment per fragment.
         seed: the run's seed.
+        seeds_driver: whether the global generators of the driver's process are seeded where environments are stepped
+            there, as those of workers' processes always are: the user has given the seed.
         num_workers: remote workers of the set this one belongs to.
         complete_episodes: go on until every episode begun in the fragment is over.
         explore: try out new behaviour; False takes the most likely actions.
@@ -87,14 +90,20 @@ class RolloutSettings:
     learner: Callable[[Policy], Learner] | None = None
     check_env: bool = True
     exploration: Exploration = STOCHASTIC_SAMPLING
+    seeds_driver: bool = False
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""
         return [seeding.environment_seed(self.seed, kind, i, incarnation) for i in indices]
 
     def open_stream(self, kind: int, indices: range, worker_index: int, incarnation: int) -> EnvironmentStream:
-        """The environments with these indices, each on its own seed of the given kind of stream."""
-        return make_stream(
+        """The environments with these indices, each on its own seed of the given kind of stream.
+
+        The global generators of this process are seeded first (see `seed_process`).
+        """
+        imported_torch = "torch" in sys.modules
+        self.seed_process(kind, worker_index, incarnation)
+        stream = make_stream(
             self.env,
             num_envs=len(indices),
             seeds=self.seeds(kind, indices, incarnation),
@@ -104,3 +113,22 @@ class RolloutSettings:
             check=self.check_env,
             in_evaluation=kind == seeding.EVALUATION_ENVIRONMENTS,
         )
+        if not imported_torch:  # an environment may have imported it
+            self.seed_process(kind, worker_index, incarnation, torch_alone=True)
+        return stream
+
+    def seed_process(self, kind: int, worker_index: int, incarnation: int, torch_alone: bool = False) -> None:
+        """Seeds the global generators of this process; the driver's only where the user has given the seed.
+
+        Workers are forked from one process, so without this all of them would draw the same numbers.
+
+        Args:
+            kind: of stream, as for `open_stream`.
+            worker_index: no two workers get the same seed.
+            incarnation: nor does a worker that replaces another.
+            torch_alone: leave the others as they are.
+        """
+        if worker_index or self.seeds_driver:
+            stream = seeding.PROCESSES if kind == seeding.ENVIRONMENTS else seeding.EVALUATION_PROCESSES
+            seed = seeding.seed_torch if torch_alone else seeding.seed_process
+            seed(self.seed, stream, worker_index, incarnation)

@@ -1,7 +1,9 @@
 """What a checkpoint of an algorithm holds, and how one goes on from there."""
 
 import json
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +12,11 @@ import numpy as np
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.inference import Inference
-from rllib.checkpoint import read_checkpoint, write_checkpoint
+from rllib.algorithms.names import ALGORITHMS
+from rllib.algorithms.registry import get_algorithm_class
+from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, write_checkpoint
+from rllib.encoding import import_path, importable_path
+from rllib.env.registry import is_environment_class, register_typed_function
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
 from rllib.metrics import DEFAULT_POLICY, Metrics
@@ -148,29 +154,93 @@ class Checkpointed(ABC):
         }
 
     @classmethod
-    def from_checkpoint(cls, checkpoint_path: str | Path, overrides: dict[str, Any] | None = None) -> Self:
+    def from_checkpoint(
+        cls,
+        checkpoint_path: str | os.PathLike,
+        overrides: dict[str, Any] | None = None,
+        *,
+        load_user_code: bool = False,
+    ) -> Self:
         """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
 
-        Args:
-            checkpoint_path: what `save` returned.
-            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
+        Without `load_user_code` a checkpoint runs nothing but this library and its environment's class, which is
+        imported. An environment's name that was given to `register_env` must be registered.
 
-        The environment's class or function is imported, or unpickled where it has no name to import: that runs code, so
-        give it only checkpoints whose origin you trust. A name that was given to `register_env` must be registered.
+        Args:
+            checkpoint_path: what `save` returned, or a checkpoint of a trial.
+            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
+            load_user_code: also import the functions and other classes that the settings name, and unpickle those that
+                have no name. That runs code: only for checkpoints whose origin you trust.
 
         Raises:
-            CheckpointError: (a ValueError) if it is missing, cut off, or of something else.
+            CheckpointError: (a ValueError) if it is missing, cut off, of something else, or holds code of yours that
+                is not loaded.
         """
-        state = read_checkpoint(checkpoint_path, load_user_code=True)
+        state = read_checkpoint(checkpoint_path, load_user_code=load_user_code)
         saved = state["algorithm.json"]
-        config = saved["class"].config_class.from_dict(state["config.json"]).debugging(seed=saved["seed"])
-        algorithm = saved["class"](config.update_from_dict(overrides or {}))
+        algorithm_class = cls._saved_class(saved["algorithm"], saved["class"])
+        config = algorithm_class.config_class.from_dict(state["config.json"]).debugging(seed=saved["seed"])
+        config.update_from_dict(overrides or {})
+        if load_user_code and isinstance(config.env, str):
+            register_typed_function(config.env)
+        elif isinstance(config.env, UserCode):
+            config.environment(environment_class(config.env))
+        _refuse_unloaded(config, checkpoint_path)
+        algorithm = algorithm_class(config)
         try:
             algorithm.set_state(state)
         except BaseException:
             algorithm.stop()
             raise
         return algorithm
+
+    @classmethod
+    def _saved_class(cls, name: str, saved: type | UserCode) -> type[Self]:
+        """The class of a checkpoint's algorithm: loaded already, one of this library, or this one of the user's."""
+        if not isinstance(saved, UserCode):
+            return saved
+        if saved.reference == f"{ALGORITHMS.get(name)}:{name}":
+            return get_algorithm_class(name)
+        if saved.reference == importable_path(cls) or name == cls.__name__:
+            return cls
+        raise CheckpointError(
+            f"the checkpoint is of {name}, an algorithm of your own ({saved.reference}). Use "
+            f"{name}.from_checkpoint(path), or from_checkpoint(path, load_user_code=True) if you trust its origin."
+        )
+
+
+def environment_class(code: UserCode) -> type | UserCode:
+    """The class that the reference names, if it is one of environments; else the reference, as it is."""
+    if ":" not in code.reference:
+        return code  # the place of something pickled
+    found = import_path(code.reference)
+    return found if is_environment_class(found) else code
+
+
+def _refuse_unloaded(config: AlgorithmConfig, path: str | os.PathLike) -> None:
+    code = [
+        f"{place} ({reference if ':' in reference else 'pickled'})"
+        for name, value in config.items()
+        for place, reference in _unloaded(name, value)
+    ]
+    if code:
+        raise CheckpointError(
+            f"the checkpoint {os.fspath(path)} holds code of yours, which runs only when you ask for it: "
+            f"{', '.join(code)}. Use from_checkpoint(path, load_user_code=True) if you trust where it comes from, or "
+            "give these settings yourself: from_checkpoint(path, overrides={...})."
+        )
+
+
+def _unloaded(place: str, value) -> Iterator[tuple[str, str]]:
+    """(place, reference) of each UserCode within a setting."""
+    if isinstance(value, UserCode):
+        yield place, value.reference
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _unloaded(f"{place}[{key!r}]", item)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _unloaded(f"{place}[{index}]", item)
 
 
 def _worker_state(worker) -> list[dict]:

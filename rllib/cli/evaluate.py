@@ -15,14 +15,17 @@ from rllib.cli.failures import Mistake, reported, user_input
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
 @click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
+@click.option("--load-user-code", is_flag=True, help="Run functions and pickled code that CHECKPOINT holds.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
-def command(checkpoint: Path, episodes: int, seed: int | None, explore: bool, verbose: bool) -> None:
+def command(
+    checkpoint: Path, episodes: int, seed: int | None, explore: bool, load_user_code: bool, verbose: bool
+) -> None:
     """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
     checkpoint is taken. The seeds of the environments are ones that training has not seen.
     """
     with reported(verbose):
         with user_input():
-            algorithm = Algorithm.from_checkpoint(latest(checkpoint), _overrides(seed))
+            algorithm = Algorithm.from_checkpoint(latest(checkpoint), _overrides(seed), load_user_code=load_user_code)
         with algorithm:
             result = algorithm.evaluate(episodes, explore=explore or None)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]

@@ -11,6 +11,7 @@ from rllib.cli.display import LineDisplay, QuietDisplay, elapsed
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.spec import RunSpec, find_file, load_spec, make_spec
 from rllib.cli.values import parse_assignments
+from rllib.env.registry import register_typed_function
 
 # What people write -> result key.
 _SHORT_STOP_KEYS = {
@@ -76,6 +77,7 @@ def _spec(words: tuple[str, ...], file: str | None, options: dict) -> RunSpec:
         stop = parse_assignments(options.pop("stop"), "--stop episode_reward_mean=475")
         given = {key: value for key, value in options.items() if value is not None}
         if names:
+            register_typed_function(names[1])
             given.update(algorithm=names[0], env=names[1])
         given.update(config=settings, stop={_SHORT_STOP_KEYS.get(key, key): value for key, value in stop.items()})
         below = load_spec(find_file(file)) if file else {}

@@ -14,6 +14,7 @@ from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.spec import TUNED_EXAMPLES
 from rllib.cli.values import merged, parse_assignments, parse_value, read_file, refuse_unknown
+from rllib.env.registry import register_typed_function
 from rllib.tune import search_space
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.assembly import prepare
@@ -100,6 +101,7 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
+        register_typed_function(names[1])
         given.update(algorithm=names[0], env=names[1])
     stop = parse_assignments(given.pop("stop", ()), "--stop steps=1e5")
     given["stop"] = {_SHORT_STOP_KEYS.get(key, key): value for key, value in stop.items()}

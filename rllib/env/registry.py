@@ -1,10 +1,14 @@
 """From what a user calls "the environment" to a factory that every rollout worker can use.
 
-`resolve` accepts a gymnasium id, "module:Id", "module:Class", a name given to `register_env`, a class (gymnasium, old
-gym or VectorEnv), or a function of the EnvContext. All of them become an `EnvFactory`, which is picklable and makes
-environments.
+`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", a name given to `register_env`, a class
+(gymnasium, old gym or VectorEnv), or a function of the EnvContext. All of them become an `EnvFactory`, which is
+picklable and makes environments.
+
+Strings come out of files and checkpoints of unknown origin, so a string never names a function to call: only
+environment classes are taken from modules.
 """
 
+import contextlib
 import difflib
 import importlib
 import inspect
@@ -246,18 +250,54 @@ def _resolve_name(name: str) -> EnvFactory:
     if name in _creators:
         creator = _creators[name]
         return CreatorFactory(creator.creator() if isinstance(creator, RegisteredEnv) else creator, name)
-    module_name, _, env_id = name.rpartition(":")
+    module_name, env_id = _module_and_id(name)
     if module_name:
-        module = _import_module(module_name, name)
-        found = getattr(module, env_id, None)
-        if env_id not in gymnasium.registry and callable(found):
+        found = getattr(_import_module(module_name, name), env_id, None)
+        if is_environment_class(found):
             return CreatorFactory(found)
+        if callable(found) and env_id not in gymnasium.registry:
+            raise ValueError(
+                f"environment {name!r} names {found!r:.80}, which is no environment class, and a name may stand for "
+                "nothing else: it could run any function of any module. Give the function itself, register it with "
+                f"register_env(name, function), or type it on the command line: rllib train PPO {name}."
+            )
     if env_id not in gymnasium.registry and (env_id.startswith("ALE/") or "NoFrameskip-v" in env_id):
         _register_atari(env_id)
     spec = gymnasium.registry.get(env_id) or _newest_version(env_id)
     if spec is None:
         raise ValueError(_unknown_name(env_id))
     return GymnasiumFactory(spec)
+
+
+def _module_and_id(name: str) -> tuple[str, str]:
+    """("module", "Id") for "module:Id" and "module.Class"; ("", name) for anything else, such as gymnasium's ids."""
+    module_name, _, env_id = name.rpartition(":")
+    if not module_name and name not in gymnasium.registry and all(part.isidentifier() for part in name.split(".")):
+        module_name, _, env_id = name.rpartition(".")
+    return module_name, env_id
+
+
+def is_environment_class(found) -> bool:
+    """Whether it is a class of environments: gymnasium's, a VectorEnv, or one with the methods of the old gym API."""
+    if not isinstance(found, type):
+        return False
+    return issubclass(found, (gymnasium.Env, VectorEnv)) or all(
+        callable(getattr(found, method, None)) for method in ("reset", "step")
+    )
+
+
+def register_typed_function(name: str) -> None:
+    """Registers the function that "module:function" names, since the user has typed this name on a command line.
+
+    Any other name is left alone; `resolve` says what is wrong with it.
+    """
+    module_name, _, function_name = name.rpartition(":")
+    if not function_name.isidentifier() or not module_name or name in _creators:
+        return
+    with contextlib.suppress(ValueError):  # there is no such module
+        found = getattr(_import_module(module_name, name), function_name, None)
+        if callable(found) and not is_environment_class(found):
+            register_env(name, found)
 
 
 def _register_atari(env_id: str) -> None:
@@ -305,14 +345,3 @@ def _unknown_name(name: str) -> str:
         f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "
         'or "module:Id" where importing the module registers the id.'
     )
-
-
-def _import_path(path: str):
-    module_name, _, qualname = path.partition(":")
-    try:
-        found = importlib.import_module(module_name)
-        for part in qualname.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"environment {path!r} cannot be imported here: {error}") from error
-    return found

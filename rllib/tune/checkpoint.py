@@ -22,7 +22,7 @@ _DICT = "checkpoint.pkl"
 
 
 class Checkpoint:
-    """A checkpoint directory, as functions report and get it.
+    """A checkpoint directory, as functions report and get it; taken wherever a path is (os.PathLike).
 
     Args:
         path: of the directory.
@@ -30,6 +30,9 @@ class Checkpoint:
 
     def __init__(self, path: str | Path):
         self.path = str(path)
+
+    def __fspath__(self) -> str:
+        return self.path
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Checkpoint":

@@ -47,6 +47,7 @@ def plugin(tmp_path, monkeypatch):
         "from tests.envs import CountingEnv\n"
         "gymnasium.register('Plugin-v0', entry_point='tests.envs:CountingEnv', max_episode_steps=9)\n"
         "class Own(CountingEnv): pass\n"
+        "def make_own(config): return Own(config)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield
@@ -62,6 +63,30 @@ def test_module_and_id(plugin):
 
 def test_module_and_class(plugin):
     assert type(resolve("corridor_plugin:Own").make(EnvContext())).__name__ == "Own"
+
+
+def test_the_path_of_a_class_as_ray_writes_it(plugin):
+    assert type(resolve("corridor_plugin.Own").make(EnvContext())).__name__ == "Own"
+    assert type(resolve("tests.envs.CountingEnv").make(EnvContext())) is CountingEnv
+
+
+@pytest.mark.parametrize("name", ["os:system", "os.system", "subprocess:getoutput", "subprocess:Popen"])
+def test_a_string_never_names_a_function_to_run(name):
+    with pytest.raises(ValueError, match=f"environment {name!r} names .* which is no environment class"):
+        resolve(name)
+
+
+def test_a_function_of_ours_is_given_registered_or_typed_by_the_user(plugin):
+    with pytest.raises(ValueError, match=r"register_env\(name, function\), or type it on the command line"):
+        resolve("corridor_plugin:make_own")
+    registry.register_typed_function("corridor_plugin:make_own")
+    assert type(resolve("corridor_plugin:make_own").make(EnvContext())).__name__ == "Own"
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "corridor_plugin:Plugin-v0", "corridor_plugin:Own", "a.b"])
+def test_other_names_that_the_user_types_are_left_alone(name, plugin):
+    registry.register_typed_function(name)
+    assert not registry._creators  # private: the names that there are show nowhere else
 
 
 def test_registered_name():

@@ -9,7 +9,7 @@ from typing import Any
 import runtime
 from rllib.evaluation.preload import PRELOAD
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
-from rllib.tune.experiment import ExperimentDirectory
+from rllib.tune.experiment import ExperimentDirectory, inside
 from rllib.tune.experiment_opening import open_directory
 from rllib.tune.experiment_sidecar import TensorBoardCallback
 from rllib.tune.experiment_spec import ExperimentSpec
@@ -112,6 +112,7 @@ def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Pa
             trial.custom_name = str(spec.trial_name_creator(trial))
         if spec.trial_dirname_creator:
             trial.dirname = str(spec.trial_dirname_creator(trial))
+            inside(path, trial.dirname, "a trial's directory")
         return trial
 
     return make

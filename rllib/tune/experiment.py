@@ -376,6 +376,18 @@ def default_results_directory() -> Path:
     return Path(os.environ.get("RLLIB_RESULTS_DIR", "results")).absolute()
 
 
+def inside(directory: Path, name: str, what: str) -> Path:
+    """DIRECTORY/NAME.
+
+    Raises:
+        ValueError: if that lies elsewhere, since the name is absolute or has "..".
+    """
+    path = Path(os.path.normpath(directory / name))
+    if path == directory or not path.is_relative_to(directory):
+        raise ValueError(f"{what} {name!r} would lie outside of {directory}. Use a plain name, without '..'.")
+    return path
+
+
 def new_path(results: Path, name: str) -> Path:
     """RESULTS/NAME, or RESULTS/NAME_2, ... if experiments of that name have been there."""
     for number in itertools.count(1):

@@ -17,10 +17,12 @@ def open_directory(spec: ExperimentSpec, resolved: Resolved, space: dict) -> Exp
     """The experiment's directory, opened: a new one, or the one to go on with.
 
     Raises:
-        ValueError: if there is nothing to resume, or it is of another experiment.
+        ValueError: if there is nothing to resume, it is of another experiment, or the name leads out of the results.
     """
     results = Path(spec.results_dir).expanduser().absolute() if spec.results_dir else (
         experiments.default_results_directory())  # fmt: skip
+    if spec.name:
+        experiments.inside(results, spec.name, "the experiment's directory")
     if spec.resume:
         found = experiments.latest_path(results, spec.name) if spec.name else _only_path(results, resolved.name)
         if found:

@@ -43,6 +43,8 @@ SPACE = {"a": tune.grid_search([1.0, 2.0, 3.0])}
         (reports, {"config": {"a": 1}, "max_failures": 1.5}, ValueError, r"max_failures.*whole number.*1.5"),
         (reports, {"config": {"a": 1}, "checkpoint_freq": 1}, ValueError, r"is a function, which saves its own"),
         (reports, {"config": {"a": 1}, "resume": "YES"}, ValueError, r"resume must be one of.*'YES'"),
+        (reports, {"config": {"a": 1}, "name": "../elsewhere"}, ValueError, r"'\.\./elsewhere' would lie outside of"),
+        (reports, {"config": {"a": 1}, "name": "/root/elsewhere"}, ValueError, r"'/root/elsewhere' would lie outside"),
         (reports, {"config": {"a": 1}, "metrics": "loss"}, TypeError, r"'metrics'.*Did you mean metric"),
     ],
 )  # fmt: skip
@@ -50,6 +52,12 @@ def test_what_cannot_be_is_refused_before_anything_starts(run, tmp_path, trainab
     with pytest.raises(error, match=message):
         run(trainable, **settings)
     assert not list(tmp_path.iterdir()), "a directory was left behind"
+
+
+def test_a_trials_directory_stays_in_the_experiments(run, tmp_path):
+    with pytest.raises(ValueError, match=r"a trial's directory '\.\./elsewhere' would lie outside of"):
+        run(reports, config={"a": 1}, name="inside", trial_dirname_creator=lambda trial: "../elsewhere")
+    assert [path.name for path in tmp_path.iterdir()] == ["inside"]
 
 
 def test_an_unknown_setting_of_an_algorithm_names_the_nearest(run):

@@ -19,6 +19,7 @@ _LAZY = {
     "Checkpoint": "checkpoint",
     **dict.fromkeys(("Logger", "DEFAULT_LOGGERS"), "old_loggers"),
     **dict.fromkeys(("Callback", "LoggerCallback"), "callbacks"),
+    **dict.fromkeys(("CSVLoggerCallback", "JsonLoggerCallback", "TBXLoggerCallback"), "logger_callbacks"),
     **dict.fromkeys(("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), "reporters"),
     **dict.fromkeys(
         ("grid_search", "choice", "uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint",

@@ -14,6 +14,7 @@ from rllib.tune.experiment_opening import open_directory
 from rllib.tune.experiment_sidecar import TensorBoardCallback
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.hangs import time_limit_s
+from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback
 from rllib.tune.observers import Observers
 from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
@@ -96,10 +97,14 @@ def _settings(spec: ExperimentSpec, searcher) -> RunSettings:
 
 
 def _observers(spec: ExperimentSpec, directory: ExperimentDirectory) -> Observers:
+    writers = [callback for callback in spec.callbacks if isinstance(callback, FileLoggerCallback)]
+    for writer in writers:
+        writer.experiment_writes = True
+    with_events = spec.tensorboard or any(isinstance(writer, TBXLoggerCallback) for writer in writers)
     callbacks = [
         *spec.callbacks,
         *([TrialEndLines()] if (spec.verbose or 0) >= 2 else []),
-        *([TensorBoardCallback(directory.path)] if spec.tensorboard else []),
+        *([TensorBoardCallback(directory.path)] if with_events else []),
     ]
     return Observers(callbacks, make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode))
 

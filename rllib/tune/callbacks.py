@@ -45,10 +45,13 @@ class Callback:
 
 
 class LoggerCallback(Callback):
-    """A logger of one's own: write `log_trial_start`, `log_trial_result`, `log_trial_end`."""
+    """Base of loggers: a subclass defines `log_trial_start`, `log_trial_result`, `log_trial_end` or others."""
 
     def log_trial_start(self, trial) -> None:
         """The trial begins, or goes on."""
+
+    def log_trial_restore(self, trial) -> None:
+        """The trial goes on from a checkpoint."""
 
     def log_trial_result(self, iteration: int, trial, result: Mapping[str, Any]) -> None:
         """It has a result."""
@@ -61,6 +64,9 @@ class LoggerCallback(Callback):
 
     def on_trial_start(self, iteration, trials, trial, **info) -> None:
         self.log_trial_start(trial)
+
+    def on_trial_restore(self, iteration, trials, trial, **info) -> None:
+        self.log_trial_restore(trial)
 
     def on_trial_result(self, iteration, trials, trial, result, **info) -> None:
         self.log_trial_result(iteration, trial, result)

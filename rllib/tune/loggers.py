@@ -17,6 +17,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -122,11 +123,23 @@ def _read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
+@contextmanager
+def _hidden(module: str) -> Iterator[None]:
+    """Importing this module fails inside, unless it has been imported before."""
+    was_there = module in sys.modules
+    sys.modules.setdefault(module, None)
+    try:
+        yield
+    finally:
+        if not was_there:
+            del sys.modules[module]
+
+
 class TensorBoardLogger:
     """Writes the numbers of each result to an event file, by environment steps.
 
     Importing tensorboardX imports torch where it is installed (1.6 s, 200 MB) to convert tensors, of which there are
-    none here. Meant for a process of its own, which this class keeps from importing torch.
+    none here, so torch is hidden from it.
 
     Attributes:
         points_per_poll: of very short iterations only so many in each half second are written.
@@ -135,9 +148,9 @@ class TensorBoardLogger:
     points_per_poll = 100
 
     def __init__(self, directory: Path):
-        sys.modules.setdefault("torch", None)
-        import tensorboardX
-        from tensorboardX.proto.summary_pb2 import Summary
+        with _hidden("torch"):
+            import tensorboardX
+            from tensorboardX.proto.summary_pb2 import Summary
 
         self._writer, self._summary = tensorboardX.FileWriter(str(directory), flush_secs=1), Summary
 

@@ -5,12 +5,17 @@ import os
 import select
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import runtime
+from rllib import tune
 from rllib.tune.loggers import CsvLogger, JsonLogger, flatten, write_params
 from rllib.tune.sidecar import SidecarLogger, thinned
+from rllib.tune.trial import Trial
 
 
 def result_of(iteration, **more):
@@ -181,3 +186,55 @@ def test_sidecar_ends_when_there_was_nothing_to_draw(tmp_path, results):
     json_logger.close()
     sidecar.close()
     assert sidecar.notices == [] and not (tmp_path / "curve.png").exists()
+
+
+# ---------------------------------------------------------------------- callbacks under Ray's names
+
+
+def test_logger_callbacks_write_files_by_hand(tmp_path):
+    trial = Trial("1", 0, "f", {"lr": 0.1}, {"lr": 0.1}, tmp_path)
+    directory = Path(trial.logdir)
+    callbacks = [tune.JsonLoggerCallback(), tune.CSVLoggerCallback(), tune.TBXLoggerCallback()]
+    for callback in callbacks:
+        for iteration in (2, 3):
+            trial.last_result = result_of(iteration)
+            callback.on_trial_result(iteration, [trial], trial, trial.last_result)
+        callback.on_trial_complete(3, [trial], trial)
+    assert [line["timesteps_total"] for line in read_json_lines(directory / "result.json")] == [200, 300]
+    assert [row["timesteps_total"] for row in read_csv(directory / "progress.csv")] == ["200", "300"]
+    assert json.loads((directory / "params.json").read_text()) == {"lr": 0.1}
+    found = [scalars(events) for events in sorted(directory.glob("events.out.tfevents*"))]
+    assert found[0]["episode_reward_mean"] == [(200, 20.0), (300, 30.0)]
+    assert sys.modules.get("torch", "not imported") is not None, "torch can be imported afterwards"
+
+
+class Counts(tune.CSVLoggerCallback):
+    """Adds a file of its own to what the base class does."""
+
+    def log_trial_result(self, iteration, trial, result):
+        super().log_trial_result(iteration, trial, result)
+        with open(Path(trial.logdir) / "count", "a") as file:
+            file.write("x")
+
+
+def test_an_experiment_writes_each_result_once_whatever_callbacks_it_is_given(tmp_path):
+    def reports(config):
+        tune.report(a=1)
+        tune.report(a=2)
+
+    callbacks = [tune.JsonLoggerCallback(), Counts(), tune.CSVLoggerCallback(), tune.TBXLoggerCallback()]
+    runtime.init(num_cpus=1)
+    try:
+        (trial,) = tune.run(reports, storage_path=tmp_path, verbose=0, tensorboard=False, callbacks=callbacks).trials
+    finally:
+        runtime.shutdown()
+    directory = Path(trial.logdir)
+    assert [row["a"] for row in read_csv(directory / "progress.csv")] == ["1", "2"]
+    assert [line["a"] for line in read_json_lines(directory / "result.json")] == [1, 2]
+    assert (directory / "count").read_text() == "xx"
+    for _ in range(100):
+        if list(directory.glob("events.out.tfevents*")):
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("TBXLoggerCallback is to have event files written")

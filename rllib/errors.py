@@ -17,5 +17,12 @@ class SampleTimeoutError(RLlibError, TimeoutError):
     """No rollout worker has sent anything for as long as the settings allow."""
 
 
+class NoBestTrialError(RLlibError, RuntimeError, ValueError):
+    """No trial of an experiment can be called the best: none has the metric, or none has it as a finite number.
+
+    RuntimeError is what Ray's ResultGrid raises in this case.
+    """
+
+
 class TuneError(RLlibError):
     """An experiment did not succeed: trials failed, or it cannot go on. Ends with the first trial's own traceback."""

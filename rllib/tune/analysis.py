@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib.algorithms.settings import nearest
+from rllib.errors import NoBestTrialError
 from rllib.tune.checkpoint import Checkpoint
 from rllib.tune.experiment import journal_file, read_journal
 from rllib.tune.loggers import flatten
@@ -71,7 +72,7 @@ class ExperimentAnalysis:
 
     @property
     def best_trial(self) -> Trial:
-        """By the last result."""
+        """The best trial by its last result."""
         return self.get_best_trial()
 
     @property
@@ -104,26 +105,43 @@ class ExperimentAnalysis:
         """The best trial's row of `dataframe`."""
         return self._dataframe_of([self._row(self.get_best_trial())])
 
-    def get_best_trial(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Trial:
-        """The trial that is best by this metric; NaN is never best.
+    def get_best_trial(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Trial:
+        """The trial that is best by this metric. The only trial of an experiment is the best without one.
 
         Args:
             metric: "a/b" path; the experiment's own by default.
             mode: "max" or "min"; the experiment's own by default, else "max".
             scope: compare the "last" values, the best of "all", or "avg", "last-5-avg", "last-10-avg".
+            filter_nan_and_inf: leave out trials whose value is NaN or infinite. False: infinite values are compared,
+                and a trial with NaN is chosen only if all have NaN.
 
         Raises:
-            ValueError: if no trial has such a metric (with those there are), or it is NaN in all.
+            ValueError: if no metric is known, or mode or scope is none of those above.
+            NoBestTrialError: if no trial has the metric (the message lists those there are), or none has a finite
+                value; also a ValueError and a RuntimeError.
         """
-        metric, mode = self._objective(metric, mode)
         if scope not in _SCOPES:
             raise ValueError(f"scope must be one of {', '.join(_SCOPES)}, but got {scope!r}")
+        if len(self.trials) == 1 and not ((metric or self.default_metric) and self.trials[0].last_result):
+            return self.trials[0]
+        metric, mode = self._objective(metric, mode)
         statistic = mode if scope == "all" else scope
         values = [(trial.metric_analysis[metric][statistic], trial) for trial in self._trials_with(metric)]
-        values = [(value, trial) for value, trial in values if value is not None and not math.isnan(value)]
-        if not values:
-            raise ValueError(f"{metric} is NaN in the {scope} results of every trial, so none is the best")
-        return (max if mode == "max" else min)(values, key=lambda pair: pair[0])[1]
+        numbers = [pair for pair in values if _is_number(pair[0])]  # None: NaN, read from a file
+        if filter_nan_and_inf:
+            numbers = [pair for pair in numbers if math.isfinite(pair[0])]
+        if not numbers and filter_nan_and_inf and len(self.trials) > 1:
+            raise NoBestTrialError(
+                f"{metric} is NaN or infinite in the {scope} results of every trial that has it, so none is the best. "
+                "filter_nan_and_inf=False compares infinite values, too."
+            )
+        return (max if mode == "max" else min)(numbers or values[:1], key=lambda pair: pair[0])[1]
 
     def get_best_config(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> dict:
         """Configuration of the best trial; see `get_best_trial`."""
@@ -234,7 +252,10 @@ class ExperimentAnalysis:
     # ------------------------------------------------------------------ pieces
 
     def _objective(self, metric: str | None, mode: str | None) -> tuple[str, str]:
-        metric, mode = metric or self.default_metric, mode or self.default_mode or "max"
+        metric, mode = metric or self.default_metric, mode or self.default_mode
+        if metric is None and mode is not None:
+            metric = "_metric"  # what trials report as a bare number
+        mode = mode or "max"
         if metric is None:
             raise ValueError(
                 "say by what to compare the trials: tune.run(..., metric='loss', mode='min'), or give metric here"
@@ -248,10 +269,10 @@ class ExperimentAnalysis:
         if not having:
             known = sorted({key for trial in self.trials for key in trial.metric_analysis})
             if not known:
-                raise ValueError(f"no trial has reported anything, so none is the best by {metric}")
+                raise NoBestTrialError(f"no trial has reported anything, so none is the best by {metric}")
             near = nearest(metric, known)
             hint = f" Did you mean {near[0]}?" if near else ""
-            raise ValueError(f"no result has the metric {metric!r}.{hint} They have: {', '.join(known)}.")
+            raise NoBestTrialError(f"no result has the metric {metric!r}.{hint} They have: {', '.join(known)}.")
         return having
 
     def _trial(self, given: Trial | str) -> Trial:
@@ -319,8 +340,8 @@ class ResultGrid:
     def get_best_result(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last", filter_nan_and_inf: bool = True
     ) -> TrialResult:
-        """Of the best trial; see ExperimentAnalysis.get_best_trial."""
-        return _result_of(self._analysis.get_best_trial(metric, mode, scope))
+        """The result of the best trial; see ExperimentAnalysis.get_best_trial for arguments and errors."""
+        return _result_of(self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf))
 
     def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None):
         """See ExperimentAnalysis.dataframe."""

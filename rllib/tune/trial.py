@@ -178,6 +178,13 @@ class Trial:
     local_path = path = logdir
 
     @property
+    def local_dir(self) -> str:
+        """Directory of the experiment, in which the trial's directory lies."""
+        return str(self.experiment_dir)
+
+    local_experiment_path = local_dir
+
+    @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
         """Metric -> statistic -> value, over all its results."""
         return self.analysis.stats
@@ -186,6 +193,10 @@ class Trial:
     def checkpoint(self) -> TrialCheckpoint | None:
         """The newest."""
         return self.checkpoints[-1] if self.checkpoints else None
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to restore the trial from."""
+        return bool(self.checkpoints)
 
     def checkpoint_path(self, checkpoint: TrialCheckpoint) -> str:
         """Where it is."""

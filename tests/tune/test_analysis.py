@@ -2,6 +2,7 @@
 
 import builtins
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import runtime
 from rllib import tune
 from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
+from rllib.tune.trial import MetricAnalysis, Trial
 
 # Losses of the trials with a = 1, 2, 3: the second is best at its end, the first was best at its best.
 LOSSES = {1: [5.0, 1.0, 4.0], 2: [6.0, 4.0, 2.0], 3: [9.0, 8.0, math.nan]}
@@ -122,6 +124,72 @@ def test_result_grid(analysis):
     assert list(grid.get_dataframe()["config/a"]) == [1, 2, 3]
     assert list(grid.get_dataframe(filter_metric="loss", filter_mode="min")["loss"]) == [1.0, 2.0, 8.0]
     assert (len(grid), grid.num_errors, grid.num_terminated, grid.errors) == (3, 0, 3, [])
+
+
+@dataclass
+class Ended:
+    """What the analysis asks of a trial, with these values of its metric."""
+
+    values: list[float]
+    trial_id: str = "1"
+    metric: str = "loss"
+
+    def __post_init__(self):
+        self.analysis, self.last_result = MetricAnalysis(), {}
+        for value in self.values:
+            self.last_result = {self.metric: value}
+            self.analysis.add(self.last_result)
+
+    @property
+    def metric_analysis(self):
+        return self.analysis.stats
+
+
+def best_of(*values, **settings):
+    return ExperimentAnalysis(trials=[Ended(list(each)) for each in values]).get_best_trial("loss", **settings).values
+
+
+def test_nan_and_infinity_are_filtered_from_the_best():
+    assert best_of([math.nan], [1.0], [math.inf], [2.0]) == [2.0]
+    assert best_of([math.nan], [1.0], [-math.inf], [2.0], mode="min") == [1.0]
+    assert best_of([1.0, math.inf], [3.0, 2.0], scope="all") == [3.0, 2.0]
+    assert best_of([math.nan], [1.0], [math.inf], filter_nan_and_inf=False) == [math.inf]
+    assert best_of([math.nan], [math.nan], filter_nan_and_inf=False) == [math.nan]
+
+
+def test_all_nan_says_so():
+    for error in (ValueError, RuntimeError):
+        with pytest.raises(error, match=r"loss is NaN or infinite in the last results of every trial.*filter_nan_"):
+            best_of([math.nan], [1.0, math.inf])
+
+
+def test_a_grid_of_one_trial_needs_no_metric():
+    only = ExperimentAnalysis(trials=[Ended([math.nan])])
+    assert only.get_best_trial() is only.best_trial is only.trials[0]
+    assert only.get_best_trial("loss") is only.trials[0]
+    assert ExperimentAnalysis(trials=[Ended([])]).get_best_trial("loss").last_result == {}
+    with pytest.raises(ValueError, match="Did you mean loss"):
+        only.get_best_trial("los")
+    with pytest.raises(ValueError, match="say by what to compare the trials"):
+        ExperimentAnalysis(trials=[Ended([1.0]), Ended([2.0])]).get_best_trial()
+
+
+def test_a_mode_without_a_metric_compares_bare_numbers():
+    trials = [Ended([value], metric="_metric") for value in (3.0, 1.0, 2.0)]
+    assert ExperimentAnalysis(trials=trials, default_mode="min").best_trial is trials[1]
+
+
+def test_the_grid_passes_the_filter_on(analysis):
+    grid = ResultGrid(analysis)
+    assert grid.get_best_result("loss", "max", filter_nan_and_inf=False).config["a"] == 1
+    with pytest.raises(RuntimeError, match="no result has the metric 'gain'"):
+        grid.get_best_result("gain", "max")
+
+
+def test_a_trial_knows_its_directories_and_checkpoints(analysis):
+    trial = analysis.trials[0]
+    assert trial.has_checkpoint() and not Trial("1", 0, "f", {}).has_checkpoint()
+    assert trial.local_dir == analysis.experiment_path == str(Path(trial.logdir).parent)
 
 
 def test_without_pandas_the_error_says_what_to_install(analysis, monkeypatch):

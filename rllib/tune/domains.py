@@ -14,9 +14,29 @@ from typing import Any
 class Domain:
     """A distribution of values."""
 
-    def sample(self, rng: random.Random | None = None) -> Any:
-        """Draws a value; from Python's global generator if no other is given."""
+    def draw(self, rng) -> Any:
+        """One value by a `random.Random`, or by the module `random`."""
         raise NotImplementedError
+
+    def sample(self, config=None, size: int = 1, random_state=None) -> Any:
+        """Draws values.
+
+        Args:
+            config: configuration or `spec` that the function of `sample_from` gets; the others do without.
+            size: how many; for 1 the value itself is returned, else a list.
+            random_state: a seed, a `random.Random`, or a generator of numpy; Python's global generator by default.
+
+        Raises:
+            ValueError: if size is no whole number >= 1.
+        """
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"sample(size={size!r}): size must be a whole number >= 1")
+        rng = _generator(random_state)
+        values = [self._draw_for(config, rng) for _ in range(size)]
+        return values[0] if size == 1 else values
+
+    def _draw_for(self, config, rng) -> Any:
+        return self.draw(rng)
 
     def contains(self, value) -> bool:
         """Whether the value can be drawn (or lies between two that can)."""
@@ -29,8 +49,8 @@ class Choice(Domain):
     def __init__(self, values: Sequence):
         self.values = _listed(values, "choice")
 
-    def sample(self, rng=None):
-        return (rng or random).choice(self.values)
+    def draw(self, rng):
+        return rng.choice(self.values)
 
     def contains(self, value) -> bool:
         return any(value == option for option in self.values)
@@ -53,14 +73,18 @@ class Float(Domain):
         self._repr = f"{name}({low!r}, {high!r}{'' if q is None else f', {q!r}'})"
         _check_range(low, high, log, self._repr)
         self.low, self.high, self.log, self.q = low, high, log, q
+        self._bounds = low, high
         if q is not None:
             first, last = _multiples(low, high, q, self._repr)
             self.low, self.high = _times(first, q), _times(last, q)
             if log and self.low <= 0:
                 raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q:g} must be above 0")
 
-    def sample(self, rng=None):
-        rng = rng or random
+    def quantized(self, q: float) -> "Float":
+        """The same range, of which multiples of q are drawn."""
+        return Float(*self._bounds, self.log, q, "qloguniform" if self.log else "quniform")
+
+    def draw(self, rng):
         if self.q is None:
             if not self.log:
                 return rng.uniform(self.low, self.high)
@@ -86,13 +110,18 @@ class Integer(Domain):
         low, high, q = _whole(low, name), _whole(high, name), _whole(q, name)
         self._repr = f"{name}({low}, {high}{f', {q}' if inclusive else ''})"
         _check_range(low, high, log, self._repr)
+        self._bounds = low, high
         first, last = _multiples(low, high if inclusive else high - 1, q, self._repr)
         self.low, self.high, self.log, self.q = first * q, last * q, log, q
         if log and self.low <= 0:
             raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q} must be above 0")
 
-    def sample(self, rng=None):
-        rng, first, last = rng or random, self.low // self.q, self.high // self.q
+    def quantized(self, q: int) -> "Integer":
+        """Multiples of q in the same range, whose upper end is included, as in qrandint."""
+        return Integer(*self._bounds, self.log, q, "qlograndint" if self.log else "qrandint", inclusive=True)
+
+    def draw(self, rng):
+        first, last = self.low // self.q, self.high // self.q
         if not self.log:
             return rng.randint(first, last) * self.q
         drawn = math.exp(rng.uniform(math.log(first - 0.5), math.log(last + 0.5)))
@@ -116,8 +145,12 @@ class Normal(Domain):
         if q is not None and self.q <= 0:
             raise ValueError(f"qrandn: q > 0 must hold, but got q={q!r}")
 
-    def sample(self, rng=None):
-        drawn = (rng or random).gauss(self.mean, self.sd)
+    def quantized(self, q: float) -> "Normal":
+        """The same distribution, rounded to multiples of q."""
+        return Normal(self.mean, self.sd, q)
+
+    def draw(self, rng):
+        drawn = rng.gauss(self.mean, self.sd)
         return drawn if self.q is None else _times(round(drawn / self.q), self.q)
 
     def contains(self, value) -> bool:
@@ -135,8 +168,14 @@ class Function(Domain):
             raise TypeError(f"sample_from needs a function of spec, but got {function!r}")
         self.function = function
 
-    def sample(self, rng=None):
-        raise ValueError("sample_from depends on the rest of the configuration, so it cannot be drawn by itself")
+    def draw(self, rng):
+        raise ValueError(
+            "sample_from depends on the rest of the configuration, so it cannot be drawn by itself; "
+            "sample(config) calls the function with that configuration"
+        )
+
+    def _draw_for(self, config, rng):
+        return self.draw(rng) if config is None else self.function(config)
 
     def __repr__(self):
         return f"sample_from({getattr(self.function, '__name__', self.function)})"
@@ -217,6 +256,17 @@ def is_lambda_of_spec(value) -> bool:
         and value.__name__ == "<lambda>"
         and value.__code__.co_varnames[: value.__code__.co_argcount] == ("spec",)
     )
+
+
+def _generator(random_state):
+    """A `random.Random`, or the module `random`, of what `sample` takes as random_state."""
+    if random_state is None:
+        return random
+    if isinstance(random_state, random.Random):
+        return random_state
+    if hasattr(random_state, "bytes"):  # numpy's RandomState and Generator
+        return random.Random(random_state.bytes(8))
+    return random.Random(random_state)
 
 
 def _listed(values, name: str) -> list:

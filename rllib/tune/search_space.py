@@ -222,11 +222,16 @@ def _cells(node, path: Path) -> Iterator:
         # Still looks for misplaced grids in choices.
         yield _rebuilt(node, path, lambda child, inner: next(iter(_cells(child, inner))))
     elif isinstance(node, Mapping):
-        for values in itertools.product(*(list(_cells(child, (*path, key))) for key, child in node.items())):
+        for values in _combinations([list(_cells(child, (*path, key))) for key, child in node.items()]):
             yield dict(zip(node, values))
     else:
-        for values in itertools.product(*(list(_cells(child, (*path, index))) for index, child in enumerate(node))):
+        for values in _combinations([list(_cells(child, (*path, index))) for index, child in enumerate(node)]):
             yield type(node)(values)
+
+
+def _combinations(options: list[list]) -> Iterator[tuple]:
+    """One of each list in every combination; the first varies fastest, as in Ray."""
+    return (values[::-1] for values in itertools.product(*reversed(options)))
 
 
 def _grid_values(node: Mapping, path: Path) -> list:
@@ -262,7 +267,7 @@ def _draw(node, path: Path, rng, pending: list):
         pending.append((path, domain))
         return _Mark(path)
     if domain is not None:
-        node = domain.sample(rng)
+        node = domain.draw(rng)
     return _rebuilt(node, path, lambda child, inner: _draw(child, inner, rng, pending))
 
 

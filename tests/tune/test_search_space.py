@@ -13,7 +13,7 @@ SAMPLES = 2000
 
 def _drawn(domain, count=SAMPLES):
     rng = random.Random(0)
-    return np.array([domain.sample(rng) for _ in range(count)])
+    return np.array([domain.draw(rng) for _ in range(count)])
 
 
 def _configs(space, **kwargs):
@@ -66,7 +66,7 @@ def test_normal_domains():
 def test_grid_times_samples():
     space = {"a": tune.grid_search([1, 2]), "b": {"c": tune.grid_search(["x", "y", "z"])}, "d": tune.uniform(0, 1)}
     configs = _configs(space, num_samples=2, seed=0)
-    assert [(config["a"], config["b"]["c"]) for config in configs] == [(a, c) for a in (1, 2) for c in "xyz"] * 2
+    assert [(config["a"], config["b"]["c"]) for config in configs] == [(a, c) for c in "xyz" for a in (1, 2)] * 2
     assert len({config["d"] for config in configs}) == 12
 
 
@@ -77,6 +77,46 @@ def test_constant_grid_search_draws_once_per_sample():
     assert configs[0]["d"] != configs[3]["d"]
 
 
+def test_the_first_grid_key_varies_fastest():
+    space = {"z": {"a": tune.grid_search([1, 2])}, "a": [tune.grid_search([3, 4]), tune.grid_search([5, 6])]}
+    cells = [(config["z"]["a"], *config["a"]) for config in _configs(space)]
+    assert cells == [(first, second, third) for third in (5, 6) for second in (3, 4) for first in (1, 2)]
+
+
+def test_sample_draws_by_size_and_seed():
+    domain = tune.loguniform(1e-4, 1)
+    drawn = domain.sample(size=50, random_state=3)
+    assert len(drawn) == 50 and all(1e-4 <= value <= 1 for value in drawn)
+    assert drawn == domain.sample(size=50, random_state=random.Random(3)) != domain.sample(size=50, random_state=4)
+    by_numpy = [domain.sample(random_state=make(7)) for make in [np.random.RandomState, np.random.default_rng] * 2]
+    assert by_numpy[:2] == by_numpy[2:] and isinstance(domain.sample(), float)
+    assert tune.choice(["a"]).sample(size=2) == ["a", "a"] and isinstance(tune.randint(0, 9).sample(), int)
+    assert tune.sample_from(lambda spec: spec["config"]["a"] + 1).sample({"config": {"a": 1}}) == 2
+
+
+def test_a_size_that_draws_nothing_is_refused():
+    for size in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="size must be a whole number >= 1"):
+            tune.uniform(0, 1).sample(size=size)
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"),
+    [
+        (tune.uniform(0.1, 0.55).quantized(0.2), tune.quniform(0.1, 0.55, 0.2)),
+        (tune.loguniform(0.1, 0.3).quantized(0.1), tune.qloguniform(0.1, 0.3, 0.1)),
+        (tune.randint(1, 10).quantized(5), tune.qrandint(1, 10, 5)),
+        (tune.lograndint(2, 8).quantized(2), tune.qlograndint(2, 8, 2)),
+        (tune.randn(1, 2).quantized(0.5), tune.qrandn(1, 2, 0.5)),
+        (tune.quniform(0, 1, 0.25).quantized(0.5), tune.quniform(0, 1, 0.5)),
+    ],
+    ids=repr,
+)
+def test_quantized_is_the_domain_with_a_quantum(domain, expected):
+    assert repr(domain) == repr(expected)
+    assert domain.sample(size=100, random_state=0) == expected.sample(size=100, random_state=0)
+
+
 def test_grids_and_domains_in_lists_tuples_and_grids():
     space = {
         "hiddens": [tune.grid_search([16, 32]), 64],
@@ -84,8 +124,8 @@ def test_grids_and_domains_in_lists_tuples_and_grids():
         "g": tune.grid_search([{"u": tune.choice([7])}, 8]),
     }
     configs = _configs(space, seed=0)
-    assert [config["hiddens"] for config in configs] == [[16, 64], [16, 64], [32, 64], [32, 64]]
-    assert configs[0]["pair"] == (1, 2) and [config["g"] for config in configs[:2]] == [{"u": 7}, 8]
+    assert [config["hiddens"] for config in configs] == [[16, 64], [32, 64], [16, 64], [32, 64]]
+    assert configs[0]["pair"] == (1, 2) and [config["g"] for config in configs[1:3]] == [{"u": 7}, 8]
 
 
 def test_seeds_repeat_and_differ():

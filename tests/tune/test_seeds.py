@@ -110,7 +110,7 @@ def test_run_experiments_of_a_registered_function():
         },
     })  # fmt: skip
     assert len(all_trials) == 6
-    assert [trial.last_result["mean_accuracy"] for trial in all_trials] == pytest.approx([6, 12, 12, 24, 18, 24])
+    assert [trial.last_result["mean_accuracy"] for trial in all_trials] == pytest.approx([6, 12, 18, 12, 24, 24])
 
 
 def test_run_experiments_of_the_slides(capsys):

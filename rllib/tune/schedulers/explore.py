@@ -75,7 +75,7 @@ def _next_to(value, values: list, resample: float, rng) -> tuple[Any, str]:
 
 def _resampled(how: Domain | Sequence | Callable, rng) -> Any:
     if isinstance(how, Domain):
-        return how.sample(rng)
+        return how.draw(rng)
     return how() if callable(how) else rng.choice(list(how))
 
 

@@ -20,8 +20,9 @@ from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.schedulers import create_scheduler
-from rllib.tune.search_space import evaluated_params
+from rllib.tune.search_space import evaluated_params, holds_domains
 from rllib.tune.searchers import create_searcher
+from rllib.tune.searchers.base import announce_search
 from rllib.tune.stoppers import make_stopper
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
@@ -31,6 +32,9 @@ from rllib.tune.trial_runner import TrialRunner
 
 _RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 _LIGHT_PRELOAD = ("numpy", "rllib.tune.trial_actor")
+# What schedulers and searchers compare trials by where no metric is given: what algorithms report, and what a function
+# reports or returns as a bare number.
+_METRIC_OF_ALGORITHMS, _METRIC_OF_BARE_NUMBERS = "episode_reward_mean", "_metric"
 
 
 def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
@@ -40,7 +44,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         resolved = replace(resolved, resources=spec.resources_per_trial)
     check_spec(spec, resolved)
     space = merged_config(resolved, spec.config)
-    searcher, scheduler, spec = _search(spec, space)
+    searcher, scheduler, spec = _search(spec, space, issubclass(resolved.cls, AlgorithmTrainable))
     settings = _settings(spec, searcher)
     if not runtime.is_initialized():
         is_algorithm = issubclass(resolved.cls, AlgorithmTrainable)
@@ -65,15 +69,32 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     return runner, spec
 
 
-def _search(spec: ExperimentSpec, space: dict) -> tuple[Any, Any, ExperimentSpec]:
-    """Searcher and scheduler, and the spec with the metric and mode that one of them may have brought along."""
+def _search(spec: ExperimentSpec, space: dict, is_algorithm: bool) -> tuple[Any, Any, ExperimentSpec]:
+    """Searcher and scheduler, and the spec with the metric and mode by which they compare trials."""
     searcher, scheduler = create_searcher(spec.search_alg), create_scheduler(spec.scheduler)
-    if searcher.set_search_properties(spec.metric, spec.mode, space, num_samples=spec.num_samples) is False:
-        raise ValueError(f"{type(searcher).__name__} cannot search this space")
+    spec = _with_objective(spec, (scheduler, searcher), is_algorithm)
+    accepted = announce_search(searcher, spec.metric, spec.mode, space, num_samples=spec.num_samples)
+    if accepted is False and holds_domains(space):
+        raise ValueError(
+            f"{type(searcher).__name__} does not search the space given as config (set_search_properties returned "
+            "False). Give the space to the searcher, and only fixed settings as config."
+        )
     scheduler.set_search_properties(spec.metric, spec.mode)
-    metric = spec.metric or getattr(scheduler, "metric", None) or getattr(searcher, "metric", None)
-    mode = spec.mode or getattr(scheduler, "mode", None) or getattr(searcher, "mode", None)
-    return searcher, scheduler, replace(spec, metric=metric, mode=mode)
+    return searcher, scheduler, spec
+
+
+def _with_objective(spec: ExperimentSpec, parts, is_algorithm: bool) -> ExperimentSpec:
+    """The spec with the metric and mode that scheduler or searcher brought along, or that are the default."""
+    metric, mode = (
+        next(filter(None, [getattr(spec, name), *(getattr(part, name, None) for part in parts)]), None)
+        for name in ("metric", "mode")
+    )
+    if metric is None and any(getattr(part, "needs_metric", False) for part in parts):
+        if is_algorithm:
+            metric, mode = _METRIC_OF_ALGORITHMS, mode or "max"
+        elif mode is not None:
+            metric = _METRIC_OF_BARE_NUMBERS
+    return replace(spec, metric=metric, mode=mode)
 
 
 def _settings(spec: ExperimentSpec, searcher) -> RunSettings:

@@ -439,3 +439,27 @@ def test_an_interrupted_experiment_goes_on_exactly(tmp_path, how):
         assert trial.trial_id not in before or trial.config == before[trial.trial_id].config
     again = {float(a) for a in (tmp_path / "started").read_text().split()[len(started) :]}
     assert not again & finished, "a finished trial ran again"
+
+
+# ---------------------------------------------------------------------- by what trials are compared
+
+
+def bare_number(config):
+    for i in range(1, 4):
+        tune.report(config["a"] / i)
+
+
+def test_a_scheduler_without_a_metric_compares_bare_numbers(run):
+    analysis = run(bare_number, config={"a": tune.grid_search([4.0, 2.0, 3.0])}, scheduler="asha", mode="min")
+    assert (analysis.default_metric, analysis.best_config) == ("_metric", {"a": 2.0})
+    reopened = tune.ExperimentAnalysis(analysis.experiment_path)
+    assert (reopened.default_metric, reopened.best_config) == ("_metric", {"a": 2.0})
+
+
+def test_a_scheduler_without_a_metric_compares_algorithms_by_return(run):
+    config = {"env": "CartPole-v1", "num_workers": 0, "train_batch_size": 200, "sgd_minibatch_size": 100,
+              "num_sgd_iter": 1, "seed": tune.grid_search([0, 1])}  # fmt: skip
+    analysis = run("PPO", config=config, scheduler="asha", stop={"training_iteration": 1})
+    assert (analysis.default_metric, analysis.default_mode) == ("episode_reward_mean", "max")
+    best = max(analysis.trials, key=lambda trial: trial.last_result["episode_reward_mean"])
+    assert analysis.best_trial is best

@@ -6,6 +6,7 @@ import pytest
 
 from rllib.tune import search_space as tune
 from rllib.tune.searchers import BasicVariant, ConcurrencyLimiter, Repeater, Searcher, create_searcher
+from rllib.tune.searchers.base import announce_search
 
 SPACE = {"x": tune.uniform(-5, 5), "y": tune.uniform(-5, 5), "fixed": 3}
 
@@ -207,3 +208,23 @@ def test_repeater_tells_the_mean():
 def test_what_is_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+class OldSearcher(Searcher):
+    """As user code for Ray before 1.11 has it: no further keyword arguments."""
+
+    def set_search_properties(self, metric, mode, config):
+        self.heard = metric, mode, config
+        return bool(config)
+
+    def suggest(self, trial_id):
+        return {"x": 1}
+
+
+@pytest.mark.parametrize(
+    "wrapped", [lambda s: s, lambda s: ConcurrencyLimiter(s, 2), Repeater], ids=["bare", "limiter", "repeater"]
+)
+def test_old_set_search_properties_is_called_with_what_it_takes(wrapped):
+    old = OldSearcher("score", "max")
+    assert announce_search(wrapped(old), "score", "max", SPACE, num_samples=3) is True
+    assert old.heard == ("score", "max", SPACE)

@@ -3,6 +3,7 @@
 A searcher is plain bookkeeping: no clock, no process, no file but those of `save`.
 """
 
+import inspect
 import json
 import math
 import os
@@ -91,6 +92,19 @@ class Searcher:
             return None
         value = metric_value(result, self.metric)
         return None if math.isnan(value) else value if self.mode == "max" else -value
+
+
+def announce_search(searcher, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec):
+    """Calls `searcher.set_search_properties`; one written for Ray before 1.11 takes (metric, mode, config) alone.
+
+    Returns:
+        False if the searcher refuses.
+    """
+    parameters = inspect.signature(searcher.set_search_properties).parameters.values()
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        names = {parameter.name for parameter in parameters}
+        spec = {key: value for key, value in spec.items() if key in names}
+    return searcher.set_search_properties(metric, mode, config, **spec)
 
 
 def check_mode(mode: str | None) -> str | None:

@@ -1,6 +1,6 @@
 """Keeps a searcher from suggesting too much at once."""
 
-from rllib.tune.searchers.base import Searcher
+from rllib.tune.searchers.base import Searcher, announce_search
 
 
 class ConcurrencyLimiter(Searcher):
@@ -23,7 +23,7 @@ class ConcurrencyLimiter(Searcher):
         self._held: dict[str, tuple] = {}  # of a batch: trial -> what the searcher will be told
 
     def set_search_properties(self, metric, mode, config, **spec) -> bool:
-        accepted = self.searcher.set_search_properties(metric, mode, config, **spec)
+        accepted = announce_search(self.searcher, metric, mode, config, **spec)
         self.metric, self.mode = self.searcher.metric, self.searcher.mode
         return accepted
 

@@ -2,7 +2,7 @@
 
 import statistics
 
-from rllib.tune.searchers.base import Searcher
+from rllib.tune.searchers.base import Searcher, announce_search
 
 TRIAL_INDEX = "__trial_index__"
 
@@ -29,7 +29,7 @@ class Repeater(Searcher):
 
     def set_search_properties(self, metric, mode, config, **spec) -> bool:
         super().set_search_properties(metric, mode, config)
-        return self.searcher.set_search_properties(metric, mode, config, **spec)
+        return announce_search(self.searcher, metric, mode, config, **spec)
 
     def suggest(self, trial_id):
         if self._given == self.repeat:

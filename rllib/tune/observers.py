@@ -30,13 +30,19 @@ class Observers:
 
     def set_up(self, num_samples: int) -> None:
         """Once, before anything else."""
-        for callback in self._callbacks:
-            callback.setup(num_samples=num_samples, total_num_samples=num_samples)
+        self._call("setup", num_samples=num_samples, total_num_samples=num_samples)
 
     def hear(self, hook: str, **more) -> None:
         """Calls this hook of all callbacks."""
+        self._call(hook, iteration=self.round, trials=self.trials, **more)
+
+    def _call(self, hook: str, **arguments) -> None:
         for callback in self._callbacks:
-            getattr(callback, hook)(iteration=self.round, trials=self.trials, **more)
+            try:
+                getattr(callback, hook)(**arguments)
+            except Exception as error:
+                error.add_note(f"raised in {type(callback).__name__}.{hook}, a callback of the experiment")
+                raise
 
     def report(self, status: Callable[[], dict[str, Any]], done: bool = False) -> None:
         """Shows the trials, if it is time to."""

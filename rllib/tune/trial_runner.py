@@ -5,6 +5,7 @@ that has to survive the driver is in the journal (experiment.py) before anything
 """
 
 import errno
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -94,8 +95,9 @@ class TrialRunner:
 
         Raises:
             KeyboardInterrupt: after Ctrl-C, when everything is in order.
-            TuneError: if the experiment cannot go on, for a full disk for instance.
+            TuneError: if the experiment cannot write its files, for instance on a full disk.
             the trial's own exception: with fail_fast="raise".
+            whatever a callback, stop function, searcher or scheduler raises.
         """
         self._observers.set_up(self.settings.num_samples)
         interrupts = Interrupts()
@@ -112,6 +114,8 @@ class TrialRunner:
             self.directory.snapshot(self.decisions.get_state, now=True)
         except OSError as error:
             self.lifecycle.abandon()
+            if not _is_of_files(error, self.directory.path):
+                raise
             raise TuneError(_what_happened(error, self.directory.path, self.trials)) from error
         except BaseException:
             self.lifecycle.abandon()
@@ -288,6 +292,16 @@ class TrialRunner:
             "directory": str(self.directory.path),
             "elapsed_s": time.monotonic() - self._began,
         }
+
+
+def _is_of_files(error: OSError, path: Path) -> bool:
+    """Whether the experiment's own files in `path` could not be written.
+
+    Notes mark what a user's callback raised. A write to an open file fails without a name.
+    """
+    if getattr(error, "__notes__", None) or isinstance(error, (ConnectionError, TimeoutError)):
+        return False
+    return not isinstance(error.filename, (str, bytes)) or Path(os.fsdecode(error.filename)).is_relative_to(path)
 
 
 def _what_happened(error: OSError, path: Path, trials: list[Trial]) -> str:

@@ -33,7 +33,7 @@ SPACE = {"a": tune.grid_search([1.0, 2.0, 3.0])}
         (reports, {"search_alg": "optunaa"}, ValueError, r"optunaa.*optuna"),
         (reports, {"metric": "loss", "mode": "least"}, ValueError, r"'max' or 'min'|\"max\" or \"min\".*'least'"),
         (reports, {"metric": "loss", "scheduler": "asha"}, ValueError, r"mode is missing.*mode='max'"),
-        (reports, {"mode": "min", "scheduler": "asha"}, ValueError, r"metric is missing"),
+        (reports, {"scheduler": "asha"}, ValueError, r"metric and mode is missing"),
         (reports, {"config": {"a": {"grid_search": []}}}, ValueError, r"a: .*draws nothing"),
         (reports, {"config": {"a": tune.uniform(0, 1)}, "num_samples": 0}, ValueError, r"num_samples.*0"),
         (reports, {"config": [1]}, TypeError, r"config must be a dict.*\[1\]"),
@@ -233,3 +233,33 @@ def test_a_journal_that_is_none(run, tmp_path, content, message):
     (tmp_path / "x/experiment_state-2020-01-01_00-00-00.json").write_bytes(content)
     with pytest.raises(ValueError, match=message):
         run(reports, name="x", config=SPACE, resume=True)
+
+
+class LosesItsFile(tune.Callback):
+    """Fails as a callback of a user does whose network drive is gone."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def on_trial_result(self, **info):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError("the tracking server is away"), OSError(errno.ENOSPC, "No space left on device"), ConnectionError("away")],
+    ids=["plain", "their disk is full", "connection"],
+)
+def test_an_oserror_of_a_callback_is_not_called_a_full_disk(run, error):
+    with pytest.raises(type(error)) as caught:
+        run(reports, config={"a": 1.0}, callbacks=[LosesItsFile(error)])
+    assert caught.value is error
+    assert caught.value.__notes__ == ["raised in LosesItsFile.on_trial_result, a callback of the experiment"]
+
+
+def test_an_oserror_of_a_stop_function_is_its_own(run, tmp_path):
+    def stop(trial_id, result):
+        return (tmp_path.parent / "no such directory" / "file").read_text()
+
+    with pytest.raises(FileNotFoundError, match="no such directory"):
+        run(reports, config={"a": 1.0}, stop=stop)

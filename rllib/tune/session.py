@@ -12,13 +12,16 @@ import os
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rllib.tune.checkpoint import Checkpoint, temporary_directory
+from rllib.tune.loggers import CsvLogger, JsonLogger, write_params
 
 logger = logging.getLogger(__name__)
 
@@ -203,8 +206,86 @@ class StatusReporter:
         return get_trial_name()
 
 
+class _TrackedRun:
+    """What `track.init` starts outside an experiment: results go to files in a directory of their own.
+
+    Attributes:
+        restored, checkpoint: None; as in FunctionSession.
+    """
+
+    restored = checkpoint = None
+
+    def __init__(self, directory: Path, config: Mapping[str, Any]):
+        directory.mkdir(parents=True)
+        write_params(directory, config)
+        self._loggers = [JsonLogger(directory), CsvLogger(directory)]
+        self._began = time.time()
+        self._iteration = 0
+
+    def report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        """Writes a result; a checkpoint stays where it was written."""
+        self._iteration += 1
+        counted = {"training_iteration": self._iteration, "time_total_s": time.time() - self._began}
+        for result_logger in self._loggers:
+            result_logger.on_result({**counted, **metrics})
+
+    def close(self) -> None:
+        """Closes the files."""
+        for result_logger in self._loggers:
+            result_logger.close()
+
+
 class Track:
-    """`tune.track` of Ray 0.8."""
+    """`tune.track` of Ray 0.8.
+
+    Inside a trial `init` and `shutdown` do nothing: the experiment takes what is logged. Outside one, `init` makes a
+    directory DIR/EXPERIMENT/TRIAL and `log` writes there, until `shutdown`.
+    """
+
+    def init(
+        self,
+        experiment_name: str = "track",
+        trial_name: str | None = None,
+        trial_config: Mapping[str, Any] | None = None,
+        log_dir: str | Path | None = None,
+        ignore_reinit_error: bool = True,
+        **other_eras,
+    ) -> "Track":
+        """Starts to log.
+
+        Args:
+            experiment_name: directory of the trials.
+            trial_name: directory of this one; made of the time by default.
+            trial_config: goes into params.json.
+            log_dir: where the experiment's directory lies; ./results by default.
+            ignore_reinit_error: a second `init` does nothing; False: it is a RuntimeError.
+            other_eras: arguments of Ray 0.8 without effect here.
+        """
+        if _session is not None:
+            if isinstance(_session, _TrackedRun) and not ignore_reinit_error:
+                raise RuntimeError("tune.track.init was called before; call tune.track.shutdown() first")
+            return self
+        now = datetime.now()
+        name = trial_name or f"{now:%Y-%m-%d_%H-%M-%S}-{now.microsecond:06}"
+        parent = Path(log_dir or "results").expanduser().absolute() / experiment_name
+        number, directory = 1, parent / name
+        while directory.exists():
+            number, directory = number + 1, parent / f"{name}_{number + 1}"
+        activate(TrialContext(directory.name, directory.name, str(directory), experiment_name),
+                 _TrackedRun(directory, trial_config or {}))  # fmt: skip
+        return self
+
+    def shutdown(self) -> None:
+        """Ends what `init` started; inside a trial it does nothing."""
+        if isinstance(_session, _TrackedRun):
+            _session.close()
+            activate(None, None)
+
+    def __enter__(self) -> "Track":
+        return self
+
+    def __exit__(self, *exc_info) -> None:
+        self.shutdown()
 
     def log(self, **metrics) -> None:
         """Reports; see `report`."""

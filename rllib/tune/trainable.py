@@ -18,7 +18,6 @@ from rllib.tune.session import TrialContext
 
 # How long a function whose trial is stopped may take to leave its report.
 _STOP_FUNCTION_S = 1.0
-EXPORT_FORMATS = ("checkpoint", "model", "onnx", "h5")
 _COUNTERS = ("timesteps_total", "episodes_total")
 
 
@@ -232,17 +231,19 @@ class Trainable:
 
     @classmethod
     def check_export(cls, formats) -> None:
-        """Refuses formats in which this cannot be exported.
+        """Refuses what cannot be exported. A class that exports knows its own formats; override this to check them.
 
         Raises:
-            ValueError, TypeError: which ones it knows.
+            TypeError: if `formats` is no list of strings.
+            ValueError: if the class exports nothing.
         """
         if isinstance(formats, str):
             raise TypeError(f"export_formats must be a list of formats, as in [{formats!r}]")
         for name in formats:
-            if name not in EXPORT_FORMATS:
-                raise ValueError(f"export_formats must be of {', '.join(EXPORT_FORMATS)}, but got {name!r}")
-        if formats and cls._export_model is Trainable._export_model:
+            if not isinstance(name, str):
+                raise TypeError(f"export_formats must be a list of strings, but it has {name!r}")
+        exports = (cls._export_model, cls.export_model) != (Trainable._export_model, Trainable.export_model)
+        if formats and not exports:
             raise ValueError(
                 f"{cls.__name__} cannot be exported as {', '.join(formats)}: it has no _export_model(formats, "
                 "directory). Functions write what they want to keep, with tune.report(..., checkpoint=...)"

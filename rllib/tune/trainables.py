@@ -161,8 +161,11 @@ def _call(function, takes_config, wants_reporter, wants_checkpoint, config, rest
 def with_parameters(trainable, **parameters):
     """The trainable with further arguments, such as a data set: sent once for all trials.
 
-    A function gets them by name; a class in `setup(config, **parameters)`.
+    A function gets them by name; a class in `setup(config, **parameters)`. A trainable that comes from
+    `with_resources` keeps its resources.
     """
+    if isinstance(trainable, _With):
+        return with_resources(with_parameters(trainable.trainable, **parameters), trainable.resources)
     if isinstance(trainable, type) and issubclass(trainable, Trainable):
 
         class WithParameters(trainable):

@@ -10,6 +10,7 @@ from rllib.checkpoint import read_checkpoint
 from rllib.models.catalog import PolicySpec
 from rllib.policy import Policy
 from rllib.tune.loggers import CsvLogger
+from rllib.tune.trial_files import read_results
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -113,11 +114,26 @@ def test_classes_export_what_they_know_when_they_end_well(run):
     assert Path(analysis.trials[0].logdir, "network.onnx").read_text() == "onnx"
 
 
+class ExportsAnything(tune.Trainable):
+    def step(self):
+        return {"loss": 1.0}
+
+    def export_model(self, export_formats, export_dir=None):
+        Path(self.logdir, "weights").write_text(",".join(export_formats))
+        return {}
+
+
+@pytest.mark.parametrize(("cls", "written"), [(Exports, "network.onnx"), (ExportsAnything, "weights")])
+def test_a_class_may_have_formats_of_its_own(run, cls, written):
+    (trial,) = run(cls, stop={"training_iteration": 1}, export_formats=["gguf", "safetensors"]).trials
+    assert Path(trial.logdir, written).read_text() == "gguf,safetensors"
+
+
 @pytest.mark.parametrize(
     ("trainable", "formats", "message"),
     [
         ("PPO", ["onnx"], 'an algorithm is exported as "checkpoint" or "model", but not as \'onnx\''),
-        ("PPO", ["pdf"], "export_formats must be of checkpoint, model, onnx, h5, but got 'pdf'"),
+        ("PPO", ["pdf"], 'an algorithm is exported as "checkpoint" or "model", but not as \'pdf\''),
         (reports, ["model"], "Functions write what they want to keep"),
         (tune.Trainable, ["model"], r"Trainable cannot be exported as model: it has no _export_model"),
     ],
@@ -126,6 +142,38 @@ def test_formats_that_do_not_exist_are_refused_before_anything_runs(run, tmp_pat
     with pytest.raises(ValueError, match=message):
         run(trainable, config={"env": "CartPole-v1"}, export_formats=formats)
     assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------------- track
+
+
+def tracks(config):
+    with tune.track.init(experiment_name="ignored in a trial"):
+        for i in range(2):
+            tune.track.log(loss=config["a"] * i)
+    tune.track.log(loss=10.0)
+    tune.track.shutdown()
+
+
+def test_track_init_and_shutdown_leave_a_trial_alone(run):
+    (trial,) = run(tracks, config={"a": 1.0}).trials
+    assert [result["loss"] for result in read_results(Path(trial.logdir))] == [0.0, 1.0, 10.0]
+
+
+def test_track_outside_an_experiment_writes_files(tmp_path):
+    for _ in range(2):
+        tune.track.init("mine", trial_name="first", trial_config={"lr": 0.1}, log_dir=tmp_path)
+        tune.track.init("mine", log_dir=tmp_path)  # goes on
+        with pytest.raises(RuntimeError, match=r"call tune\.track\.shutdown"):
+            tune.track.init(ignore_reinit_error=False)
+        tune.track.log(loss=1.0)
+        tune.track.log(loss=0.5)
+        directory = Path(tune.track.trial_dir)
+        tune.track.shutdown()
+        tune.track.shutdown()
+        assert [(r["training_iteration"], r["loss"]) for r in read_results(directory)] == [(1, 1.0), (2, 0.5)]
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["first", "first_2"]
+    assert '"lr": 0.1' in (tmp_path / "mine" / "first" / "params.json").read_text()
 
 
 # ---------------------------------------------------------------------- the rest

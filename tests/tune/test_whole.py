@@ -233,6 +233,9 @@ def test_with_parameters_and_resources(tmp_path):
     trainable = tune.with_resources(tune.with_parameters(uses, data=[1, 2, 3]), {"cpu": 2})
     (trial,) = tune.run(trainable, storage_path=tmp_path, verbose=0, tensorboard=False).trials
     assert (trial.last_result["total"], trial.last_result["cpus"]) == (6, 2) and trial.name == "uses_0"
+    other_way_round = tune.with_parameters(tune.with_resources(uses, {"cpu": 2}), data=[1, 2, 3])
+    (trial,) = tune.run(other_way_round, storage_path=tmp_path, verbose=0, tensorboard=False).trials
+    assert (trial.last_result["total"], trial.last_result["cpus"]) == (6, 2) and trial.name == "uses_0"
 
 
 def of_one_process(config):

@@ -8,7 +8,7 @@ evaluates, inference.py acts, checkpointed.py saves and restores.
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -97,6 +97,30 @@ class Algorithm(Checkpointed):
         except BaseException:
             self.stop()
             raise
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """A new config of this algorithm."""
+        return cls.config_class(algo_class=cls)
+
+    @classmethod
+    def default_resource_request(cls, config: AlgorithmConfig | Mapping[str, Any]) -> dict[str, Any]:
+        """What a run with these settings claims, as Tune's `resources_per_trial` and `with_resources` take it.
+
+        "cpu" and "gpu" are those of this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" those of the
+        rollout workers and the evaluation workers together.
+        """
+        config = cls.get_default_config().update_from_dict(config)
+        workers = config.num_rollout_workers + config.evaluation_num_workers
+        return {
+            "cpu": config.num_cpus_for_local_worker,
+            "gpu": config.num_gpus,
+            "extra_cpu": workers * config.num_cpus_per_worker,
+            "extra_gpu": workers * config.num_gpus_per_worker,
+            "extra_custom_resources": {
+                name: workers * quantity for name, quantity in config.custom_resources_per_worker.items()
+            },
+        }
 
     # ------------------------------------------------------------------ what an algorithm fills in
 

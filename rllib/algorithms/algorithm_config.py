@@ -33,7 +33,8 @@ class AlgorithmConfig(ConfigObject):
     Settings are read as attributes (`config.lr`) or items (`config["lr"]`), under their names of any era.
 
     Args:
-        algo_class: the algorithm that `build` makes, a class or the name of one; subclasses know theirs.
+        algo_class: the algorithm that `build` makes, a class or the name of one; subclasses know theirs. Called on this
+            class itself, AlgorithmConfig(algo_class=PPO) gives a PPOConfig.
     """
 
     algo_class: type | str | None = None
@@ -44,6 +45,12 @@ class AlgorithmConfig(ConfigObject):
     default_exploration: ClassVar[dict] = _SAMPLING
     # What evaluation_config may change.
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset({"explore"})
+
+    def __new__(cls, algo_class: type | str | None = None):
+        if cls is AlgorithmConfig and algo_class is not None:
+            algorithm = get_algorithm_class(algo_class) if isinstance(algo_class, str) else algo_class
+            cls = getattr(algorithm, "config_class", cls)
+        return super().__new__(cls)
 
     def __init__(self, algo_class: type | str | None = None):
         super().__init__()

@@ -82,6 +82,18 @@ VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "prioritized_replay_eps": lambda value: {"prioritized_replay_eps": value},
 }
 
+# Values that another era has for what another value does here: (setting, value) -> (value here, why).
+VALUES_TODAY: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("observation_filter", "ConcurrentMeanStdFilter"): ("MeanStdFilter", "no threads share a filter here"),
+}
+
+# Settings that two names may give at once; the larger value counts. Ray has GPUs of the driver and of the learner, and
+# here the learner is in the driver.
+LARGER_OF_TWO = frozenset({"num_gpus"})
+
+# Dicts of Ray 0.8 - 1.x that hold settings; of their keys these have no effect here.
+DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {"optimizer": frozenset({"debug"})}
+
 # Accepted without effect, because what they switch is always so here; a line of logging says why.
 IGNORED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -116,6 +128,7 @@ IGNORED: Mapping[str, str] = {
         ),
         "there is one stack, and nothing to switch",
     ),
+    "compress_observations": "observations travel through shared memory, uncompressed",
     "auto_wrap_old_gym_envs": "environments of the old gym API are always adapted",
     "synchronize_filters": "the statistics of all workers are always merged",
     "eager_tracing": "there is no TensorFlow",
@@ -150,8 +163,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "gym_env_vectorize_mode": Unavailable(("sync", "SYNC"), "environments live in their worker; use more workers"),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable((False,), "every batch is sampled by the newest weights"),
-    "compress_observations": Unavailable((False,), "observations travel through shared memory, uncompressed"),
-    "optimizer": Unavailable(({}, None), "use opt_type, adam_epsilon, grad_clip and lr"),
+    "optimizer": Unavailable((None,), "use opt_type, adam_epsilon, grad_clip and lr"),
     "placement_strategy": Unavailable(("PACK",), "everything runs on one machine"),
     "evaluation_parallel_to_training": Unavailable((False,), "evaluation runs between iterations"),
     "custom_evaluation_function": Unavailable((None,), "use the result of algo.evaluate()"),
@@ -218,6 +230,15 @@ def translate(name: str, value) -> tuple[str, Any]:
         return name, value
     tell_once(name, f"the setting {name} is called {canonical} here")
     return canonical, VALUE_CHANGES.get(name, lambda same: same)(value)
+
+
+def value_today(name: str, value):
+    """What a setting's value of any era is called here; any other value as it is."""
+    today = VALUES_TODAY.get((name, value)) if isinstance(value, str) else None
+    if today is None:
+        return value
+    tell_once(value, f"{name}={value!r} is {today[0]!r} here: {today[1]}")
+    return today[0]
 
 
 def tell_once(name: str, message: str) -> None:

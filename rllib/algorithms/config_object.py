@@ -64,6 +64,15 @@ class ConfigObject(Settings):
     # ------------------------------------------------------------------ as a dict
 
     @classmethod
+    def overrides(cls, **settings) -> dict[str, Any]:
+        """Settings to change, as a dict: `.evaluation(evaluation_config=PPOConfig.overrides(explore=True))`.
+
+        Raises:
+            TypeError: for unknown names, with the nearest known ones.
+        """
+        return cls()._resolved(settings)
+
+    @classmethod
     def from_dict(cls, config_dict: Mapping[str, Any]) -> Self:
         """A config with these settings and defaults for the rest; see `update_from_dict`."""
         return cls().update_from_dict(config_dict)
@@ -204,6 +213,11 @@ class ConfigObject(Settings):
             elif setting.merged and isinstance(value, Mapping):
                 resolved[canonical] = {**resolved[canonical], **value}
                 problem = None
+            elif _is_same(value, resolved[canonical]):
+                problem = None
+            elif canonical in aliases.LARGER_OF_TWO:
+                resolved[canonical] = max(value, resolved[canonical])
+                problem = None
             else:
                 problem = f"{canonical} is given twice, by two of its names. Use {canonical} alone."
             if problem:
@@ -214,7 +228,7 @@ class ConfigObject(Settings):
 
     def _translated(self, name: str, value) -> tuple[str, Any]:
         if name in self.settings:
-            return name, value
+            return name, aliases.value_today(name, value)
         if name in self.own_aliases:
             canonical, changed = self.own_aliases[name]
             aliases.tell_once(name, f"the setting {name} is a part of {canonical} here")
@@ -227,6 +241,9 @@ class ConfigObject(Settings):
             is_section = name in self.sections or name in self.section_aliases
             if section_name is None and is_section and isinstance(value, Mapping):
                 yield from ((name, inner, inner_value) for inner, inner_value in value.items())
+            elif name in aliases.DICTS_OF_SETTINGS and isinstance(value, Mapping):
+                passed_over = aliases.DICTS_OF_SETTINGS[name]
+                yield from ((None, inner, item) for inner, item in value.items() if inner not in passed_over)
             else:
                 yield section_name, name, value
 

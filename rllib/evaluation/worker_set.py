@@ -219,10 +219,14 @@ class WorkerSet:
         played = self._from_each(request, [index for index, share in shares.items() if share])
         return [episode for episodes in played for episode in episodes]
 
-    def foreach_worker(self, function: Callable, *args) -> list:
-        """function(worker, *args) on every worker, in order. The function is sent to their processes."""
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+        """function(worker, *args) on every worker, in order. The function is sent to their processes.
+
+        Args:
+            local_worker: whether it is called on a worker in this process, too; there is one without remote workers.
+        """
         if self._local is not None:
-            return [function(self._local, *args)]
+            return [function(self._local, *args)] if local_worker else []
         answers = self._ask(lambda actor, index: actor.apply.remote(function, *args), is_sampling=False)
         return list(answers.values())
 

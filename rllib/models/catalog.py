@@ -45,7 +45,24 @@ NOT_AVAILABLE = {
     "custom_preprocessor": (None,),
     "grayscale": (None, True, False),  # pictures of Atari games are grey in any case, and scaled to 0 ... 1
     "zero_mean": (None, True, False),
+    "no_final_linear": (False,),
+    "encoder_latent_dim": (None,),
 }
+
+# Settings of Ray's for parts that this version has not, or for switches that make no difference here: any value is
+# taken, since the part itself has to be asked for ("use_lstm": True).
+OF_PARTS_THAT_ARE_OFF = frozenset(
+    {
+        *("max_seq_len", "lstm_cell_size", "lstm_use_prev_action", "lstm_use_prev_reward"),
+        *("lstm_use_prev_action_reward", "_time_major"),
+        *("attention_num_transformer_units", "attention_dim", "attention_num_heads", "attention_head_dim"),
+        *("attention_memory_inference", "attention_memory_training", "attention_position_wise_mlp_dim"),
+        *("attention_init_gru_gate_bias", "attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
+        *("custom_model_config", "custom_preprocessor_config", "custom_options"),
+        *("_disable_preprocessor_api", "_disable_action_flattening", "_use_default_native_models"),
+        "always_check_shapes",
+    }
+)
 
 ACTIVATION_NAMES = {
     "tanh": "tanh",
@@ -227,6 +244,8 @@ def check_model(model: Mapping) -> dict:
                     f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks "
                     f"and convolutions. Leave {key!r} out and set 'fcnet_hiddens' or 'conv_filters'."
                 )
+        elif key in OF_PARTS_THAT_ARE_OFF:
+            continue
         elif key not in MODEL_DEFAULTS:
             near = difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
             hint = f" Did you mean {near[0]!r}?" if near else f" Known ones: {', '.join(MODEL_DEFAULTS)}."

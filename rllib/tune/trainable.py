@@ -384,18 +384,8 @@ class AlgorithmTrainable(Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]):
-        """The algorithm's own process, its rollout workers and its evaluation workers."""
-        settings = config_of(cls.algorithm_class, config)
-        own = {"cpu": settings.num_cpus_for_local_worker, "gpu": settings.num_gpus}
-        workers = settings.num_rollout_workers + settings.evaluation_num_workers
-        return {
-            **own,
-            "extra_cpu": workers * settings.num_cpus_per_worker,
-            "extra_gpu": workers * settings.num_gpus_per_worker,
-            "extra_custom_resources": {
-                name: workers * quantity for name, quantity in settings.custom_resources_per_worker.items()
-            },
-        }
+        """See Algorithm.default_resource_request."""
+        return cls.algorithm_class.default_resource_request(config)
 
 
 def config_of(algorithm_class: type, config: Mapping[str, Any]):

@@ -244,7 +244,7 @@ def test_a_wrong_value_is_told_with_the_rule_and_what_to_do(training, message):
         (lambda c: c.rollouts(num_envs_per_worker=0), "must be an integer >= 1"),
         (lambda c: c.rollouts(rollout_fragment_length="automatic"), "must be an integer >= 1 or 'auto'"),
         (lambda c: c.rollouts(batch_mode="complete"), "'truncate_episodes' or 'complete_episodes'"),
-        (lambda c: c.rollouts(observation_filter="ConcurrentMeanStdFilter"), "'NoFilter' or 'MeanStdFilter'"),
+        (lambda c: c.rollouts(observation_filter="Kalman"), "'NoFilter' or 'MeanStdFilter'"),
         (lambda c: c.framework("tf2"), "framework='tf2' is not available: networks run on torch and numpy"),
         (lambda c: c.framework(None), "framework=None must be a string"),
         (lambda c: c.environment(clip_rewards=-1), "clip_rewards=-1.0 must be"),

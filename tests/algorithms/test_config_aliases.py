@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from rllib.algorithms import aliases
+from rllib.algorithms.apex_dqn import ApexDQNConfig
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 
@@ -220,6 +221,39 @@ def test_a_dict_of_the_year_2019_configures_ppo():
     config.validate()
     assert (config.num_rollout_workers, config.rollout_fragment_length, config.lambda_) == (4, 100, 0.95)
     assert (config.lr, config.framework_str, config.model) == (1e-4, "torch", {"vf_share_layers": True})
+
+
+def test_gpus_of_driver_and_learner_may_both_be_given():
+    """Scripts of Ray 2.6 give both; the learner is in the driver here."""
+    config = PPOConfig().resources(num_gpus=0, num_gpus_per_learner_worker=0, num_learner_workers=0)
+    assert config.num_gpus == 0
+    assert PPOConfig().resources(num_gpus=0, num_gpus_per_learner_worker=1).num_gpus == 1
+
+
+def test_a_setting_given_twice_with_the_same_value_is_given_once():
+    assert PPOConfig.from_dict({"num_workers": 3, "num_rollout_workers": 3}).num_rollout_workers == 3
+
+
+def test_observations_to_be_compressed_are_taken_with_a_notice(caplog):
+    with caplog.at_level(logging.INFO, "rllib"):
+        PPOConfig().rollouts(compress_observations=True)
+    assert "compress_observations has no effect here" in caplog.text
+
+
+def test_the_concurrent_filter_is_taken_with_a_notice(caplog):
+    with caplog.at_level(logging.INFO, "rllib"):
+        config = PPOConfig().rollouts(observation_filter="ConcurrentMeanStdFilter")
+    assert config.observation_filter == "MeanStdFilter"
+    assert "observation_filter='ConcurrentMeanStdFilter' is 'MeanStdFilter' here" in caplog.text
+
+
+def test_the_dict_optimizer_of_apex_holds_its_settings():
+    optimizer = {"num_replay_buffer_shards": 2, "max_weight_sync_delay": 200, "debug": False}
+    config = ApexDQNConfig.from_dict({"optimizer": optimizer})
+    assert (config.num_replay_buffer_shards, config.max_weight_sync_delay) == (2, 200)
+    assert PPOConfig.from_dict({"optimizer": {}}) is not None
+    with pytest.raises(TypeError, match="PPOConfig has no setting 'num_replay_buffer_shards'"):
+        PPOConfig.from_dict({"optimizer": optimizer})
 
 
 def test_a_setting_given_by_two_of_its_names_is_refused():

@@ -4,12 +4,12 @@ import sys
 import pytest
 
 import rllib
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.ppo import PPO, PPOConfig
 from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 
 
 def test_algorithms_are_found_by_name_in_any_case():
-    from rllib.algorithms.ppo import PPO, PPOConfig
-
     assert get_algorithm_class("PPO") is get_algorithm_class("ppo") is PPO
     assert type(get_algorithm_config("PPO")) is PPOConfig
 
@@ -44,3 +44,36 @@ def test_the_registry_loads_no_algorithm_by_itself():
     code = "import rllib.algorithms.registry, sys; print('rllib.algorithms.ppo' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", PPO])
+def test_a_config_of_no_algorithm_becomes_that_of_the_one_it_is_given(algorithm):
+    config = AlgorithmConfig(algo_class=algorithm).environment("CartPole-v1").training(clip_param=0.1)
+    assert type(config) is PPOConfig
+    assert config.lr == PPOConfig().lr
+    with config.rollouts(num_rollout_workers=0).build() as algo:
+        assert type(algo) is PPO
+
+
+class OwnPPO(PPO):
+    pass
+
+
+def test_an_own_algorithm_has_a_default_config_that_builds_it():
+    assert type(PPO.get_default_config()) is PPOConfig
+    config = OwnPPO.get_default_config().rollouts(num_rollout_workers=0)
+    with config.build(env="CartPole-v1") as algo:
+        assert type(algo) is OwnPPO
+
+
+def test_what_a_run_claims_is_told_for_tune():
+    config = {"num_workers": 3, "evaluation_num_workers": 1, "num_cpus_per_worker": 2, "num_gpus_per_worker": 0.5}
+    expected = {"cpu": 1, "gpu": 0, "extra_cpu": 8, "extra_gpu": 2, "extra_custom_resources": {}}
+    assert PPO.default_resource_request(config) == expected
+    assert PPO.default_resource_request(PPOConfig.from_dict(config)) == expected
+
+
+def test_overrides_are_a_dict_of_checked_names():
+    assert PPOConfig.overrides(explore=False, num_workers=2) == {"explore": False, "num_rollout_workers": 2}
+    with pytest.raises(TypeError, match=r"has no setting 'explor'. Did you mean .exploration\(explore=...\)"):
+        PPOConfig.overrides(explor=False)

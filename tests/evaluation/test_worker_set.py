@@ -354,3 +354,9 @@ def test_the_share_of_a_dead_worker_is_worked_on_again(restart, tmp_path):
     assert found == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert workers.num_healthy_workers == 1 + restart
     workers.stop()
+
+
+def test_a_function_for_remote_workers_alone_leaves_the_local_one_out():
+    with config(num_workers=0).build() as algo:
+        assert algo.workers.foreach_worker(lambda worker: worker.worker_index) == [0]
+        assert algo.workers.foreach_worker(lambda worker: worker.worker_index, local_worker=False) == []

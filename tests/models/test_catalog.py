@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rllib.models.catalog import MODEL_DEFAULTS, PolicySpec, policy_spec
+from rllib.models.catalog import MODEL_DEFAULTS, PolicySpec, check_model, policy_spec
 from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
 from rllib.models.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
 
@@ -120,6 +120,14 @@ def test_observation_filter():
     assert not one_of_n.make_filter().filters
     with pytest.raises(ValueError, match="'Kalman'"):
         policy_spec(BOX, DISCRETE, observation_filter="Kalman")
+
+
+def test_settings_of_parts_that_are_off_are_taken():
+    """Published configs carry all of Ray's keys."""
+    model = {"use_lstm": False, "lstm_cell_size": 64, "max_seq_len": 20, "attention_dim": 32, "custom_model_config": {}}
+    assert check_model(model) == MODEL_DEFAULTS
+    with pytest.raises(ValueError, match="'use_lstm': True} is not available yet"):
+        check_model({**model, "use_lstm": True})
 
 
 def test_settings_that_ask_for_nothing_are_taken():

@@ -9,10 +9,10 @@ from typing import Any
 import runtime
 from rllib.evaluation.preload import PRELOAD
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
-from rllib.tune.experiment import ExperimentDirectory, inside
+from rllib.tune.experiment import ExperimentDirectory, as_text, inside
 from rllib.tune.experiment_opening import open_directory
 from rllib.tune.experiment_sidecar import TensorBoardCallback
-from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.experiment_spec import ExperimentSpec, saved_settings
 from rllib.tune.hangs import time_limit_s
 from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback
 from rllib.tune.observers import Observers
@@ -44,12 +44,15 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         resolved = replace(resolved, resources=spec.resources_per_trial)
     check_spec(spec, resolved)
     space = merged_config(resolved, spec.config)
+    # As they were given: searcher and scheduler take on the experiment's metric and space next.
+    saved = saved_settings(replace(spec, resources_per_trial=resolved.resources))
+    pickled = {name: as_text(value) for name, value in saved.items()}
     searcher, scheduler, spec = _search(spec, space, issubclass(resolved.cls, AlgorithmTrainable))
     settings = _settings(spec, searcher)
     if not runtime.is_initialized():
         is_algorithm = issubclass(resolved.cls, AlgorithmTrainable)
         runtime.init(preload=(*PRELOAD, "rllib.tune.trial_actor") if is_algorithm else _LIGHT_PRELOAD)
-    directory = open_directory(spec, resolved, space)
+    directory = open_directory(spec, resolved, space, pickled)
     try:
         runner = TrialRunner(
             directory,

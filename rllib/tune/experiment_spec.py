@@ -67,6 +67,21 @@ class ExperimentSpec:
     export_formats: Sequence[str] = ()
 
 
+# Given anew when an experiment is restored, or written into its header by themselves.
+_NOT_SAVED = {
+    "trainable", "config", "name", "results_dir", "resume", "raise_on_failed_trial", "num_samples", "metric", "mode",
+}  # fmt: skip
+
+
+def saved_settings(spec: ExperimentSpec) -> dict[str, Any]:
+    """What an experiment is restored with: the settings that are not the defaults."""
+    return {
+        one.name: getattr(spec, one.name)
+        for one in fields(spec)
+        if one.name not in _NOT_SAVED and getattr(spec, one.name) not in (one.default, [])
+    }
+
+
 # Keys of the experiment dicts of old -> names of ExperimentSpec.
 EXPERIMENT_KEYS = {
     "run": "trainable",

@@ -123,13 +123,34 @@ class TrialDecisions:
             "searcher": self.searcher.get_state(),
             "scheduler": self.scheduler.get_state(),
             "verdicts": self._verdicts,
+            "kinds": self._kinds(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on where `get_state` was called."""
+        """Goes on where `get_state` was called.
+
+        Raises:
+            ValueError: if it was called with a searcher or scheduler of another kind.
+        """
+        now = self._kinds()
+        for part, before in state.get("kinds", {}).items():
+            if now[part] != before:
+                raise ValueError(
+                    f"the experiment has a {part} of kind {before}, and cannot go on with {now[part]}. Give the same "
+                    f"{part} again, or let Tuner.restore take it from the experiment"
+                )
         self.searcher.set_state(state["searcher"])
         self.scheduler.set_state(state["scheduler"])
         self._verdicts = {trial_id: tuple(verdict) for trial_id, verdict in state["verdicts"].items()}
 
+    def _kinds(self) -> dict[str, str]:
+        return {"search_alg": _kind(self.searcher), "scheduler": _kind(self.scheduler)}
+
     def _is_comparable(self, result: dict) -> bool:
         return self._metric is None or lookup(result, self._metric) is not None
+
+
+def _kind(part) -> str:
+    """The class of a searcher or scheduler, and of the searcher that it wraps."""
+    inner = getattr(part, "searcher", None)
+    return type(part).__name__ + (f"({_kind(inner)})" if inner is not None else "")

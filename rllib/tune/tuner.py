@@ -1,5 +1,6 @@
 """`Tuner(trainable, param_space=..., tune_config=TuneConfig(...), run_config=RunConfig(...)).fit()`."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,9 +9,12 @@ from typing import Any
 from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.callbacks import Callback
 from rllib.tune.experiment import from_text, journal_file, read_journal
-from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.experiment_spec import ExperimentSpec, saved_settings
 from rllib.tune.launch import run_spec
+from rllib.tune.trainables import resolve_trainable
 from rllib.tune.trial import Trial
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -150,15 +154,18 @@ class Tuner:
         param_space: Mapping[str, Any] | None = None,
         **more,
     ) -> "Tuner":
-        """The experiment in a directory; `fit` goes on with its unfinished trials.
+        """The experiment in a directory; `fit` goes on with its unfinished trials, as it was told to at first.
 
         Args:
-            path: of the experiment's directory.
+            path: of the experiment's directory, whose header is unpickled: only for experiments of one's own.
             trainable: what it ran.
             resume_errored: failed trials go on from their last checkpoint.
             restart_errored: failed trials start over.
-            param_space: as it was; by default what the experiment saved, which is unpickled.
-            more: TuneConfig or RunConfig as tune_config, run_config, where they were given.
+            param_space: as it was; by default what the experiment saved.
+            more: tune_config and run_config; what they set replaces the experiment's own settings.
+
+        Raises:
+            ValueError: if there is no experiment, or its search space could not be saved.
         """
         path = Path(path).absolute()
         header, _ = read_journal(journal_file(path), load_objects=False)
@@ -167,14 +174,18 @@ class Tuner:
                 raise ValueError(f"the search space of {path} could not be saved; give it again as param_space")
             param_space = from_text(header["space"])
         tuner = cls(trainable, param_space=param_space, **more)
-        spec = tuner._spec
+        given = tuner._spec
+        settings = {**_settings_of(header), **saved_settings(given)}
+        if resolve_trainable(given.trainable).resources is not None:
+            settings.pop("resources_per_trial", None)
         tuner._spec = replace(
-            spec,
+            given,
+            **settings,
             name=path.name,
             results_dir=path.parent,
-            num_samples=header["num_samples"],
-            metric=spec.metric or header["metric"],
-            mode=spec.mode or header["mode"],
+            num_samples=header["num_samples"] if given.num_samples == 1 else given.num_samples,
+            metric=given.metric or header["metric"],
+            mode=given.mode or header["mode"],
             resume="RESTART_ERRORED" if restart_errored else "AUTO+ERRORED" if resume_errored else True,
         )
         return tuner
@@ -188,6 +199,18 @@ class Tuner:
         """What a restored experiment has so far, without running it."""
         path = Path(self._spec.results_dir) / self._spec.name
         return ResultGrid(ExperimentAnalysis(path))
+
+
+def _settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that an experiment has saved; those that it could not are warned of."""
+    pickled = header.get("settings", {})
+    lost = [name for name, text in pickled.items() if text is None]
+    if lost:
+        logger.warning(
+            "%s could not be pickled when the experiment began, so it goes on without: give it again in tune_config "
+            "or run_config", ", ".join(lost)
+        )  # fmt: skip
+    return {name: from_text(text) for name, text in pickled.items() if text is not None}
 
 
 def _with_algorithm_config(trainable, config):

@@ -1,0 +1,186 @@
+"""What `Tuner.restore` goes on with, and what resuming refuses."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from rllib import tune
+from rllib.tune.experiment_opening import described, difference
+from rllib.tune.schedulers import AsyncHyperBandScheduler
+
+pytestmark = pytest.mark.usefixtures("two_cpus")
+
+
+class Climber(tune.Trainable):
+    """Fails in its fourth step for as long as there is a file `fails` in the experiment's directory."""
+
+    def setup(self, config):
+        self.height = 0.0
+
+    def step(self):
+        if self.iteration == 3 and (Path(self.logdir).parent / "fails").exists():
+            (Path(self.logdir).parent / "fails").unlink()
+            raise RuntimeError("once")
+        self.height += self.config["rate"]
+        return {"height": self.height}
+
+    def save_checkpoint(self, checkpoint_dir):
+        return {"height": self.height}
+
+    def load_checkpoint(self, checkpoint):
+        self.height = checkpoint["height"]
+
+
+class BreaksOff(tune.Callback):
+    """Ends the driver, as a crash would, when the experiment has this many results for the first time."""
+
+    def __init__(self, after: int, marker: Path):
+        self.left, self.marker = after, marker
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.left -= 1
+        if not self.left and not self.marker.exists():
+            self.marker.touch()
+            raise ConnectionError("the driver's end")
+
+
+def broken_off(tmp_path, trainable=Climber, after=3, tune_config=None, space=None, **run_config):
+    """Path of an experiment whose driver has ended after some results."""
+    tuner = tune.Tuner(
+        trainable,
+        param_space=space or {"rate": 1.0},
+        tune_config=tune.TuneConfig(**{"max_concurrent_trials": 1, **(tune_config or {})}),
+        run_config=tune.RunConfig(
+            name="x", storage_path=tmp_path, verbose=0, callbacks=[BreaksOff(after, tmp_path / "broken")], **run_config
+        ),
+    )
+    with pytest.raises(Exception, match="the driver's end"):
+        tuner.fit()
+    return tmp_path / "x"
+
+
+def test_a_restored_tuner_stops_where_the_original_would_have(tmp_path):
+    path = broken_off(tmp_path, stop={"training_iteration": 5})
+    (result,) = tune.Tuner.restore(path, Climber).fit()
+    assert result.metrics["training_iteration"] == 5
+
+
+def test_a_restored_tuner_keeps_failures_checkpoints_and_resources(tmp_path):
+    path = broken_off(
+        tmp_path, tune.with_resources(Climber, {"cpu": 2}), stop=lambda trial_id, result: result["height"] >= 6,
+        space={"rate": tune.grid_search([1.0, 1.0])}, failure_config=tune.FailureConfig(max_failures=1),
+        checkpoint_config=tune.CheckpointConfig(num_to_keep=1, checkpoint_frequency=2),
+    )  # fmt: skip
+    (path / "fails").touch()
+    results = tune.Tuner.restore(path, Climber).fit()
+    assert [result.metrics["height"] for result in results] == [6.0, 6.0] and not results.errors
+    for result in results:
+        assert [Path(checkpoint.path).name for checkpoint, _ in result.best_checkpoints] == ["checkpoint_000006"]
+        assert result.trial.resources.own == {"CPU": 2}
+
+
+def test_a_restored_tuner_keeps_the_scheduler_and_its_state(tmp_path):
+    scheduler = AsyncHyperBandScheduler(max_t=4, grace_period=2, reduction_factor=2)
+    path = broken_off(
+        tmp_path, after=10, space={"rate": tune.grid_search([4.0, 3.0, 2.0, 5.0])},
+        tune_config={"scheduler": scheduler, "metric": "height", "mode": "max"},
+    )  # fmt: skip
+    results = tune.Tuner.restore(path, Climber).fit()
+    assert [result.metrics["training_iteration"] for result in results] == [4, 2, 2, 4]
+
+
+@pytest.mark.parametrize("space", [{"rate": tune.uniform(0, 5)}, {"rate": tune.uniform(0, 5), "own": True}])
+def test_a_restored_tuner_keeps_the_searcher_and_its_state(tmp_path, space):
+    pytest.importorskip("optuna")
+    from rllib.tune.searchers import ConcurrencyLimiter, OptunaSearch
+
+    own, space = ({"rate": space["rate"]}, {}) if "own" in space else (None, space)
+
+    def search():
+        return ConcurrencyLimiter(OptunaSearch(own, seed=1, n_startup_trials=2), 1)
+
+    settings = {"metric": "height", "mode": "max", "num_samples": 6}
+    whole = tune.run(Climber, name="whole", storage_path=tmp_path, config=space, search_alg=search(), verbose=0,
+                     stop={"training_iteration": 2}, tensorboard=False, **settings)  # fmt: skip
+    path = broken_off(tmp_path, after=7, space=space or {"fixed": 1}, tune_config={**settings, "search_alg": search()},
+                      stop={"training_iteration": 2})  # fmt: skip
+    results = tune.Tuner.restore(path, Climber).fit()
+    assert [result.config["rate"] for result in results] == [trial.config["rate"] for trial in whole.trials]
+
+
+def test_what_a_restored_tuner_is_given_goes_before_what_was_saved(tmp_path):
+    path = broken_off(tmp_path, stop={"training_iteration": 5})
+    more = {"run_config": tune.RunConfig(stop={"training_iteration": 4}), "tune_config": tune.TuneConfig(num_samples=2)}
+    results = tune.Tuner.restore(path, Climber, **more).fit()
+    assert [result.metrics["training_iteration"] for result in results] == [4, 4]
+
+
+def test_a_setting_that_cannot_be_pickled_is_asked_for_again(tmp_path, caplog):
+    lock = threading.Lock()
+    path = broken_off(tmp_path, stop=lambda trial_id, result: lock.locked() or result["height"] >= 5)
+    restored = tune.Tuner.restore(path, Climber, run_config=tune.RunConfig(stop={"height": 4}))
+    assert "stop could not be pickled" in caplog.text and "give it again" in caplog.text
+    (result,) = restored.fit()
+    assert result.metrics["height"] == 4
+
+
+# ---------------------------------------------------------------------- what is another experiment
+
+
+def test_a_resumed_experiment_with_another_searcher_says_so(run):
+    pytest.importorskip("optuna")
+    settings = {"name": "x", "config": {"rate": tune.uniform(0, 1)}, "stop": {"training_iteration": 1},
+                "metric": "height", "mode": "max"}  # fmt: skip
+    run(Climber, search_alg="optuna", **settings)
+    with pytest.raises(ValueError, match="has a search_alg of kind OptunaSearch, and cannot go on with BasicVariant"):
+        run(Climber, resume=True, **settings)
+    with pytest.raises(ValueError, match="has a scheduler of kind FIFOScheduler, and cannot go on with AsyncHyperBand"):
+        run(Climber, resume=True, search_alg="optuna", scheduler="asha", **settings)
+
+
+def test_a_resumed_space_with_other_values_is_refused(run):
+    settings = {"name": "x", "stop": {"training_iteration": 1}}
+    run(Climber, config={"rate": tune.uniform(0, 1), "layers": [8, 8]}, **settings)
+    with pytest.raises(ValueError, match=r"experiment: its rate was 'uniform\(0.0, 1.0\)', and is .*2.0\)' now"):
+        run(Climber, resume=True, config={"rate": tune.uniform(0, 2), "layers": [8, 8]}, **settings)
+    with pytest.raises(ValueError, match=r"its layers was \[8, 8\], and is \[8, 16\] now"):
+        run(Climber, resume=True, config={"rate": tune.uniform(0, 1), "layers": [8, 16]}, **settings)
+
+
+def test_a_resumed_experiment_is_extended_by_num_samples(run):
+    settings = {"name": "x", "stop": {"training_iteration": 1}, "config": {"rate": tune.grid_search([1.0, 2.0])}}
+    first = run(Climber, **settings)
+    trials = run(Climber, resume=True, num_samples=2, **settings).trials
+    assert [trial.config["rate"] for trial in trials] == [1.0, 2.0, 1.0, 2.0]
+    assert [trial.trial_id for trial in trials[:2]] == [trial.trial_id for trial in first.trials]
+
+
+def space(**more):
+    return {
+        "lr": tune.loguniform(1e-4, 1e-1),
+        "model": {"layers": tune.choice([[8], [8, 8]]), "size": tune.sample_from(lambda spec: 2)},
+        "env": Climber,
+        "seed": tune.grid_search([1, 2]),
+        **more,
+    }
+
+
+def test_equal_spaces_have_no_difference():
+    assert difference(described(space()), described(space())) is None
+
+
+@pytest.mark.parametrize(
+    "other, path",
+    [
+        ({"lr": tune.uniform(1e-4, 1e-1)}, "lr"),
+        ({"lr": 0.1}, "lr"),
+        ({"model": {"layers": tune.choice([[8], [8, 9]]), "size": tune.sample_from(lambda spec: 2)}}, "model/layers"),
+        ({"model": {"layers": 1}}, "its model has"),
+        ({"env": BreaksOff}, "env"),
+        ({"seed": tune.grid_search([1, 2, 3])}, "seed/grid_search"),
+        ({"more": float("nan")}, "configuration has"),
+    ],
+)
+def test_spaces_that_differ_in_a_value(other, path):
+    assert path in difference(described(space()), described(space(**other)))

@@ -25,9 +25,16 @@ def wait_until(condition, timeout_s=10.0, message="the condition did not come tr
 
 
 def process_alive(pid: int) -> bool:
-    """Whether there is such a process and it is no zombie."""
+    """Whether any thread of the process runs; the first one may be dead before the others let go of their files."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        return any(_thread_alive(thread) for thread in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return False
+
+
+def _thread_alive(directory):
+    try:
+        return (directory / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
 

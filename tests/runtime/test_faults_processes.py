@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 from runtime_support import marked_processes, process_alive, wait_until
 
 import runtime
-from runtime.engines.zeromq.launch import PREFIX
 
 
 @runtime.remote
@@ -284,7 +282,6 @@ DRIVER = """
 import os, sys, time
 import numpy as np
 import runtime
-from runtime.engines.zeromq.launch import PREFIX
 
 @runtime.remote
 class Actor:
@@ -370,18 +367,6 @@ def test_the_next_session_sweeps_after_everything_was_killed(fresh, script, sess
     fresh()
     assert not stale & set(os.listdir(session_parent))
     assert runtime.get(add.remote(1), timeout=20) == 2
-
-
-@pytest.mark.parametrize("noted", [None, ""])
-def test_a_session_that_is_starting_is_not_swept(fresh, session_parent, noted):
-    other = os.path.join(session_parent, f"{PREFIX}{os.getuid()}-starting")
-    os.mkdir(other)
-    if noted is not None:
-        with open(os.path.join(other, "node"), "w") as file:
-            file.write(noted)
-    fresh()
-    assert os.path.isdir(other)
-    shutil.rmtree(other)
 
 
 def test_grandchildren_end_with_a_killed_worker(fresh):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..base import EngineConfig
 from .interrupts import Interrupts
-from .launch import NodeProcess, create_session_directory
+from .launch import NodeProcess
 
 
 class ZeroMQEngine:
@@ -25,7 +25,7 @@ class ZeroMQEngine:
         """See base.Engine."""
         interrupts = Interrupts()
         try:
-            node = NodeProcess(config, create_session_directory())
+            node = NodeProcess(config)
             try:
                 from .driver import Driver  # numpy and zmq: as long as the node takes
 

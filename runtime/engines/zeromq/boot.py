@@ -2,7 +2,8 @@
 
     python -I boot.py CONFIG_JSON
 
-The config's `path` is the driver's import path; the rest is for `node.main`.
+The config's `path` is the driver's import path; `inherited` are descriptors for this process alone; the rest is for
+`node.main`.
 """
 
 import json
@@ -41,6 +42,8 @@ def command(config: dict) -> list[str]:
 
 def main():
     config = json.loads(sys.argv[1])
+    for descriptor in config.get("inherited", {}).values():
+        os.set_inheritable(descriptor, False)
     zygote = start_zygote(config) if config["role"] == "node" else None
     sys.path[:] = config["path"]
     if zygote is not None:

@@ -38,7 +38,11 @@ class Driver(Client):
             wire.NOTICE: self._on_notice,
             wire.GOODBYE: lambda frame, head: self._goodbye.tick(),
         }
-        node.wait_ready()
+        try:
+            node.wait_ready()
+        except BaseException:
+            self.mailbox.close(linger_ms=0)
+            raise
         self.mailbox.watch_node(node.pidfd)
         self.mailbox.start_keeper()
 
@@ -70,8 +74,9 @@ class Driver(Client):
         return Context(self.session_id, f"{wire.NODE:x}", f"{self.process:x}")
 
     def _on_log(self, frame, head):
-        sys.stderr.write(frame[wire.HEADER_BYTES :].decode(errors="replace"))
-        sys.stderr.flush()
+        if sys.stderr is not None:  # this process may run without one
+            sys.stderr.write(frame[wire.HEADER_BYTES :].decode(errors="replace"))
+            sys.stderr.flush()
 
     def _on_notice(self, frame, head):
         _, _, level, *_ = head

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import select
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 from . import boot
 from .interrupts import interruptible
 
 LONGEST_DIRECTORY = 80  # the path of a unix socket has at most 107 bytes
-PREFIX = "rt-"
+PREFIX, LOCK = "rts-", "lock"
 START_S = 30.0
-STALE_S = 60.0
 INTERRUPT_S = 1.0
 
 
@@ -30,43 +30,47 @@ class NodeProcess:
         pid: of the agent.
     """
 
-    def __init__(self, config, session: str):
+    def __init__(self, config):
         """Starts the process; `wait_ready` says when it serves.
 
         Args:
             config: `EngineConfig`.
-            session: an existing directory.
+
+        Raises:
+            OSError: no directory or no process could be made; nothing is left behind.
         """
-        ready, its = os.pipe()
-        arguments = {
-            "role": "node",
-            "session": session,
-            "driver": os.getpid(),
-            "resources": dict(config.resources),
-            "gpu_ids": list(config.gpu_ids),
-            "object_store_memory": config.object_store_memory,
-            "preload": ["runtime.engines.zeromq.worker", *config.preload],
-            "log_to_driver": config.log_to_driver,
-            "path": _import_path(),
-            "ready": its,
-        }
-        try:
+        self.session, lock = create_session_directory()
+        with contextlib.ExitStack() as failed, contextlib.ExitStack() as handed_over:
+            failed.callback(shutil.rmtree, self.session, ignore_errors=True)
+            handed_over.callback(os.close, lock)
+            ready, its = map(_above_standard, os.pipe())
+            self._ready = failed.enter_context(open(ready, "rb", buffering=0))
+            handed_over.callback(os.close, its)
+            arguments = {
+                "role": "node",
+                "session": self.session,
+                "driver": os.getpid(),
+                "resources": dict(config.resources),
+                "gpu_ids": list(config.gpu_ids),
+                "object_store_memory": config.object_store_memory,
+                "preload": ["runtime.engines.zeromq.worker", *config.preload],
+                "log_to_driver": config.log_to_driver,
+                "path": _import_path(),
+                "inherited": {"ready": its, "lock": lock},
+            }
             self._process = subprocess.Popen(
                 boot.command(arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[its],
+                stderr=subprocess.DEVNULL if sys.__stderr__ is None else None,  # None: it is closed here
+                pass_fds=[its, lock],
                 start_new_session=True,  # Ctrl-C in the terminal is the driver's affair
             )
-        except BaseException:
-            os.close(ready)
-            raise
-        finally:
-            os.close(its)
-        self.session, self.pid, self._ready = session, self._process.pid, ready
-        self.pidfd = os.pidfd_open(self.pid)
-        with open(f"{session}/node", "w") as file:
-            file.write(f"{self.pid} {start_time(self.pid)}")
+            failed.callback(self._process.wait)
+            failed.callback(self._process.kill)
+            self.pid = self._process.pid
+            self.pidfd = os.pidfd_open(self.pid)
+            failed.pop_all()
 
     def wait_ready(self) -> None:
         """Returns when the node serves.
@@ -75,14 +79,20 @@ class NodeProcess:
             RuntimeError: it does not, within START_S seconds or at all.
             KeyboardInterrupt: Ctrl-C came before the node had a process group of its own, and ended it.
         """
-        try:
+        with self._ready:
             readable, _, _ = select.select([self._ready], [], [], START_S)
-            if not readable or not os.read(self._ready, 1):
-                if readable and self._process.wait(START_S) == -signal.SIGINT:
-                    _let_interrupt_come()
-                raise RuntimeError("the runtime's node agent did not start; what it wrote to stderr says why")
-        finally:
-            os.close(self._ready)
+            if readable and self._ready.read(1):
+                return
+        if readable and self._ended_by() == -signal.SIGINT:
+            _let_interrupt_come()
+        raise RuntimeError("the runtime's node agent did not start; what it wrote to stderr says why")
+
+    def _ended_by(self):
+        """The return code of a process that is ending, None if it does not."""
+        try:
+            return self._process.wait(START_S)
+        except subprocess.TimeoutExpired:
+            return None
 
     def wait_end(self, seconds: float) -> None:
         """Returns when the process has ended, after so many seconds by force."""
@@ -92,7 +102,8 @@ class NodeProcess:
         shutil.rmtree(self.session, ignore_errors=True)
 
     def close(self) -> None:
-        """Lets go of the descriptor."""
+        """Closes the descriptors."""
+        self._ready.close()
         os.close(self.pidfd)
 
 
@@ -102,57 +113,100 @@ def _let_interrupt_come() -> None:
     time.sleep(INTERRUPT_S)
 
 
-def create_session_directory() -> str:
-    """A new directory with a random name that only this user can enter.
+def create_session_directory() -> tuple[str, int]:
+    """Makes a directory with a random name that only this user can enter, and removes those of dead sessions beside it.
+
+    A session lives as long as a process holds the lock (`flock`) of the file LOCK in its directory: the driver until
+    the node has inherited the descriptor, then the node. Unlike a pid, a lock means the same in all containers that
+    share the directory, and the kernel releases it however the node ends.
+
+    Returns:
+        Its path, and a descriptor that holds its lock.
 
     Raises:
-        OSError: there is no place for one.
+        OSError: no place has room for one, or may be written to.
     """
-    base = next(path for path in _places() if len(path) <= LONGEST_DIRECTORY and os.access(path, os.W_OK | os.X_OK))
-    _sweep(base)
-    path = os.path.join(base, f"{PREFIX}{os.getuid()}-{os.urandom(4).hex()}")
-    os.mkdir(path, 0o700)
-    return path
-
-
-def start_time(pid: int) -> str:
-    """When a process began (clock ticks since boot), "" if it is gone: tells it from a later one of the same pid."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return fields[19] if fields[0] not in "ZX" else ""  # the dead stay listed where nobody reaps orphans
-    except OSError:
-        return ""
+    errors = []
+    for base in _places():
+        try:
+            if len(base) > LONGEST_DIRECTORY:
+                raise OSError(errno.ENAMETOOLONG, f"longer than {LONGEST_DIRECTORY} characters")
+            _sweep(base)
+            return _create_in(base)
+        except OSError as error:
+            errors.append(f"{base}: {error.strerror}")
+    raise OSError(
+        f"no directory for the session could be made ({'; '.join(errors)}). Name a directory with room by the "
+        "environment variable XDG_RUNTIME_DIR or TMPDIR"
+    )
 
 
 def _places():
-    yield from (path for path in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()) if path)
+    yield from (path for path in map(os.environ.get, ("XDG_RUNTIME_DIR", "TMPDIR")) if path)
     yield from ("/tmp", "/var/tmp", "/dev/shm")
 
 
-def _sweep(base):
-    """Removes the directories of sessions that were killed with everything in them."""
-    for name in os.listdir(base):
-        path = os.path.join(base, name)
-        if not name.startswith(f"{PREFIX}{os.getuid()}-"):
-            continue
-        with contextlib.suppress(OSError):
-            state = os.lstat(path)
-            if state.st_uid != os.getuid():
-                continue
-            node = _node_of(path)
-            if start_time(node[0]) != node[1] if node else time.time() - state.st_mtime > STALE_S:
-                shutil.rmtree(path, ignore_errors=True)
+def _create_in(base):
+    while True:
+        session = os.path.join(base, f"{PREFIX}{os.getuid()}-{os.urandom(4).hex()}")
+        os.mkdir(session, 0o700)
+        try:
+            lock = _lock(session)
+        except OSError:
+            shutil.rmtree(session, ignore_errors=True)
+            raise
+        if lock is not None:
+            return session, lock
 
 
-def _node_of(session):
-    """(pid, start time) of the node, None as long as it has not been noted: another driver may be starting it now."""
+def _lock(session):
+    """Locks a session's directory: a descriptor, None if another process holds the lock or removes the directory.
+
+    Both who makes a directory and who removes it hold the lock. A directory that was removed after it was made and
+    before it was locked shows in its file: it has gone, or is not the one that was locked.
+    """
+    path = os.path.join(session, LOCK)
     try:
-        with open(f"{session}/node") as file:
-            noted = file.read().split()
+        lock = _above_standard(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     except FileNotFoundError:
         return None
-    return (int(noted[0]), noted[1]) if noted else None
+    with contextlib.ExitStack() as failed:
+        failed.callback(os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(lock), os.stat(path)):
+                return None
+        except (BlockingIOError, FileNotFoundError):
+            return None
+        failed.pop_all()
+    return lock
+
+
+def _sweep(base):
+    """Removes the directories of sessions of this user that have ended without doing it."""
+    with contextlib.suppress(OSError):  # a new session does not need it
+        for name in os.listdir(base):
+            if name.startswith(f"{PREFIX}{os.getuid()}-"):
+                _remove_if_dead(os.path.join(base, name))
+
+
+def _remove_if_dead(session):
+    with contextlib.suppress(OSError):
+        if os.lstat(session).st_uid != os.getuid():
+            return
+        lock = _lock(session)
+        if lock is not None:
+            shutil.rmtree(session, ignore_errors=True)
+            os.close(lock)
+
+
+def _above_standard(descriptor):
+    """The same file under a number above those of stdin, stdout and stderr, which this process may have closed."""
+    if descriptor > 2:
+        return descriptor
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(descriptor)
+    return moved
 
 
 def _import_path() -> list[str]:

@@ -34,12 +34,21 @@ def mailbox_path(directory: str, process: int) -> str:
 
 
 def mailbox_socket(context: zmq.Context, directory: str, process: int) -> zmq.Socket:
-    """The PULL socket of a process."""
+    """The PULL socket of a process.
+
+    Raises:
+        OSError: it cannot be made, e.g. because the disk is full.
+    """
     socket = context.socket(zmq.PULL)
     socket.set(zmq.RCVHWM, 0)  # bounded by the senders' windows, since a full queue would stop them for good
     socket.set(zmq.LINGER, 0)
     socket.set(zmq.BACKLOG, 4096)
-    socket.bind(f"ipc://{mailbox_path(directory, process)}")
+    path = mailbox_path(directory, process)
+    try:
+        socket.bind(f"ipc://{path}")
+    except zmq.ZMQError as error:
+        socket.close(0)
+        raise OSError(error.errno, os.strerror(error.errno), path) from None
     return socket
 
 
@@ -106,7 +115,11 @@ class Mailbox:
         self._directory, self._dispatch = directory, dispatch
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65535)
-        self._pull = mailbox_socket(self._context, directory, process)
+        try:
+            self._pull = mailbox_socket(self._context, directory, process)
+        except OSError:
+            self._context.term()
+            raise
         self._receive = self._pull.recv
         self._poll = [(self._pull, zmq.POLLIN)]
         self._peers: dict[int, zmq.Socket] = {}

@@ -56,7 +56,7 @@ class Output:
 
 class Node:
     """Args:
-    config: see `launch.start_node`.
+    config: see `launch.NodeProcess`.
     zygote: pid.
     channel: socket to the zygote.
     """
@@ -427,7 +427,7 @@ def main(config: dict, zygote: int, channel: socket.socket) -> None:
     """Where the node begins.
 
     Args:
-        config: see `launch.start_node`.
+        config: see `launch.NodeProcess`.
         zygote: pid of the zygote, a child already.
         channel: socket to it.
     """
@@ -440,7 +440,8 @@ def main(config: dict, zygote: int, channel: socket.socket) -> None:
     except ProcessLookupError:  # the driver has died already
         shutil.rmtree(config["session"], ignore_errors=True)
         os._exit(1)
-    os.write(config["ready"], b"1")
-    os.close(config["ready"])
+    ready = config["inherited"]["ready"]  # the other one, the session's lock, is held until this process ends
+    os.write(ready, b"1")
+    os.close(ready)
     node.run()
     os._exit(0)

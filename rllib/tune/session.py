@@ -100,7 +100,8 @@ class FunctionSession:
         """Lets the function run to its next report.
 
         Returns:
-            ("report", metrics, checkpoint directory or None), or ("end", what it returned, None).
+            (kind, value, checkpoint): ("report", metrics, ...) or ("end", what it returned, ...), with the directory of
+            the checkpoint that the function has saved since its last report, or None.
 
         Raises:
             what the function raised.
@@ -133,7 +134,8 @@ class FunctionSession:
 
     def _run(self) -> None:
         try:
-            self._said.put(("end", self._body(), None))
+            returned = self._body()
+            self._said.put(("end", returned, self.checkpoint))
         except StopFunction:
             self._said.put(("end", None, None))
         except BaseException as error:

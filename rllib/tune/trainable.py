@@ -274,7 +274,7 @@ class FunctionTrainable(Trainable):
         if kind == "report":
             self._last = value
             return dict(value)
-        if value is None and self._last:
+        if value is None and (self._last or self._restored):
             return {"done": True, "no_report": True}
         return {**_final(value), "done": True}
 

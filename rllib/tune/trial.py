@@ -212,8 +212,8 @@ class Trial:
         """Path of error.txt, if it has failed."""
         return str(Path(self.logdir) / "error.txt") if self.error else None
 
-    def take(self, result: dict[str, Any]) -> dict[str, float]:
-        """Remembers a result; returns its numbers by "a/b" path."""
+    def take(self, result: dict[str, Any]) -> None:
+        """Remembers a result, and its numbers by "a/b" path."""
         self.last_result = result
         numbers = {
             key: value
@@ -221,7 +221,6 @@ class Trial:
             if isinstance(value, (int, float)) and not isinstance(value, bool)
         }
         self.analysis.add(numbers)
-        return numbers
 
     def settle(self) -> None:
         """No more results come: what stays in memory is packed. Keys that came in messages are strings of their own."""

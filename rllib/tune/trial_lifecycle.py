@@ -185,6 +185,8 @@ class TrialLifecycle:
         trial = live.trial
         if result.get("no_report"):
             trial.last_result["done"] = True
+            if checkpoint:
+                self._take_checkpoint(trial, checkpoint)
             self._complete(live, None)
             return
         self._take_result(live, result, checkpoint)
@@ -201,12 +203,11 @@ class TrialLifecycle:
         """Everybody has the result, and the checkpoint that came with it."""
         trial = live.trial
         result["config"] = trial.config
-        numbers = trial.take(result)
+        trial.take(result)
         live.files.on_result(result)
         self._decisions.see(result)
         if checkpoint:
-            name = Path(checkpoint).name
-            self._records.add_checkpoint(trial, TrialCheckpoint(name, result["training_iteration"], numbers))
+            self._take_checkpoint(trial, checkpoint)
         self._observers.hear("on_trial_result", trial=trial, result=result)
 
     def _follow(self, live: Live, result: dict, decision: str) -> None:
@@ -230,11 +231,15 @@ class TrialLifecycle:
         frequency = self._settings.checkpoint_freq
         return bool(frequency) and trial.last_result["training_iteration"] % frequency == 0
 
-    def _on_save(self, live: Live, path: str) -> None:
-        trial = live.trial
+    def _take_checkpoint(self, trial: Trial, path: str) -> None:
+        """A checkpoint has been written, and belongs to the trial's last result."""
         iteration = trial.last_result.get("training_iteration", 0)
         numbers = {key: stats["last"] for key, stats in trial.metric_analysis.items()}
         self._records.add_checkpoint(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
+
+    def _on_save(self, live: Live, path: str) -> None:
+        trial = live.trial
+        self._take_checkpoint(trial, path)
         self._observers.hear("on_trial_save", trial=trial)
         self._release_exploits(trial)
 

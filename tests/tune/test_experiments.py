@@ -164,6 +164,41 @@ def test_a_function_that_fails_goes_on_from_its_checkpoint(run, function):
     assert "the machine is hot" in (Path(trial.logdir) / "error.txt").read_text()
 
 
+def saves_then_fails(config, checkpoint_dir=None):
+    if not checkpoint_dir:
+        with tune.checkpoint_dir() as directory:
+            Path(directory, "step").touch()
+        tune.report(loss=3.0)
+        raise ValueError("after everything was done")
+
+
+def test_a_restored_function_with_nothing_left_to_report_adds_no_result(run):
+    (trial,) = run(saves_then_fails, max_failures=1).trials
+    assert trial.status == "TERMINATED" and trial.num_failures == 1
+    assert [line["loss"] for line in lines(trial)] == [3.0] and trial.last_result["loss"] == 3.0
+
+
+def saves_after_its_last_report(config):
+    tune.report(loss=1.0)
+    with tune.checkpoint_dir() as directory:
+        Path(directory, "weights").write_text("last")
+
+
+def saves_before_it_returns(config):
+    with tune.checkpoint_dir() as directory:
+        Path(directory, "weights").write_text("last")
+    return {"loss": 1.0}
+
+
+@pytest.mark.parametrize("function", [saves_after_its_last_report, saves_before_it_returns])
+def test_the_last_checkpoint_of_a_function_is_kept(run, function):
+    analysis = run(function, metric="loss", mode="min")
+    (trial,) = analysis.trials
+    assert len(lines(trial)) == 1
+    assert (trial.checkpoint.iteration, trial.checkpoint.metrics["loss"]) == (1, 1.0)
+    assert Path(analysis.best_checkpoint.path, "weights").read_text() == "last"
+
+
 # ---------------------------------------------------------------------- failures
 
 

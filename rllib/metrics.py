@@ -140,6 +140,7 @@ class Metrics:
         self._sampler_seconds: dict[str, float] = defaultdict(float)
         self._episodes_before = self.episodes_total
         self._longest_running = 0
+        self._num_faulty = 0
 
     @contextmanager
     def timer(self, phase: str):
@@ -153,6 +154,7 @@ class Metrics:
     def add_sample(self, report) -> None:
         """Takes over a worker's SampleReport."""
         self.add_episodes(report.episodes)
+        self._num_faulty += report.num_faulty_episodes
         self.counters["num_env_steps_sampled"] += report.env_steps
         self._longest_running = max(self._longest_running, report.longest_running)
         self._sampler_seconds["env_wait"] += report.env_time_s
@@ -190,7 +192,7 @@ class Metrics:
             episodes_this_iter=self.episodes_total - self._episodes_before,
             episodes_total=self.episodes_total,
             longest_running_episode=self._longest_running,
-            num_faulty_episodes=0,
+            num_faulty_episodes=self._num_faulty,
         )
         result.update(self._steps(elapsed))
         steps = {name: count for name, count in self.counters.items()}

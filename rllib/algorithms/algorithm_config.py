@@ -229,7 +229,7 @@ class AlgorithmConfig(ConfigObject):
             int, "failures of one worker without a sample in between, at most", at_least(0)
         ] = 3,
         restart_failed_sub_environments: Annotated[
-            bool, "replace an environment that raises", NotYet("Leave it at False; its exception is raised here.")
+            bool, "replace an environment that raises by a new one; the worker and its other environments go on"
         ] = False,
     ) -> Self:
         """What happens when a worker's process dies, or its environment raises."""

@@ -30,6 +30,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> Rollou
         sample_timeout_s=config.sample_timeout_s,
         check_env=not config.disable_env_checking,
         seeds_driver=config.seed is not None,
+        replace_failed_envs=config.restart_failed_sub_environments,
         **more,
     )
 

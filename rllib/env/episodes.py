@@ -1,5 +1,6 @@
 """Returns and lengths of episodes, counted from the rewards as the environments gave them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,13 +30,20 @@ class EpisodeTracker:
         self._lengths = np.zeros(num_envs, np.int64)
         self._finished: list[Episode] = []
 
-    def add_fragment(self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray | None = None) -> None:
+    def add_fragment(
+        self,
+        rewards: np.ndarray,
+        ended: np.ndarray,
+        valid: np.ndarray | None = None,
+        void: Sequence[tuple[int, int]] = (),
+    ) -> None:
         """Counts T steps of every environment.
 
         Args:
             rewards: [T, N] raw rewards; 0 where not valid.
             ended: [T, N] bool, terminated or truncated with this step.
             valid: [T, N] bool, False in rows that were no steps (`EnvironmentStream.reset_rows`), or None.
+            void: (t, i) where environment i failed in step t: the episode that it was in is not counted.
 
         Raises:
             ValueError: if a shape is not [T, N].
@@ -44,11 +52,15 @@ class EpisodeTracker:
         if len(shapes) != 1 or rewards.ndim != 2 or rewards.shape[1] != len(self._returns):
             raise ValueError(f"columns of shape [T, {len(self._returns)}] are needed, but got {sorted(shapes)}")
         starts = np.zeros(len(self._returns), np.int64)  # row in which the running episode goes on
-        for t, index in zip(*(positions.tolist() for positions in np.nonzero(ended))):
+        ends = [(t, index, True) for t, index in zip(*(positions.tolist() for positions in np.nonzero(ended)))]
+        if void:
+            ends = sorted(ends + [(t, index, False) for t, index in void])
+        for t, index, is_whole in ends:
             rows = slice(starts[index], t + 1)
             self._returns[index] += rewards[rows, index].sum(dtype=np.float64)
             self._lengths[index] += t + 1 - starts[index] if valid is None else valid[rows, index].sum()
-            self._finished.append(Episode(float(self._returns[index]), int(self._lengths[index]), index))
+            if is_whole:
+                self._finished.append(Episode(float(self._returns[index]), int(self._lengths[index]), index))
             self._returns[index], self._lengths[index], starts[index] = 0.0, 0, t + 1
         running = np.arange(len(rewards))[:, None] >= starts
         self._returns += (rewards * running).sum(axis=0, dtype=np.float64)

@@ -1,10 +1,14 @@
 """The one interface through which rollout workers step environments."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
 from rllib.env.observations import observation_column
+
+# An environment that fails so often, without a step in between, fails for a reason that a new one does not mend.
+MAX_FAILURES_IN_A_ROW = 3
 
 
 class EnvironmentStream(ABC):
@@ -18,11 +22,14 @@ class EnvironmentStream(ABC):
             are transitions. Their reward is 0 and their flags are False.
         resets_ended: whether an ended episode is followed by a reset within the step. Where it is False, the
             environment has to wait for `restart`, and what the step wrote as its observation is the final one.
+        replaced: environments that raised in the last step and were replaced; mostly []. Their episodes are void, the
+            step is no transition (it is in reset_rows), and its observation is the first of a new episode.
     """
 
     num_envs: int
     resets_ended: bool = True
     reset_rows: np.ndarray | None = None
+    replaced: Sequence[int] = ()
 
     def __init__(self, num_envs: int, observation_space, action_space):
         self.num_envs = num_envs
@@ -89,3 +96,8 @@ class EnvironmentStream(ABC):
 
     def __exit__(self, *_):
         self.close()
+
+
+def successor_seed(seed: int, count: int) -> int:
+    """The seed of the environment that takes the place of one with this seed, after `count` replacements."""
+    return int(np.random.SeedSequence([seed, count]).generate_state(1)[0])

@@ -2,8 +2,10 @@
 
 import logging
 import math
+from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -13,7 +15,7 @@ from rllib.env.examiner import Examiner, env_name
 from rllib.env.legacy import adapt_spaces
 from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
-from rllib.env.stream import EnvironmentStream
+from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed
 
 logger = logging.getLogger("rllib.env")
 
@@ -35,12 +37,22 @@ class SyncStream(EnvironmentStream):
         worker_index: for messages; 0 is the driver.
         checked_steps: how many results of each environment are held against its observation space; 0 checks only
             the form.
+        remake: makes the environment with a given index anew; one that raises in step() or reset() is then closed and
+            replaced, and the others go on. None: what an environment raises is raised.
 
     Raises:
         ValueError: if the spaces are not supported, or differ from environment to environment.
     """
 
-    def __init__(self, envs: list, seeds: list[int], *, worker_index: int = 0, checked_steps: int = 1):
+    def __init__(
+        self,
+        envs: list,
+        seeds: list[int],
+        *,
+        worker_index: int = 0,
+        checked_steps: int = 1,
+        remake: Callable[[int], Any] | None = None,
+    ):
         self._envs, self._limits = [], []
         for env in map(adapt_spaces, envs):
             bare, limit = take_off_wrappers(env)
@@ -49,22 +61,26 @@ class SyncStream(EnvironmentStream):
         first = self._envs[0]
         check_spaces(first.observation_space, first.action_space, env_name(first))
         for index, env in enumerate(self._envs):
-            for kind in ("observation_space", "action_space"):
-                if getattr(env, kind) != getattr(first, kind):
-                    raise ValueError(
-                        f"the {kind} of environment {index} is {getattr(env, kind)}, that of environment 0 is "
-                        f"{getattr(first, kind)}. All environments of a run must have the same spaces."
-                    )
+            _check_same_spaces(env, first, index)
         super().__init__(len(envs), first.observation_space, first.action_space)
         self._seeds: list[int | None] = []  # None once used; gymnasium takes no np.int64
+        self._given_seeds: list[int] = []
         self.reseed(seeds)
         self._worker_index = worker_index
+        self._checked_steps = checked_steps
         self._examiners = [Examiner(env, checked_steps, tells=worker_index == 0) for env in self._envs]
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
         is_discrete = isinstance(first.action_space, spaces.Discrete)
         self._to_python = np.ndarray.tolist if is_discrete else methodcaller("astype", first.action_space.dtype)
-        # Called by position in the hot loop; each entry is first `_examined_step`, then the environment's own method.
-        self._steps = [partial(self._examined_step, index) for index in range(self.num_envs)]
+        # Each entry is first `_examined_step`, then the environment's own method.
+        self._own_steps = [partial(self._examined_step, index) for index in range(self.num_envs)]
+        # Called by position in the hot loop.
+        self._steps = self._own_steps
+        self._remake = remake
+        if remake is not None:
+            self._steps = [partial(self._guarded_step, index) for index in range(self.num_envs)]
+        self._failures = [0] * self.num_envs  # in a row, without a step in between
+        self._replacements = [0] * self.num_envs
         self._clock = 0  # steps of the stream so far
         self._starts = [0] * self.num_envs  # clock at the start of the running episode
         self._deadlines = [NEVER] * self.num_envs  # clock at which it reaches its time limit
@@ -77,12 +93,14 @@ class SyncStream(EnvironmentStream):
         self._write_rows(rows, observations)
 
     def reseed(self, seeds):
-        self._seeds = [int(seed) for seed in seeds]
+        self._given_seeds = [int(seed) for seed in seeds]
+        self._seeds = list(self._given_seeds)
 
     def step(self, actions, observations, rewards, terminated, truncated, active=None):
         if active is not None:
             return self._step_some(actions, observations, rewards, terminated, truncated, active)
         self._clock += 1
+        self.replaced = []
         rows, given_rewards, ended = [], [], []
         terminated.fill(False)
         truncated.fill(False)
@@ -105,7 +123,7 @@ class SyncStream(EnvironmentStream):
             ended = self._apply_time_limits(ended, truncated)
         finals = self._start_next(ended, rows) if ended else ended
         self._write_rows(rows, observations)
-        self.reset_rows = None
+        self.reset_rows = self._rows_of_replaced() if self.replaced else None
         return finals
 
     def restart(self, index, seed, observations):
@@ -115,7 +133,7 @@ class SyncStream(EnvironmentStream):
         self._write_rows([row], observations[index : index + 1], index)
 
     def close(self):
-        envs, self._envs, self._steps, self._examiners = self._envs, [], [], []
+        envs, self._envs, self._steps, self._own_steps, self._examiners = self._envs, [], [], [], []
         close_all(envs)
 
     # ---- off the hot path
@@ -123,6 +141,7 @@ class SyncStream(EnvironmentStream):
     def _step_some(self, actions, observations, rewards, terminated, truncated, active):
         """`step` for a part of the environments; a row at a time."""
         self._clock += 1
+        self.replaced = []
         active = np.asarray(active, bool)
         for column in (rewards, terminated, truncated):
             column.fill(0)
@@ -145,6 +164,7 @@ class SyncStream(EnvironmentStream):
         for index in np.flatnonzero(active):
             self._write_rows([rows[index]], observations[index : index + 1], index)
         self.reset_rows = ~active
+        self.reset_rows[self.replaced] = True
         return finals
 
     def _write_rows(self, rows, out, first_index=0):
@@ -200,7 +220,9 @@ class SyncStream(EnvironmentStream):
         except Exception as error:
             before = f" after an episode of {length} steps" if length else ""
             error.add_note(f"{self._place(index)} raised in reset(){before}")
-            raise
+            if self._remake is None:
+                raise
+            return self._replace(index, error, f"in reset(){before}")
         self._starts[index] = self._clock
         self._deadlines[index] = self._clock + self._limits[index]
         return observation
@@ -219,8 +241,56 @@ class SyncStream(EnvironmentStream):
         result = examiner.step(action)
         self._envs[index] = examiner.env
         if examiner.is_done:
-            self._steps[index] = examiner.env.step
+            self._own_steps[index] = examiner.env.step
         return result
+
+    # ---- environments that fail, where `remake` replaces them
+
+    def _guarded_step(self, index: int, action) -> tuple:
+        """A step of an environment that is replaced if it raises: its observation is then that of a new episode."""
+        try:
+            result = self._own_steps[index](action)
+        except Exception as error:
+            step = self._clock - self._starts[index]
+            observation = self._replace(index, error, f"in step() at step {step} of its episode")
+            self.replaced.append(index)
+            return observation, 0.0, False, False, {}
+        self._failures[index] = 0
+        return result
+
+    def _replace(self, index: int, error: Exception, where: str):
+        """Closes a failed environment, makes a new one in its place and returns its first observation.
+
+        Raises:
+            error itself, if there were too many in a row.
+        """
+        self._failures[index] += 1
+        if self._failures[index] > MAX_FAILURES_IN_A_ROW:
+            error.add_note(
+                f"environment {index} of rollout worker {self._worker_index} is not replaced again: it has failed "
+                f"{self._failures[index]} times in a row"
+            )
+            raise error
+        logger.warning("%s raised %s; it is replaced by a new one", self._place(index), where, exc_info=error)
+        close_all([self._envs[index]])
+        try:
+            env, limit = take_off_wrappers(adapt_spaces(self._remake(index)))
+        except Exception as failure:
+            return self._replace(index, failure, "when it was made again")
+        _check_same_spaces(env, self, index)
+        self._replacements[index] += 1
+        self._seeds[index] = successor_seed(self._given_seeds[index], self._replacements[index])
+        self._envs[index], self._limits[index] = env, limit
+        self._examiners[index] = Examiner(env, self._checked_steps, tells=False)
+        self._own_steps[index] = partial(self._examined_step, index)
+        observation = self._reset_env(index)
+        self._next_deadline = min(self._deadlines)
+        return observation
+
+    def _rows_of_replaced(self) -> np.ndarray:
+        rows = np.zeros(self.num_envs, bool)
+        rows[self.replaced] = True
+        return rows
 
     def _place(self, index: int) -> str:
         return f"environment {index} of rollout worker {self._worker_index} ({env_name(self._envs[index])})"
@@ -230,6 +300,20 @@ class SyncStream(EnvironmentStream):
         error.add_note(
             f"{self._place(index)} raised in step() at step {step} of its episode, action {actions[index].tolist()!r}"
         )
+
+
+def _check_same_spaces(env, first, index: int) -> None:
+    """Refuses an environment whose spaces are not those of `first`.
+
+    Raises:
+        ValueError: with both spaces.
+    """
+    for kind in ("observation_space", "action_space"):
+        if getattr(env, kind) != getattr(first, kind):
+            raise ValueError(
+                f"the {kind} of environment {index} is {getattr(env, kind)}, that of environment 0 is "
+                f"{getattr(first, kind)}. All environments of a run must have the same spaces."
+            )
 
 
 def take_off_wrappers(env) -> tuple:

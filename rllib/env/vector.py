@@ -18,6 +18,7 @@ def make_stream(
     env_config: dict | None = None,
     check: bool | int = True,
     in_evaluation: bool = False,
+    replace_failed: bool = False,
 ) -> EnvironmentStream:
     """Makes the environments of one worker.
 
@@ -29,6 +30,7 @@ def make_stream(
         env_config: the user's dict.
         check: how many of the first results of each environment are held against its spaces.
         in_evaluation: for the EnvContext.
+        replace_failed: an environment that raises in step() or reset() is replaced by a new one.
 
     Raises:
         ValueError: if the number of seeds differs from num_envs, the spaces are not supported, or a VectorEnv has
@@ -37,24 +39,35 @@ def make_stream(
     """
     if len(seeds) != num_envs:
         raise ValueError(f"each environment needs one seed, but there are {len(seeds)} for {num_envs} environments")
+
+    def make(index: int):
+        context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
+        return make_environment(factory, context)
+
     made = []
     try:
         for index in range(num_envs):
-            context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
-            made.append(make_environment(factory, context))
+            made.append(make(index))
             if isinstance(made[0], VectorEnv):
                 break
-        return stream_over(made, seeds, worker_index=worker_index, checked_steps=int(check))
+        remake = make if replace_failed else None
+        return stream_over(made, seeds, worker_index=worker_index, checked_steps=int(check), remake=remake)
     except BaseException:
         close_all(made)
         raise
 
 
-def stream_over(made: list, seeds: list[int], *, worker_index: int = 0, checked_steps: int = 1) -> EnvironmentStream:
-    """The stream that fits what was made: one VectorEnv of len(seeds) environments, or that many environments."""
+def stream_over(made: list, seeds: list[int], **more) -> EnvironmentStream:
+    """The stream that fits what was made: one VectorEnv of len(seeds) environments, or that many environments.
+
+    Args:
+        made: the environments, which the stream owns.
+        seeds: one int per environment.
+        more: further arguments, which both kinds of stream have.
+    """
     if isinstance(made[0], VectorEnv):
-        return VectorEnvStream(made[0], len(seeds), seeds, worker_index=worker_index, checked_steps=checked_steps)
-    return SyncStream(made, seeds, worker_index=worker_index, checked_steps=checked_steps)
+        return VectorEnvStream(made[0], len(seeds), seeds, **more)
+    return SyncStream(made, seeds, **more)
 
 
 def make_environment(factory: EnvFactory, context: EnvContext):

@@ -2,6 +2,7 @@
 
 import logging
 import traceback
+from collections.abc import Callable
 
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
@@ -9,7 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from rllib.env.examiner import env_name
 from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
-from rllib.env.stream import EnvironmentStream
+from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed
 
 logger = logging.getLogger("rllib.env")
 
@@ -32,13 +33,24 @@ class VectorEnvStream(EnvironmentStream):
             own and those with an attribute `takes_a_seed_each` get the list.
         worker_index: for messages.
         checked_steps: how many results are held against the observation space.
+        remake: called with 0, makes the vector environment anew; one that raises in step() or reset() is then replaced,
+            all its environments at once. None: what it raises is raised.
 
     Raises:
         ValueError: if the number of environments is another, the spaces are not supported, or the autoreset mode is
             not told.
     """
 
-    def __init__(self, env: VectorEnv, num_envs: int, seeds: list[int], *, worker_index=0, checked_steps: int = 1):
+    def __init__(
+        self,
+        env: VectorEnv,
+        num_envs: int,
+        seeds: list[int],
+        *,
+        worker_index: int = 0,
+        checked_steps: int = 1,
+        remake: Callable[[int], VectorEnv] | None = None,
+    ):
         if env.num_envs != num_envs:
             raise ValueError(
                 f"{env_name(env)} has {env.num_envs} environments, but each worker was asked to have {num_envs}. "
@@ -48,7 +60,11 @@ class VectorEnvStream(EnvironmentStream):
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self._env = env
         self._mode = autoreset_mode(env)
+        self._given_seeds = seeds
         self._seed = _seed_argument(env, seeds)
+        self._remake = remake
+        self._failures = 0  # in a row, without a step in between
+        self._replacements = 0
         self._worker_index = worker_index
         self._checked_steps = checked_steps
         self._clock = 0
@@ -57,7 +73,11 @@ class VectorEnvStream(EnvironmentStream):
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
 
     def reset(self, observations):
-        batch, _ = self._call("reset", lambda: self._env.reset(seed=self._seed))
+        try:
+            batch, _ = self._call("reset", lambda: self._env.reset(seed=self._seed))
+        except Exception as error:
+            self._replace(error, observations)
+            return
         self._seed = None
         if not _reset_forgotten(self._env):
             self._resets_next[:] = False
@@ -66,6 +86,7 @@ class VectorEnvStream(EnvironmentStream):
         self.column.write_batch(batch, observations)
 
     def reseed(self, seeds):
+        self._given_seeds = seeds
         self._seed = _seed_argument(self._env, seeds)
 
     def restart(self, index, seed, observations):
@@ -81,8 +102,17 @@ class VectorEnvStream(EnvironmentStream):
                 'Use .rollouts(batch_mode="truncate_episodes").'
             )
         self._clock += 1
+        self.replaced = ()
         given = actions.astype(self._env.action_space.dtype)  # a copy, which the environments may keep or change
-        batch, given_rewards, is_terminated, is_truncated, infos = self._call("step", lambda: self._env.step(given))
+        try:
+            batch, given_rewards, is_terminated, is_truncated, infos = self._call("step", lambda: self._env.step(given))
+        except Exception as error:
+            self._replace(error, observations)
+            for column in (rewards, terminated, truncated):
+                column.fill(0)
+            self.replaced, self.reset_rows = range(self.num_envs), np.ones(self.num_envs, bool)
+            return []
+        self._failures = 0
         self._check(batch)
         self._write_rewards(given_rewards, rewards)
         terminated[:] = is_terminated
@@ -114,6 +144,24 @@ class VectorEnvStream(EnvironmentStream):
         except Exception:
             logger.warning("%s failed to close", env_name(env), exc_info=True)
             _end_processes(env)
+
+    def _replace(self, error: Exception, observations: np.ndarray) -> None:
+        """Closes the failed vector environment, makes a new one in its place and writes its first observations.
+
+        Raises:
+            error itself, if it is not to be replaced, or there were too many in a row.
+        """
+        self._failures += 1
+        if self._remake is None or self._failures > MAX_FAILURES_IN_A_ROW:
+            raise error
+        logger.warning("%s raised; it is replaced, all its environments at once", env_name(self._env), exc_info=error)
+        self.close()
+        self._env, self._has_failed = self._remake(0), False
+        self._replacements += 1
+        seeds = [successor_seed(seed, self._replacements) for seed in self._given_seeds]
+        self._seed = _seed_argument(self._env, seeds)
+        self._resets_next[:] = False
+        self.reset(observations)
 
     def _drop_reset_rows(self, rewards, terminated, truncated) -> None:
         if not self._resets_next.any():

@@ -126,4 +126,6 @@ def _play(
                 finished.append(Episode(float(returns[i]), int(lengths[i]), i))
                 shares[i] -= 1
             returns[i], lengths[i] = 0.0, 0
+        for i in stream.replaced:
+            returns[i], lengths[i] = 0.0, 0
     return finished

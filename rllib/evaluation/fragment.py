@@ -23,6 +23,7 @@ class Fragment:
         final_observations: (t, i, observation) for each episode of environment i that was truncated after action t (and
             for those that terminated there, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
+        failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
         has_values: whether acting has filled the column vf_preds.
     """
 
@@ -45,6 +46,7 @@ class Fragment:
         self.observations = self.columns[sb.OBS]
         self.final_observations: list[tuple[int, int, np.ndarray]] = []
         self.valid: np.ndarray | None = None
+        self.failures: list[tuple[int, int]] = []
         self.has_values = False
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -55,6 +57,18 @@ class Fragment:
         if self.valid is None:
             self.valid = np.ones((self.num_steps, self.num_envs), bool)
         self.valid[step, environments] = False
+
+    def cut_at_failures(self) -> None:
+        """Truncates episodes in which an environment failed after their last whole step.
+
+        The observation before the failed step is the final one. Where the failed step is the first of the fragment,
+        the one before it is in an earlier fragment, which was bootstrapped from that observation.
+        """
+        for t, i in self.failures:
+            goes_on = t > 0 and self.valid[t - 1, i] and not self[sb.TERMINATEDS][t - 1, i]
+            if goes_on and not self[sb.TRUNCATEDS][t - 1, i]:
+                self[sb.TRUNCATEDS][t - 1, i] = True
+                self.final_observations.append((t - 1, i, self.observations[t, i].copy()))
 
     @staticmethod
     def join(parts: "list[Fragment]", columns: Sequence[Column], allocate: Callable[..., np.ndarray]) -> "Fragment":
@@ -69,6 +83,7 @@ class Fragment:
             for name, column in part.columns.items():
                 joined.columns[name][start : start + len(column)] = column
             joined.final_observations += [(start + t, i, final) for t, i, final in part.final_observations]
+            joined.failures += [(start + t, i) for t, i in part.failures]
             if part.valid is not None:
                 for t, valid in enumerate(part.valid):
                     joined.mark_invalid(start + t, ~valid)

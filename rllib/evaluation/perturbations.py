@@ -154,6 +154,9 @@ class PerturbationWorker:
                 if queue:
                     self._begin(slot, *queue.popleft(), weights, step)
                 playing[slot] = slots[slot] is not None
+            for slot in self.stream.replaced:
+                totals[slot] = 0.0
+                self._begin(slot, slots[slot].position, slots[slot].trial, weights, step)
             if step % SUSPICIOUS_LENGTH == 0:
                 self._tell_endless(step)
 

@@ -31,6 +31,7 @@ class SampleReport:
 
     Attributes:
         episodes: those that ended in this fragment.
+        num_faulty_episodes: those in which an environment failed and was replaced.
         longest_running: steps of the longest episode still going on.
         env_steps: transitions in the batch.
         rows: steps of the fragment that was asked for, with those that are no transitions.
@@ -39,6 +40,7 @@ class SampleReport:
     """
 
     episodes: list[Episode] = field(default_factory=list)
+    num_faulty_episodes: int = 0
     longest_running: int = 0
     env_steps: int = 0
     rows: int = 0
@@ -208,6 +210,7 @@ class RolloutWorker:
         report.env_steps = batch.env_steps
         report.rows = self.settings.fragment_length * self.settings.num_envs
         report.episodes = self.episodes.pop_finished()
+        report.num_faulty_episodes = len(fragment.failures)
         report.longest_running = self.episodes.longest_running
         report.filter_delta = self.policy.filter.pop_delta()
         for episode in report.episodes:
@@ -286,9 +289,11 @@ class RolloutWorker:
                 following[active] = self.policy.filter(target[active], update=True)
             if ended:
                 self._note_ends(fragment, t, ended)
-            dropped = self.stream.reset_rows if still is None else still
+            dropped = self.stream.reset_rows
             if dropped is not None:
                 fragment.mark_invalid(t, dropped)
+                if self.stream.replaced:
+                    self._note_failures(fragment, t)
         self._timesteps += fragment.num_steps * self._explorer.place.stride
         self._explorer.end()
         return env_time, inference_time
@@ -315,6 +320,11 @@ class RolloutWorker:
                     final = self.policy.filter(np.asarray(final)[None], update=False)[0]
                 fragment.final_observations.append((t, i, final))
 
+    def _note_failures(self, fragment: Fragment, t: int) -> None:
+        replaced = list(self.stream.replaced)
+        fragment.failures += [(t, i) for i in replaced]
+        self._explorer.episodes_ended(replaced)
+
     def _complete(self, fragment: Fragment, report: SampleReport) -> Fragment:
         """Goes on until the episode that each environment was in at the end of the fragment is over."""
         parts = [fragment]
@@ -330,9 +340,9 @@ class RolloutWorker:
 
     def _finish(self, fragment: Fragment) -> None:
         """What is cheaper for a whole fragment than step by step: statistics, log-probabilities, the postprocess."""
-        self.episodes.add_fragment(
-            fragment[sb.REWARDS], fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS], fragment.valid
-        )
+        ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
+        self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures)
+        fragment.cut_at_failures()
         _clip_rewards(fragment[sb.REWARDS], self.settings.clip_rewards)
         self._check_finite(fragment)
         if sb.ACTION_LOGP in fragment.columns:

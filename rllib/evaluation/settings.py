@@ -68,6 +68,7 @@ class RolloutSettings:
         sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
             values can be computed by the learner (Fragment.to_sequences).
         learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
+        replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
         check_env: steps are checked against the spaces while they are still cheap to check.
     """
 
@@ -89,6 +90,7 @@ class RolloutSettings:
     sequences: bool = False
     learner: Callable[[Policy], Learner] | None = None
     check_env: bool = True
+    replace_failed_envs: bool = False
     exploration: Exploration = STOCHASTIC_SAMPLING
     seeds_driver: bool = False
 
@@ -111,6 +113,7 @@ class RolloutSettings:
             num_workers=self.num_workers,
             env_config=self.env_config,
             check=self.check_env,
+            replace_failed=self.replace_failed_envs,
             in_evaluation=kind == seeding.EVALUATION_ENVIRONMENTS,
         )
         if not imported_torch:  # an environment may have imported it

@@ -264,7 +264,7 @@ def test_a_wrong_value_is_told_with_the_rule_and_what_to_do(training, message):
             lambda c: c.exploration(exploration_config={"type": "EpsilonGreedy"}),
             "this algorithm explores by StochasticSampling (EpsilonGreedy: it chooses among actions by",
         ),
-        (lambda c: c.fault_tolerance(restart_failed_sub_environments=True), "is not available yet"),
+        (lambda c: c.environment(render_env=True), "is not available yet"),
         (lambda c: c.debugging(seed=-1), "seed=-1 must be an integer >= 0 or None"),
         (lambda c: c.debugging(log_level="LOUD"), "'DEBUG' or 'INFO'"),
         (lambda c: c.reporting(metrics_num_episodes_for_smoothing=0), "must be an integer >= 1"),

@@ -129,7 +129,7 @@ class WorkerSet:
             self._class = runtime.remote(RolloutActor).options(oversubscribe=True, **(actor_options or {}))
             self.actors = {index: self._start(index) for index in self._incarnations}
             try:
-                self._ask(lambda actor, index: actor.ready.remote())
+                self._ask(lambda actor, index: actor.ready.remote(), wait=lambda index, ref: runtime.get(ref))
             except BaseException:
                 self.stop()
                 raise
@@ -287,7 +287,12 @@ class WorkerSet:
         return list(self._ask(request, indices).values())
 
     def _ask(
-        self, request: Callable, indices: Sequence[int] | None = None, *, is_sampling: bool = True
+        self,
+        request: Callable,
+        indices: Sequence[int] | None = None,
+        *,
+        is_sampling: bool = True,
+        wait: Callable[[int, Any], Any] | None = None,
     ) -> dict[int, Any]:
         """Asks actors at once and collects the answers by worker, in order, replacing those that failed.
 
@@ -296,6 +301,7 @@ class WorkerSet:
             indices: whom to ask; all by default.
             is_sampling: whether this is the workers' own work. If not, an answer is no sign that they can do it, and
                 what the request raises is the caller's affair.
+            wait: (index, reference) -> answer; by default one that reports silence.
         """
         if not self.actors:
             raise ActorDiedError("no rollout worker is left; with recreate_failed_workers=True they are replaced")
@@ -305,7 +311,7 @@ class WorkerSet:
         for index, ref in pending.items():
             while ref is not None:
                 try:
-                    answers[index] = self._wait(index, ref)
+                    answers[index] = (wait or self._wait)(index, ref)
                     ref = None
                 except failures as failure:
                     ref = self._ask_successor(index, failure, request)

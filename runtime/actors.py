@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import functools
-import inspect
 
 from . import context
-from .engines.base import ClassDefinition, Engine
+from .engines.base import ClassDefinition, Engine, Method
 from .options import ActorOptions, check_count, updated
 from .session import engine
+from .signatures import Signature
 
 
 def method(*, num_returns: int = 1):
@@ -36,16 +36,17 @@ class RemoteClass:
     """
 
     def __init__(self, cls: type, options: ActorOptions):
-        self._set(cls, ClassDefinition(cls, _methods(cls)), options)
+        self._set(ClassDefinition(cls), options)
+        _ = self._definition.methods  # raises here what is wrong with them
 
-    def _set(self, cls, definition, options):
+    def _set(self, definition, options):
         self._definition, self._options = definition, options
-        functools.update_wrapper(self, cls, updated=())
+        functools.update_wrapper(self, definition.target, updated=())
 
     def options(self, **given) -> RemoteClass:
         """The same class with other options, e.g. `Counter.options(num_cpus=2).remote()`."""
         other = object.__new__(RemoteClass)
-        other._set(self._definition.target, self._definition, updated(self._options, given))
+        other._set(self._definition, updated(self._options, given))
         return other
 
     def remote(self, *args, **kwargs) -> ActorHandle:
@@ -66,6 +67,15 @@ class RemoteClass:
         name = self._definition.name
         raise TypeError(f"{name} is a remote class: use {name}.remote(...) to start an actor")
 
+    def __getattr__(self, name):
+        # Class attributes and static methods, for code that names the class: Counter.LIMIT, Counter.parse(text).
+        if name[:2] == "__" or "_definition" not in self.__dict__:
+            raise AttributeError(f"a remote class has no attribute {name!r}")
+        try:
+            return getattr(self._definition.target, name)
+        except AttributeError:
+            raise AttributeError(f"the remote class {self._definition.name} has no attribute {name!r}") from None
+
     def __mro_entries__(self, bases):
         raise TypeError(f"{self._definition.name} is a remote class: derive from the class as it was before @remote")
 
@@ -74,11 +84,12 @@ class RemoteClass:
 
     def __reduce__(self):
         # The object exists before its state, so that a class whose methods name it can be pickled.
-        return object.__new__, (RemoteClass,), (self._definition.target, self._options)
+        return object.__new__, (RemoteClass,), {k: v for k, v in vars(self).items() if k != "_definition"}
 
     def __setstate__(self, state):
-        target, options = state
-        self._set(target, ClassDefinition(target, _methods(target)), options)
+        # A class whose methods name it has no attributes yet: the definition looks at it when it is needed.
+        self.__dict__.update(state)
+        self._definition = ClassDefinition(self.__wrapped__)
 
 
 class Lease:
@@ -106,14 +117,14 @@ class ActorHandle:
     Methods are cached as attributes on first use, so that a call costs no lookup.
     """
 
-    def __init__(self, lease: Lease, class_name: str, methods: dict[str, int]):
+    def __init__(self, lease: Lease, class_name: str, methods: dict[str, Method]):
         self._lease, self._class_name, self._methods = lease, class_name, methods
 
     def __getattr__(self, name):
         methods = self.__dict__.get("_methods", {})
         if name not in methods:
             raise AttributeError(self._no_method(name, methods))
-        bound = self.__dict__[name] = ActorMethod(self._lease, f"{self._class_name}.{name}", name, methods[name])
+        bound = self.__dict__[name] = ActorMethod(self._lease, self._class_name, name, methods[name])
         return bound
 
     def _no_method(self, name, methods) -> str:
@@ -147,10 +158,16 @@ class ActorHandle:
 class ActorMethod:
     """A method of an actor; `.remote(...)` calls it."""
 
-    __slots__ = ("_actor_id", "_call", "_label", "_lease", "_name", "_num_returns")
+    __slots__ = (
+        *("_actor_id", "_call", "_class_name", "_fitting", "_lease"),
+        *("_method", "_name", "_num_returns", "_signature"),
+    )
 
-    def __init__(self, lease: Lease, label: str, name: str, num_returns: int):
-        self._lease, self._label, self._name, self._num_returns = lease, label, name, num_returns
+    def __init__(self, lease: Lease, class_name: str, name: str, method: Method):
+        self._lease, self._class_name, self._name, self._method = lease, class_name, name, method
+        self._signature = Signature(f"{class_name}.{name}", method.parameters)
+        # What a call needs, one lookup away.
+        self._fitting, self._num_returns = self._signature.fitting, method.num_returns
         self._call, self._actor_id = lease.engine.call, lease.actor_id
 
     def remote(self, *args, **kwargs):
@@ -160,8 +177,10 @@ class ActorMethod:
             A reference to the result; a list of them if num_returns > 1; None if num_returns == 0.
 
         Raises:
-            TypeError: an argument cannot be pickled.
+            TypeError: the arguments do not fit the method, or one cannot be pickled.
         """
+        if ((len(args), *kwargs) if kwargs else len(args)) not in self._fitting:
+            self._signature.check(args, kwargs)
         num_returns = self._num_returns
         refs = self._call(self._actor_id, self._name, args, kwargs, num_returns)
         return refs[0] if num_returns == 1 else refs or None
@@ -169,33 +188,21 @@ class ActorMethod:
     def options(self, *, num_returns: int) -> ActorMethod:
         """The same method with another number of return values."""
         check_count("num_returns", num_returns)
-        return ActorMethod(self._lease, self._label, self._name, num_returns)
+        return ActorMethod(self._lease, self._class_name, self._name, self._method._replace(num_returns=num_returns))
 
     def __call__(self, *args, **kwargs):
-        raise TypeError(f"{self._label} is a method of an actor: use handle.{self._name}.remote(...)")
+        label = f"{self._class_name}.{self._name}"
+        raise TypeError(f"{label} is a method of an actor: use handle.{self._name}.remote(...)")
 
     def __repr__(self):
-        return f"ActorMethod({self._label})"
+        return f"ActorMethod({self._class_name}.{self._name})"
 
 
-def handle_state(handle: ActorHandle) -> tuple[bytes, str, dict[str, int]]:
+def handle_state(handle: ActorHandle) -> tuple[bytes, str, dict[str, Method]]:
     """What an engine's pickler writes for a handle: actor id, class name, methods."""
     return handle._lease.actor_id, handle._class_name, handle._methods
 
 
-def handle_from_state(actor_id: bytes, class_name: str, methods: dict[str, int]) -> ActorHandle:
+def handle_from_state(actor_id: bytes, class_name: str, methods: dict[str, Method]) -> ActorHandle:
     """A further handle, made where a message is unpickled."""
     return ActorHandle(Lease(context.current_engine(), actor_id), class_name, methods)
-
-
-def _methods(cls) -> dict[str, int]:
-    """Names and numbers of return values of the methods that a handle offers."""
-    methods = {}
-    for name, value in inspect.getmembers(cls, callable):
-        if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
-            raise TypeError(f"{cls.__qualname__}.{name} is async; the methods of a remote class must be ordinary ones")
-        if name[:2] != "__" or name == "__call__":
-            methods[name] = getattr(value, "__runtime_num_returns__", 1)
-    if methods.get("__call__") and "__call__" not in dir(cls):
-        del methods["__call__"]
-    return methods

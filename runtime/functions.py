@@ -56,8 +56,9 @@ class RemoteFunction:
 
     def __reduce__(self):
         # The object exists before its state, so that a function that names itself (recursion) can be pickled.
-        return object.__new__, (RemoteFunction,), (self._definition.target, self._options)
+        return object.__new__, (RemoteFunction,), {k: v for k, v in vars(self).items() if k != "_definition"}
 
     def __setstate__(self, state):
-        target, options = state
-        self._set(FunctionDefinition(target), options)
+        # The function may be incomplete (without its defaults): the definition looks at it when it is needed.
+        self.__dict__.update(state)
+        self._definition = FunctionDefinition(self.__wrapped__)

@@ -22,9 +22,10 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .. import pickling
+from ..signatures import Signature, method_parameters, parameters_of
 from ..unpicklable import captured_sizes, explain
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ class Definition:
     def __init__(self, target: Callable):
         self.target = target
         self.name: str = getattr(target, "__qualname__", repr(target)).rpartition("<locals>.")[2]
-        self._session = self._digest = self._data = None
-        self._signature = _signature(target)
+        self._session = self._digest = self._data = self._signature = None
 
     def check_arguments(self, args: tuple, kwargs: dict) -> None:
         """Refuses arguments that the function (or the constructor) cannot take.
@@ -93,11 +93,9 @@ class Definition:
         Raises:
             TypeError: as Python would say it.
         """
-        if self._signature is not None:
-            try:
-                self._signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise TypeError(f"{self.name}{self._signature}: {error}") from None
+        if self._signature is None:  # not before: a copy that is being unpickled is not complete
+            self._signature = Signature(self.name, parameters_of(self.target))
+        self._signature.check(args, kwargs)
 
     def pickled(self, session: str, dumps: Callable[[Any], bytes] = pickling.dumps) -> tuple[bytes, bytes]:
         """Its SHA-256 (32 bytes) and its pickle, made when a session first asks for it.
@@ -138,18 +136,58 @@ class FunctionDefinition(Definition):
     __slots__ = ()
 
 
-class ClassDefinition(Definition):
-    """A remote class.
+class Method(NamedTuple):
+    """What the caller of an actor's method knows of it.
 
     Attributes:
-        methods: public method name -> number of values it returns.
+        num_returns: how many values it returns.
+        parameters: see signatures.Signature.
     """
 
-    __slots__ = ("methods",)
+    num_returns: int
+    parameters: tuple | None
 
-    def __init__(self, target: type, methods: dict[str, int]):
+
+class ClassDefinition(Definition):
+    """A remote class."""
+
+    __slots__ = ("_methods",)
+
+    def __init__(self, target: type):
         super().__init__(target)
-        self.methods = methods
+        self._methods = None
+
+    @property
+    def methods(self) -> dict[str, Method]:
+        """The methods that a handle offers, by name.
+
+        Raises:
+            TypeError: one of them is async.
+        """
+        if self._methods is None:
+            self._methods = _methods(self.target)
+        return self._methods
+
+
+def _methods(cls):
+    methods = {}
+    for name, value in inspect.getmembers(cls, callable):
+        if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
+            raise TypeError(f"{cls.__qualname__}.{name} is async; the methods of a remote class must be ordinary ones")
+        if name[:2] != "__" or name == "__call__":
+            methods[name] = Method(getattr(value, "__runtime_num_returns__", 1), method_parameters(cls, name))
+    return methods
+
+
+def find_method(instance, name: str) -> Callable:
+    """A method of an actor, as the instance's class defines it: an attribute of the instance does not hide it."""
+    cls = type(instance)
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            attribute = base.__dict__[name]
+            bind = getattr(type(attribute), "__get__", None)
+            return attribute if bind is None else bind(attribute, instance, cls)
+    return getattr(instance, name)  # __new__ has made an instance of another class
 
 
 def split_returns(value, num_returns: int, name: str) -> list:
@@ -173,13 +211,6 @@ def split_returns(value, num_returns: int, name: str) -> list:
         count = f"more than {num_returns}" if len(values) > num_returns else len(values)
         raise ValueError(f"{name} has num_returns={num_returns}, but returned {count} values")
     return values
-
-
-def _signature(target):
-    try:
-        return inspect.signature(target)
-    except (TypeError, ValueError):  # functions in C may not tell
-        return None
 
 
 class Engine(Protocol):

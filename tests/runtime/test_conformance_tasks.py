@@ -185,6 +185,14 @@ def test_recursion(engine):
     assert runtime.get(fib.remote(6), timeout=50) == 8
 
 
+def test_recursion_with_a_default_argument(engine):
+    @runtime.remote
+    def count(n, step=1):
+        return 0 if n <= 0 else 1 + runtime.get(count.remote(n - step))
+
+    assert runtime.get(count.remote(3)) == 3
+
+
 def test_options_leave_the_function_as_it_was(engine):
     other = identity.options(num_returns=2, name="other")
     assert runtime.get(identity.remote((1, 2))) == (1, 2)

@@ -384,3 +384,26 @@ print(sum(runtime.get([counter.add.remote() for _ in range(100)], timeout=20)), 
     for driver in (first, second):
         out, err = driver.communicate(timeout=20)
         assert out.strip() == "5050", err
+
+
+def test_a_class_of_main_creates_actors_of_its_own(fresh, script):
+    source = """
+import runtime
+
+@runtime.remote
+class Node:
+    LIMIT = 2
+
+    def __init__(self, depth, label="node"):
+        self.depth, self.label = depth, label
+
+    def grow(self):
+        below = runtime.get(Node.remote(self.depth + 1).grow.remote()) if self.depth < Node.LIMIT else []
+        return [f"{self.label} {self.depth}", *below]
+
+runtime.init(num_cpus=2)
+print(runtime.get(Node.remote(0).grow.remote()))
+"""
+    done = script(source)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "['node 0', 'node 1', 'node 2']"

@@ -30,7 +30,7 @@ from ..options import RESOURCE_UNITS, check_feasible
 from ..pickling import Pickler
 from ..refs import ObjectRef
 from ..unpicklable import explain, explain_call
-from .base import Context, EngineConfig, split_returns
+from .base import Context, EngineConfig, find_method, split_returns
 
 logger = logging.getLogger("runtime")
 
@@ -208,7 +208,9 @@ class LocalEngine:
         with self._entered():
             actor = self._actors[actor_id]
             label = f"actor method {actor.options.name or actor.cls.name}.{method}()"
-            return self._enqueue(label, lambda: getattr(actor.instance, method), args, kwargs, num_returns, actor=actor)
+            return self._enqueue(
+                label, lambda: find_method(actor.instance, method), args, kwargs, num_returns, actor=actor
+            )
 
     def kill(self, actor_id):
         with self._entered():

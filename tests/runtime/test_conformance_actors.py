@@ -1,5 +1,6 @@
 """Remote classes, their handles and lifetimes, on every engine."""
 
+import functools
 import os
 
 import numpy as np
@@ -169,11 +170,138 @@ def test_wrong_constructor_arguments_are_refused_at_once(engine):
         Counter.remote(begin=1)
 
 
-def test_wrong_method_arguments_come_back_as_an_error(engine):
-    counter = Counter.remote()
-    with pytest.raises(TypeError, match="argument"):
-        runtime.get(counter.add.remote(1, 2, 3))
-    assert runtime.get(counter.add.remote()) == 1
+class Signatures:
+    """Methods with all kinds of parameters; each returns what it was given."""
+
+    def optional(self, a, b=2):
+        return a, b
+
+    def keyword_only(self, a, /, *, b):
+        return a, b
+
+    def variable(self, *args, **kwargs):
+        return args, kwargs
+
+    def without_self(*args):
+        return args[1:]
+
+    @staticmethod
+    def static(a):
+        return a
+
+    @classmethod
+    def of_class(cls, a):
+        return a
+
+    @functools.lru_cache  # noqa: B019
+    def cached(self, a):
+        return a
+
+    bound = functools.partial(max, 3)
+
+    def _injected(method):
+        @functools.wraps(method)
+        def wrapper(self, *args):
+            return method(self, "injected", *args)
+
+        return wrapper
+
+    @_injected
+    def decorated(self, first, second):
+        return first, second
+
+
+@pytest.mark.parametrize(
+    "method, args, kwargs, expected",
+    [
+        ("optional", (1,), {}, (1, 2)),
+        ("optional", (), {"b": 1, "a": 3}, (3, 1)),
+        ("keyword_only", (1,), {"b": 2}, (1, 2)),
+        ("variable", (1, 2), {"c": 3}, ((1, 2), {"c": 3})),
+        ("without_self", (1, 2), {}, (1, 2)),
+        ("static", (1,), {}, 1),
+        ("of_class", (1,), {}, 1),
+        ("cached", (1,), {}, 1),
+        ("bound", (4,), {}, 4),
+        ("decorated", (1,), {}, ("injected", 1)),
+    ],
+)
+def test_method_arguments_that_fit_are_not_refused(engine, method, args, kwargs, expected):
+    actor = runtime.remote(Signatures).remote()
+    for _ in range(2):  # a shape that has fitted is not bound again
+        assert runtime.get(getattr(actor, method).remote(*args, **kwargs)) == expected
+
+
+@pytest.mark.parametrize(
+    "method, args, kwargs, message",
+    [
+        ("optional", (), {}, r"Signatures\.optional\(a, b=2\): missing a required argument: 'a'"),
+        ("optional", (1, 2, 3), {}, "too many positional"),
+        ("optional", (1,), {"c": 3}, "unexpected keyword argument 'c'"),
+        ("optional", (1,), {"a": 3}, "multiple values"),
+        ("keyword_only", (1, 2), {}, "argument"),
+        ("static", (), {}, "'a'"),
+        ("of_class", (1, 2), {}, "too many"),
+    ],
+)
+def test_wrong_method_arguments_are_refused_at_once(engine, method, args, kwargs, message):
+    actor = runtime.remote(Signatures).remote()
+    kept = Keeper.remote(actor)
+    for handle in (actor, runtime.get(kept.give.remote())):
+        with pytest.raises(TypeError, match=message):
+            getattr(handle, method).remote(*args, **kwargs)
+    assert runtime.get(actor.static.remote(1)) == 1
+
+
+def test_an_attribute_of_the_instance_does_not_hide_a_method(engine):
+    @runtime.remote
+    class Hidden:
+        def __init__(self):
+            self.v = False
+            self.static = None
+
+        def v(self):
+            return self.__dict__["v"]
+
+        @staticmethod
+        def static():
+            return "static"
+
+    actor = Hidden.remote()
+    assert runtime.get([actor.v.remote(), actor.static.remote()]) == [False, "static"]
+
+
+def test_class_attributes_and_static_methods_of_a_remote_class(engine):
+    assert Counter.unit == "steps" and Counter.twice(2) == 4 and Counter.label() == "steps"
+    with pytest.raises(AttributeError, match="remote class PlainCounter has no attribute 'units'"):
+        Counter.units  # noqa: B018
+
+    @runtime.remote
+    class Names:
+        limit = 3
+
+        @staticmethod
+        def parse(text):
+            return int(text) + Names.limit
+
+        def run(self):
+            return Names.limit, Names.parse("4")
+
+    assert runtime.get(Names.remote().run.remote()) == (3, 7)
+
+
+def test_a_class_that_creates_actors_of_its_own(engine):
+    @runtime.remote
+    class Tree:
+        def __init__(self, depth, value="leaf"):
+            self.depth, self.value = depth, value
+
+        def grow(self):
+            if self.depth == 0:
+                return [self.value]
+            return [self.depth, *runtime.get(Tree.remote(self.depth - 1).grow.remote())]
+
+    assert runtime.get(Tree.remote(2).grow.remote()) == [2, 1, "leaf"]
 
 
 def test_unknown_methods(engine):

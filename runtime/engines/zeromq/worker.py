@@ -16,6 +16,7 @@ import struct
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 
 import numpy as np
@@ -24,7 +25,7 @@ from ... import context
 from ...errors import ActorStartError, RuntimeFailure
 from ...failures import describe_exception
 from ...unpicklable import explain
-from ..base import Context, split_returns
+from ..base import Context, find_method, split_returns
 from . import control, wire
 from .client import BLOCKED_AFTER_S, Client
 from .ledger import quantities
@@ -89,6 +90,7 @@ class Worker(Client):
         self._inbox = Inbox()
         self._definitions: dict[bytes, object] = {}  # digest -> frame, or the function or class itself
         self._names: dict[bytes, str] = {}
+        self._methods: dict[str, Callable] = {}  # of the instance
         self._quick: dict[bytes, int] = {}  # method -> how many of its last runs in a row were quick
         self._held: dict[int, list[bytes]] = {}  # caller -> replies that wait for company
         self._held_count = 0
@@ -156,7 +158,8 @@ class Worker(Client):
                 args, kwargs = self.serializer.decode(frame, start, self._pins(frame, start))
             else:
                 args, kwargs = self._load_arguments(frame, start, count)
-            value = getattr(self._instance, name)(*args, **kwargs)
+            method = self._methods.get(name) or self._find_method(name)
+            value = method(*args, **kwargs)
             args = kwargs = None
             reply = self._result(source, serial, num_returns, value)
         except SystemExit as error:
@@ -172,6 +175,10 @@ class Worker(Client):
             if self._held_count:
                 self._send_held()
             self.mailbox.send(source, reply)
+
+    def _find_method(self, name):
+        method = self._methods[name] = find_method(self._instance, name)
+        return method
 
     # Replies to quick calls of which more wait are held back for a moment and go together. They are sent when another
     # method comes next, when user code waits, or by the keeper, so that a call that turns out slow delays nobody long.
@@ -384,6 +391,7 @@ class Worker(Client):
             self._send_held()
             self.mailbox.send(wire.NODE, frame)
         self.mailbox.wait(self._goodbye, GOODBYE_S)
+        self._methods.clear()  # they hold the instance
         self._instance = None
         return leave.code
 

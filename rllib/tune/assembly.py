@@ -140,8 +140,8 @@ def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Pa
         if spec.trial_name_creator:
             trial.custom_name = str(spec.trial_name_creator(trial))
         if spec.trial_dirname_creator:
-            trial.dirname = str(spec.trial_dirname_creator(trial))
-            inside(path, trial.dirname, "a trial's directory")
+            directory = inside(path, str(spec.trial_dirname_creator(trial)), "a trial's directory")
+            trial.dirname = str(directory.relative_to(path))
         return trial
 
     return make

@@ -31,6 +31,7 @@ FORMAT = 1
 _SYNC_INTERVAL_S = 1.0
 # The state of searcher and scheduler is written when the last writing was so many times its own duration ago.
 _SNAPSHOT_SHARE = 20
+_LONGEST_NAME_BYTES = 255
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -380,11 +381,16 @@ def inside(directory: Path, name: str, what: str) -> Path:
     """DIRECTORY/NAME.
 
     Raises:
-        ValueError: if that lies elsewhere, since the name is absolute or has "..".
+        ValueError: if that lies elsewhere, since the name is absolute or has "..", or if a part of it is too long.
     """
     path = Path(os.path.normpath(directory / name))
     if path == directory or not path.is_relative_to(directory):
         raise ValueError(f"{what} {name!r} would lie outside of {directory}. Use a plain name, without '..'.")
+    longest = max(len(os.fsencode(part)) for part in path.relative_to(directory).parts)
+    if longest > _LONGEST_NAME_BYTES:
+        raise ValueError(
+            f"{what} {name!r:.40} has {longest} bytes, and file systems take {_LONGEST_NAME_BYTES}. Use a shorter name."
+        )
     return path
 
 

@@ -3,6 +3,7 @@
 Nothing is asked of a process here, and nothing is decided.
 """
 
+import itertools
 import logging
 import shutil
 import traceback
@@ -34,25 +35,36 @@ class TrialRecords:
     def __init__(self, directory: ExperimentDirectory, keeper: CheckpointKeeper, observers: Observers):
         self.trials: list[Trial] = observers.trials
         self.waiting: dict[str, Trial] = {}
+        self._dirnames: set[str] = set()
         self.directory = directory
         self._keeper, self._observers = keeper, observers
 
     # ------------------------------------------------------------------ status
 
     def add(self, trial: Trial) -> None:
-        """A trial joins the experiment."""
+        """A trial joins the experiment, in a directory that no other has."""
+        trial.dirname = self._free(trial.dirname, trial.index)
         trial_files.write_config(trial)
         self.directory.trial_added(trial)
-        self.trials.append(trial)
+        self._join(trial)
         self.waiting[trial.trial_id] = trial
 
     def take_up(self, trial: Trial, runs_on: bool) -> None:
         """A trial of the journal; one that runs on does so from its last checkpoint."""
-        self.trials.append(trial)
+        self._join(trial)
         if runs_on:
             trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
             trial_files.roll_back(trial)
             self.waiting[trial.trial_id] = trial
+
+    def _join(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        self._dirnames.add(trial.dirname)
+
+    def _free(self, dirname: str, index: int) -> str:
+        """This name of a directory, or the first with a number behind it that no trial has."""
+        numbered = (f"{dirname}_{number}" for number in itertools.count(index))
+        return next(name for name in itertools.chain([dirname], numbered) if name not in self._dirnames)
 
     def queue_up(self, trials: Sequence[Trial]) -> None:
         """Those of them that wait do so in this order, after all others."""

@@ -366,6 +366,36 @@ def test_a_name_that_is_taken_gets_a_number_and_another_experiment_is_refused(ru
     assert len(run(by_dict, name="yours", config={"a": 1}, resume="AUTO").trials) == 1
 
 
+def reports_its_directory(config):
+    yield {"directory": tune.get_trial_dir()}
+
+
+a_function_whose_name_alone_fills_the_directory_name = type(reports_its_directory)(
+    reports_its_directory.__code__, globals(), "long_" * 40
+)
+
+
+@pytest.mark.parametrize(
+    "function, settings",
+    [
+        (reports_its_directory, {"trial_dirname_creator": lambda trial: "same", "trial_name_creator": lambda t: "t"}),
+        (a_function_whose_name_alone_fills_the_directory_name, {}),
+    ],
+)
+def test_trials_never_share_a_directory(run, function, settings):
+    space = {"a": tune.grid_search([1, 2, 3, 4])}
+    trials = run(function, name="x", config=space, **settings).trials
+    trials = run(function, name="x", config=space, num_samples=2, resume=True, **settings).trials
+    assert len({trial.last_result["directory"] for trial in trials}) == 8
+    assert [trial.logdir for trial in trials] == [trial.last_result["directory"] for trial in trials]
+    assert [len(lines(trial)) for trial in trials] == [1] * 8
+
+
+def test_a_directory_name_that_no_file_system_takes(run):
+    with pytest.raises(ValueError, match=r"a trial's directory.* has 300 bytes, and file systems take 255"):
+        run(reports_its_directory, trial_dirname_creator=lambda trial: "é" * 150)
+
+
 def fails_once(config):
     marker = Path(tune.get_trial_dir(), "was_here")
     if config["a"] == 2 and not marker.exists():

@@ -1,4 +1,4 @@
-"""A fixed set of actors that work off a stream of calls, each busy with one at a time."""
+"""A pool of actors that work off a stream of calls, each busy with one at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..api import get, wait
 from ..errors import GetTimeoutError
 from ..refs import ObjectRef
 
-Call = Callable[[ActorHandle, object], ObjectRef]
+Call = Callable[[ActorHandle, object], ObjectRef | list[ObjectRef]]
 
 
 class ActorPool:
@@ -20,100 +20,159 @@ class ActorPool:
         pool = ActorPool([Actor.remote() for _ in range(2)])
         list(pool.map(lambda actor, value: actor.double.remote(value), range(4)))  # [0, 2, 4, 6]
 
+    A call that has ended is noticed, and its actor is free again, when a result is fetched.
+
     Args:
         actors: their handles.
-
-    Raises:
-        ValueError: there are none.
     """
 
     def __init__(self, actors: Iterable[ActorHandle]):
         self._idle = list(actors)
-        if not self._idle:
-            raise ValueError("ActorPool needs at least one actor")
-        self._waiting: deque[tuple[int, Call, object]] = deque()  # submitted, but no actor is free
-        self._running: dict[ObjectRef, tuple[int, ActorHandle]] = {}
-        self._finished: dict[int, ObjectRef] = {}  # number of the submission -> its result, until it is fetched
-        self._submitted = self._fetched = 0
+        self._pending_submits: deque[tuple[int, Call, object]] = deque()  # no actor is free for them
+        self._running: dict[ObjectRef, tuple[int, ActorHandle, object]] = {}  # by the last reference of their result
+        self._open: dict[int, None] = {}  # numbers of the submissions whose results are to be fetched, in order
+        self._finished: dict[int, object] = {}  # number -> result, in the order in which they ended
+        self._submitted = 0
 
     def submit(self, call: Call, value) -> None:
-        """Has `call(actor, value)` made as soon as an actor is free."""
-        self._waiting.append((self._submitted, call, value))
+        """Has `call(actor, value)` made as soon as an actor is free; at once if one is.
+
+        Args:
+            call: calls a method of the actor and returns the reference, or the list of references, that it gets.
+            value: its second argument.
+
+        Raises:
+            TypeError: `call` returned something else.
+            Whatever `call` raises.
+        """
+        self._open[self._submitted] = None
+        self._pending_submits.append((self._submitted, call, value))
         self._submitted += 1
         self._start()
 
     def map(self, call: Call, values: Iterable) -> Iterator:
-        """The results of all the values, in their order."""
-        for value in values:
-            self.submit(call, value)
-        while self.has_next():
-            yield self.get_next()
+        """Submits all the values now, and gives their results in the order of the values.
+
+        The results of earlier submissions that have not been fetched are dropped, as in Ray.
+        """
+        self._submit_all(call, values)
+        return self._results(self.get_next)
 
     def map_unordered(self, call: Call, values: Iterable) -> Iterator:
-        """The results of all the values, as they come."""
-        for value in values:
-            self.submit(call, value)
-        while self.has_next():
-            yield self.get_next_unordered()
+        """Like `map`, with the results as they come."""
+        self._submit_all(call, values)
+        return self._results(self.get_next_unordered)
 
     def has_next(self) -> bool:
         """Whether results are to be fetched, now or later."""
-        return bool(self._waiting or self._running or self._finished)
+        return bool(self._open)
 
     def has_free(self) -> bool:
-        """Whether an actor is free."""
-        return bool(self._idle)
+        """Whether an actor is free and nothing waits for one."""
+        return bool(self._idle) and not self._pending_submits
 
-    def get_next(self, timeout: float | None = None):
-        """The result of the oldest submission that has not been fetched.
+    def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False):
+        """The result of the oldest submission that has not been fetched: a value, or a list of several.
 
         Args:
             timeout: seconds to wait at most; None: as long as it takes.
+            ignore_if_timedout: a submission whose result is not there in time is dropped; its call goes on.
 
         Raises:
-            GetTimeoutError: not there in time; it can be fetched later.
-            LookupError: nothing is left to fetch.
+            GetTimeoutError: not there in time; unless it is dropped, it can be fetched later.
+            StopIteration: nothing is left to fetch.
+            RuntimeError: the pool has no actor.
             Whatever the call raised; the actor goes on with the next one.
         """
-        self._progress(lambda: self._fetched in self._finished, timeout)
-        return self._take(self._fetched)
+        number = self._oldest()
+        if not self._progress(lambda: number in self._finished, timeout):
+            if ignore_if_timedout:
+                del self._open[number]
+            raise GetTimeoutError(f"no result after {timeout:g} s")
+        return self._take(number)
 
-    def get_next_unordered(self, timeout: float | None = None):
-        """The result of any submission that has not been fetched; otherwise like `get_next`."""
-        self._progress(lambda: self._finished, timeout)
-        return self._take(next(iter(self._finished)))
+    def get_next_unordered(self, timeout: float | None = None, ignore_if_timedout: bool = False):
+        """The result of any submission that has not been fetched; otherwise like `get_next`.
+
+        Args:
+            timeout: seconds to wait at most; None: as long as it takes.
+            ignore_if_timedout: None is returned when there is no result in time, instead of the error.
+        """
+        self._oldest()
+        if self._progress(lambda: self._finished, timeout):
+            return self._take(next(iter(self._finished)))
+        if ignore_if_timedout:
+            return None
+        raise GetTimeoutError(f"no result after {timeout:g} s")
+
+    def push(self, actor: ActorHandle) -> None:
+        """Adds an actor; a waiting submission goes to it at once.
+
+        Raises:
+            ValueError: it belongs to the pool already.
+        """
+        if actor in self._idle or any(actor == busy for _, busy, _ in self._running.values()):
+            raise ValueError(f"{actor!r} belongs to this pool already")
+        self._idle.append(actor)
+        self._start()
+
+    def pop_idle(self) -> ActorHandle | None:
+        """Takes a free actor out of the pool; None if there is none, or a submission waits for it."""
+        return self._idle.pop() if self.has_free() else None
+
+    def _submit_all(self, call, values):
+        self._open.clear()
+        self._finished.clear()
+        for value in values:
+            self.submit(call, value)
+
+    def _results(self, get_one):
+        while self.has_next():
+            yield get_one()
+
+    def _oldest(self):
+        if not self._open:
+            raise StopIteration("nothing was submitted that has not been fetched")
+        return next(iter(self._open))
 
     def _take(self, number):
-        ref = self._finished.pop(number)
-        while self._fetched < self._submitted and not self._is_open(self._fetched):
-            self._fetched += 1
-        return get(ref)
+        del self._open[number]
+        return get(self._finished.pop(number))
 
-    def _is_open(self, number) -> bool:
-        return (
-            number in self._finished
-            or any(number == other for other, _ in self._running.values())
-            or any(number == other for other, _, _ in self._waiting)
-        )
-
-    def _progress(self, reached, timeout):
-        """Waits for calls to end, and gives their actors new ones, until `reached()`."""
-        if not self.has_next():
-            raise LookupError("nothing was submitted that has not been fetched")
+    def _progress(self, reached, timeout) -> bool:
+        """Waits for calls to end, and gives their actors new ones, until `reached()`; whether that was in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not reached():
+            if not self._running:
+                raise RuntimeError("the pool has no actor for what was submitted; push() one")
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             done, _ = wait(list(self._running), timeout=left)
             if not done:
-                raise GetTimeoutError(f"no result after {timeout:g} s")
+                return False
             for ref in done:
-                number, actor = self._running.pop(ref)
-                self._finished[number] = ref
+                number, actor, result = self._running.pop(ref)
                 self._idle.append(actor)
+                if number in self._open:
+                    self._finished[number] = result
             self._start()
+        return True
 
     def _start(self):
-        while self._idle and self._waiting:
-            number, call, value = self._waiting.popleft()
+        while self._idle and self._pending_submits:
+            number, call, value = self._pending_submits.popleft()
             actor = self._idle.pop(0)
-            self._running[call(actor, value)] = number, actor
+            try:
+                result = call(actor, value)
+                self._running[_last(result)] = number, actor, result
+            except BaseException:
+                self._idle.append(actor)
+                self._open.pop(number, None)
+                raise
+
+
+def _last(result) -> ObjectRef:
+    """The reference that is done when the call has ended."""
+    ref = result[-1] if isinstance(result, list | tuple) and result else result
+    if not isinstance(ref, ObjectRef):
+        raise TypeError(f"the call must return a reference or a list of them, as .remote() gives, got {result!r:.100}")
+    return ref

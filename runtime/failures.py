@@ -1,7 +1,7 @@
 """How an exception of user code travels: what a worker says of it, and the exception the caller raises.
 
-The worker sends class, text, formatted traceback and, where that is possible, the exception's parts: its class, `args`
-and attributes. The exception is rebuilt from these by `__new__` and never through its `__init__`, whose signature may
+The worker sends class, text, formatted traceback and, where that is possible, the exception's parts: its class, `args`,
+attributes and causes. The exception is rebuilt from these by `__new__` and never through its `__init__`, whose signature may
 have nothing to do with `args`; this is where many runtimes answer "failed to unpickle".
 """
 
@@ -83,7 +83,7 @@ def describe_exception(exception: BaseException, where: str) -> RemoteFailure:
 
 
 def dump_exception(exception: BaseException) -> bytes | None:
-    """The exception's class, args and attributes, pickled and unpickled once as a test; None when that fails.
+    """The exception's class, args, attributes and causes, pickled and unpickled once as a test; None when that fails.
 
     Attributes that cannot be pickled are left out, and arguments that cannot are replaced by their `repr`.
     """
@@ -108,7 +108,7 @@ class _ExceptionPickler(Pickler):
 
     def reducer_override(self, obj):
         if isinstance(obj, BaseException) and not isinstance(obj, TaskError):
-            args, state = BaseException.args.__get__(obj), _state(obj)
+            args, state = BaseException.args.__get__(obj), {**_state(obj), **_chain(obj)}
             if self.prune:
                 args = tuple(a if _picklable(a) else repr(a) for a in args)
                 state = {name: value for name, value in state.items() if _picklable(value)}
@@ -151,6 +151,12 @@ def _state(exception) -> dict:
                 except AttributeError:
                     continue
     return state
+
+
+def _chain(exception) -> dict:
+    """The exceptions that it was raised from, or while they were handled, and whether the latter is shown."""
+    names = ("__cause__", "__context__", "__suppress_context__")
+    return {name: value for name in names if (value := getattr(exception, name))}
 
 
 def _set_state(exception, state):

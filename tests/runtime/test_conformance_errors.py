@@ -219,6 +219,29 @@ def test_chained_and_circular_causes(engine):
     assert isinstance(raised(circular), ValueError)
 
 
+def test_the_cause_keeps_its_own_cause_and_context(engine):
+    def chained():
+        try:
+            try:
+                raise KeyError("first")
+            except KeyError as error:
+                raise CustomInit(2, reason="r") from error
+        except CustomInit:
+            raise ValueError("third")  # noqa: B904
+
+    cause = raised(chained).cause
+    assert cause.__cause__ is None and not cause.__suppress_context__
+    second = cause.__context__
+    assert isinstance(second, CustomInit) and second.reason == "r" and second.__suppress_context__
+    assert isinstance(second.__cause__, KeyError) and second.__cause__.args == ("first",)
+
+    def unpicklable():
+        raise ValueError("kept") from WithLock("text")
+
+    cause = raised(unpicklable).cause
+    assert isinstance(cause, ValueError) and cause.__cause__.text == "text"
+
+
 @pytest.mark.parametrize("make", [lambda: CustomInit(3, reason="r"), WithLock, Slots, lambda x=0: OSError(2, "no")])
 def test_a_received_error_can_be_pickled_again(engine, make):
     try:

@@ -1,8 +1,8 @@
 """How an exception of user code travels: what a worker says of it, and the exception the caller raises.
 
 The worker sends class, text, formatted traceback and, where that is possible, the exception's parts: its class, `args`,
-attributes and causes. The exception is rebuilt from these by `__new__` and never through its `__init__`, whose signature may
-have nothing to do with `args`; this is where many runtimes answer "failed to unpickle".
+attributes and causes. The exception is rebuilt from these by `__new__` and never through its `__init__`, whose
+signature may have nothing to do with `args`; this is where many runtimes answer "failed to unpickle".
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class NodeState:
     def unblocked(self, process: int) -> None:
         """It goes on, whether a CPU is free or not."""
         worker = self.processes.get(process)
-        if worker is not None and worker.blocked:
+        if worker is not None and worker.blocked and not worker.leaving:
             worker.blocked = False
             self.ledger.take(worker.cpus)
 
@@ -172,7 +172,7 @@ class NodeState:
     def _find_deadlock(self):
         """At the largest number of workers, all blocked: nothing will ever move, so the deepest task fails."""
         workers = [p for p in self.processes.values() if p.task is not None]
-        if not all(p.blocked for p in workers):
+        if not all(p.blocked and not p.leaving for p in workers):
             return
         for request in list(self._queues):
             queue = self._queues[request]
@@ -328,10 +328,11 @@ class NodeState:
             self._dispatch()
 
     def leaving(self, process: int, why: str) -> None:
-        """A worker ends on its own account."""
+        """A worker ends on its own account. Others get its CPUs: destructors and exit functions may take long."""
         worker = self.processes.get(process)
         if worker is not None:
             worker.leaving = why
+            self.blocked(process)
         self._send(Send(process, wire.message(wire.GOODBYE, wire.NODE)))
 
     def exited(self, process: int, how: str, output: str = "") -> None:

@@ -167,6 +167,18 @@ def test_a_blocked_actor_that_dies_gives_back_what_it_had_left():
     assert d.free == {"CPU": 2, "a": 1}
 
 
+def test_an_actor_that_takes_long_to_leave_keeps_no_cpu():
+    d = Driven(CPU=1, a=1)
+    _, process = d.start_actor(held=(("CPU", 10_000), ("a", 10_000)))
+    d.state.leaving(process, "ended")
+    assert d.free == {"CPU": 1, "a": 0}
+    d.state.blocked(process)  # its destructor waits for something
+    d.state.unblocked(process)
+    assert d.free == {"CPU": 1, "a": 0}
+    d.state.exited(process, "exit code 0")
+    assert d.free == {"CPU": 1, "a": 1}
+
+
 def test_children_run_before_new_work():
     d = Driven(CPU=1)
     d.submit(name="outer")

@@ -1,7 +1,9 @@
 """Processes that die, in every way they can."""
 
+import atexit
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -236,6 +238,143 @@ def test_base_exceptions_of_user_code_do_not_stop_anything(fresh, cls):
             runtime.get(ref, timeout=20)
         assert not isinstance(caught.value, cls)
     assert runtime.get(actor.pid.remote(), timeout=20) == pid
+
+
+def fork_and(end):
+    """How a child that ends by `end()` has ended for the parent, which returns first."""
+    child = os.fork()
+    if child == 0:
+        return end()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def raise_here():
+    raise ValueError("in the child")
+
+
+@pytest.mark.parametrize(
+    "end, code",
+    [(lambda: sys.exit(0), 0), (lambda: sys.exit(3), 3), (lambda: "returned", 0), (raise_here, 1), (os.abort, -6)],
+    ids=["sys.exit(0)", "sys.exit(3)", "return", "raise", "abort"],
+)
+def test_a_child_that_user_code_forks_ends_by_itself(fresh, end, code):
+    fresh()
+    actor = Actor.remote()
+    pid = runtime.get(actor.pid.remote(), timeout=20)
+    refs = [actor.call.remote(fork_and, end), run.remote(fork_and, end), actor.pid.remote()]
+    assert runtime.get(refs, timeout=20) == [code, code, pid]
+
+
+def test_a_child_that_a_constructor_forks_ends_by_itself(fresh):
+    @runtime.remote
+    class Forks:
+        def __init__(self):
+            self.code = fork_and(lambda: sys.exit(5))
+
+        def get(self):
+            return self.code
+
+    fresh()
+    assert runtime.get(Forks.remote().get.remote(), timeout=20) == 5
+
+
+def test_a_task_with_retries_is_not_retried_by_a_forked_child(fresh, tmp_path):
+    @runtime.remote(max_retries=2, retry_exceptions=True)
+    def forks():
+        code = fork_and(raise_here)
+        with open(tmp_path / "runs", "a") as file:
+            file.write("x")
+        return code
+
+    fresh()
+    assert runtime.get(forks.remote(), timeout=20) == 1
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def raise_at(number):
+    """Has a signal raise from now on."""
+
+    def handler(*_):
+        raise ValueError("from the signal handler")
+
+    signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_does_not_end_an_idle_actor(fresh, number):
+    fresh()
+    actor = Actor.remote()
+    pid = runtime.get(actor.pid.remote(), timeout=20)
+    if number != signal.SIGINT:
+        runtime.get(actor.call.remote(raise_at, number), timeout=20)
+    for i in range(1, 4):
+        os.kill(pid, number)
+        time.sleep(0.05)  # the signal is to find the actor waiting
+        assert runtime.get([actor.count.remote(), actor.pid.remote()], timeout=20) == [i, pid]
+
+
+def test_a_signal_handler_raises_into_the_call_that_runs(fresh, tmp_path):
+    fresh()
+    actor = Actor.remote()
+    pid = runtime.get([actor.call.remote(raise_at, signal.SIGUSR1), actor.pid.remote()], timeout=20)[1]
+    ref = actor.call.remote(block, tmp_path / "pid")
+    running_pid(tmp_path / "pid")
+    os.kill(pid, signal.SIGUSR1)
+    with pytest.raises(ValueError, match="from the signal handler"):
+        runtime.get(ref, timeout=20)
+    assert runtime.get(actor.pid.remote(), timeout=20) == pid
+
+
+def test_signals_at_any_time_lose_no_call(fresh):
+    fresh()
+    actor, rng, answered = Actor.remote(), random.Random(1), 0
+    pid = runtime.get([actor.call.remote(raise_at, signal.SIGUSR1), actor.pid.remote()], timeout=20)[1]
+    for _ in range(60):
+        refs = [actor.count.remote() for _ in range(100)]
+        time.sleep(rng.uniform(0, 0.01))  # at some point of its work
+        os.kill(pid, signal.SIGUSR1)
+        assert len(runtime.wait(refs, num_returns=100, timeout=20)[0]) == 100
+        for ref in refs:
+            with contextlib.suppress(runtime.TaskError):
+                answered += runtime.get(ref) > 0
+    assert answered >= 60 * 99 and runtime.get(actor.pid.remote(), timeout=20) == pid
+
+
+def test_a_signal_handler_that_exits_ends_an_idle_actor(fresh):
+    def exit_at(number):
+        signal.signal(number, lambda *_: sys.exit(7))
+        return signal.getsignal(number).__name__
+
+    fresh()
+    actor = Actor.remote()
+    pid, name = runtime.get([actor.pid.remote(), actor.call.remote(exit_at, signal.SIGUSR1)], timeout=20)
+    assert name == "<lambda>"
+    os.kill(pid, signal.SIGUSR1)
+    wait_until(lambda: not process_alive(pid))
+    with pytest.raises(runtime.ActorDiedError, match=r"sys.exit\(7\)"):
+        runtime.get(actor.pid.remote(), timeout=20)
+
+
+@pytest.mark.parametrize("where", ["__del__", "atexit"])
+def test_an_actor_that_takes_long_to_leave_keeps_no_cpu(fresh, where):
+    @runtime.remote(num_cpus=2)
+    class Slow:
+        def __init__(self):
+            if where == "atexit":
+                atexit.register(time.sleep, 1000)
+
+        def ready(self):
+            pass
+
+        def __del__(self):
+            if where == "__del__":
+                time.sleep(1000)
+
+    fresh(num_cpus=2)
+    actor = Slow.remote()
+    runtime.get(actor.ready.remote(), timeout=20)
+    del actor
+    wait_until(lambda: runtime.available_resources().get("CPU") == 2, 10)
 
 
 def test_killing_the_supervisor_ends_the_session(fresh, tmp_path):

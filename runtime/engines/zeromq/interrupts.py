@@ -1,14 +1,16 @@
-"""Ctrl-C in the driver: KeyboardInterrupt is raised where the runtime waits or user code runs, never in the middle of
-its bookkeeping, where it would lose a message or leave a process behind.
+"""Signals, kept out of the runtime's bookkeeping, where an exception would lose a message or leave a process behind.
 
-The signal handler looks at what the main thread is doing. If that must not be cut short, it tries again a little later.
+In the driver, Ctrl-C raises KeyboardInterrupt where the runtime waits or user code runs; elsewhere the handler tries
+again a little later. In workers, what any handler raises reaches user code alone; elsewhere it is printed.
 """
 
 from __future__ import annotations
 
 import _thread
+import functools
 import os
 import signal
+import sys
 import threading
 from time import sleep
 
@@ -20,12 +22,63 @@ _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SERIALIZER = _ENGINE + "serializer.py"
 _CALLERS = frozenset(module.__file__ for module in (actors, functions, session))
 _waits: set = set()  # code objects that only wait
+_callers_of_user_code: set = set()
+_loops: set = set()  # code objects that call user code through those above alone
 
 
 def interruptible(function):
     """Marks a function of the runtime that only waits: an exception may leave it at any point."""
     _waits.add(function.__code__)
     return function
+
+
+def runs_user_code(function):
+    """Marks a function of a worker: what it calls outside of the runtime is user code."""
+    _callers_of_user_code.add(function.__code__)
+    return function
+
+
+def runs_no_user_code(function):
+    """Marks the loop of a worker: a wait in here, not in a function that `runs_user_code`, may not be interrupted."""
+    _loops.add(function.__code__)
+    return function
+
+
+def confine_handlers_to_user_code() -> None:
+    """Has what signal handlers raise outside of user code printed, for the rest of this process's life.
+
+    `signal.signal` is replaced by a function that wraps the handlers it is given. SystemExit always passes.
+    """
+    install, installed = signal.signal, signal.getsignal
+
+    @functools.wraps(installed)
+    def getsignal(signalnum):
+        handler = installed(signalnum)
+        return handler.handler if isinstance(handler, _Confined) else handler
+
+    @functools.wraps(install)
+    def replacement(signalnum, handler):
+        before = getsignal(signalnum)
+        install(signalnum, _Confined(handler) if callable(handler) else handler)
+        return before
+
+    signal.signal, signal.getsignal = replacement, getsignal
+
+
+class _Confined:
+    """A signal handler whose exceptions reach user code alone."""
+
+    def __init__(self, handler):
+        self.handler = handler
+
+    def __call__(self, number, frame):
+        try:
+            self.handler(number, frame)
+        except BaseException as error:
+            if isinstance(error, SystemExit) or _may_raise(frame):
+                raise
+            if not isinstance(error, KeyboardInterrupt):  # there is nothing that Ctrl-C could interrupt
+                sys.excepthook(type(error), error, error.__traceback__)
 
 
 class Interrupts:
@@ -56,13 +109,17 @@ def _on_interrupt(number, frame):
 
 
 def _may_raise(frame):
+    top, interruptible = frame, False
     while frame is not None:
         code = frame.f_code
-        if code in _waits:
-            return True
-        if code.co_filename == _SERIALIZER:
-            return True  # user code is pickled or unpickled: it may take long, and nothing depends on it
-        if code.co_filename.startswith(_ENGINE) or code.co_filename in _CALLERS:
+        if code in _callers_of_user_code:
+            return interruptible or frame is not top
+        if code in _loops:
+            return False
+        # What pickles or unpickles runs user code, which may take long, and nothing depends on it.
+        if code in _waits or code.co_filename == _SERIALIZER:
+            interruptible = True
+        elif not interruptible and (code.co_filename.startswith(_ENGINE) or code.co_filename in _CALLERS):
             return False
         frame = frame.f_back
     return True

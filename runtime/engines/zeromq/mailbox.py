@@ -230,7 +230,7 @@ class Mailbox:
                     self._read_all()
                 if milliseconds == 0:
                     break
-        except KeyboardInterrupt:
+        except BaseException:  # a signal handler's, which may be the user's
             self.wake()  # the keeper reads the rest
             raise
         if self._keeper is not None or self._later:

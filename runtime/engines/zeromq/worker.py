@@ -28,6 +28,7 @@ from ...unpicklable import explain
 from ..base import Context, find_method, split_returns
 from . import control, wire
 from .client import BLOCKED_AFTER_S, Client
+from .interrupts import confine_handlers_to_user_code, runs_no_user_code, runs_user_code
 from .ledger import quantities
 from .mailbox import Waiter
 from .process import die_with_parent
@@ -111,14 +112,15 @@ class Worker(Client):
             wire.GOODBYE: lambda frame, head: self._goodbye.tick(),
         }
 
+    @runs_no_user_code
     def serve(self) -> int:
         """Works until the process is to end; its exit code."""
         with self.mailbox.lock:
             self.mailbox.send(wire.NODE, wire.message(wire.READY, self.process))
         inbox, wait = self._inbox, self.mailbox.wait
         run = {wire.CALL: self._run_call, wire.SUBMIT: self._run_task, wire.CREATE: self._run_create}
-        try:
-            while True:
+        while True:
+            try:
                 if inbox.frame is None:
                     if self._stopping:
                         raise Leave(0, "ended")
@@ -132,17 +134,19 @@ class Worker(Client):
                 kind = frame[2]
                 if kind == wire.STOP:
                     self._stopping = True
-                    continue
-                try:
+                else:
                     run[kind](frame)
-                except (wire.Malformed, struct.error, UnicodeDecodeError):
-                    self.malformed += 1
-                frame = None
-        except Leave as leave:
-            return self._leave(leave)
+            except (wire.Malformed, struct.error, UnicodeDecodeError):
+                self.malformed += 1
+            except Leave as leave:
+                return self._leave(leave)
+            except SystemExit as error:  # of a signal handler
+                return self._leave(self._left(error))
+            frame = None
 
     # -- running ------------------------------------------------------------------------------------------------------
 
+    @runs_user_code
     def _run_call(self, frame):
         _, _, _, source, serial, name_bytes, num_returns, count = wire.HEADER.unpack_from(frame)
         raw = frame[wire.HEADER_BYTES : wire.HEADER_BYTES + name_bytes]
@@ -210,6 +214,7 @@ class Worker(Client):
                 self._send_held()
         super()._make_round()
 
+    @runs_user_code
     def _run_task(self, frame):
         _, _, _, source, serial, size, num_returns, count = wire.HEADER.unpack_from(frame)
         task = control.decode(control.Task, frame, size)
@@ -237,6 +242,7 @@ class Worker(Client):
             self.mailbox.send(wire.NODE, wire.message(wire.DONE, self.process, serial, source))
         self._running, self._request = None, ()
 
+    @runs_user_code
     def _run_create(self, frame):
         _, _, _, source, serial, size, _, count = wire.HEADER.unpack_from(frame)
         create = control.decode(control.Create, frame, size)
@@ -247,9 +253,11 @@ class Worker(Client):
         try:
             args, kwargs = self._load_arguments(frame, start, count)
             self._instance = self._definition(create.digest)(*args, **kwargs)
+            self._end_if_forked()
         except SystemExit as error:
             raise self._left(error) from None
         except BaseException as error:
+            self._end_if_forked(error)
             failure = describe_exception(error, f"the constructor of actor {create.name} in process {os.getpid()}")
             value = error_value(failure.error(ActorStartError))
             with self.mailbox.lock:
@@ -275,6 +283,7 @@ class Worker(Client):
 
     def _result(self, source, serial, num_returns, value):
         """The reply with what a call has returned. Its caller holds what it needs from now on."""
+        self._end_if_forked()
         if num_returns == 1:
             try:
                 encoded = self.serializer.encode(value)
@@ -304,10 +313,12 @@ class Worker(Client):
 
     def _failure(self, serial, error, label):
         """The reply with what a call has raised."""
+        self._end_if_forked(error)
         failure = describe_exception(error, f"{label} in process {os.getpid()}")
         return wire.message(wire.REPLY, self.process, serial, 1, body=error_value(failure.error()))
 
     def _worth_retrying(self, task, error):
+        self._end_if_forked(error)
         return pickle.loads(task.retry_on).retries_on(error)
 
     def _call_name(self):
@@ -377,6 +388,20 @@ class Worker(Client):
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
+    def _end_if_forked(self, error=None):
+        """Ends a child that user code has forked when it returns or raises there: the call belongs to the parent.
+
+        Raises:
+            SystemExit: in a child, after its call has returned.
+            Leave: in a child, after its call has raised `error`.
+        """
+        if self._refusal is None:  # set by forked()
+            return
+        if error is None:
+            raise SystemExit(0)
+        sys.excepthook(type(error), error, error.__traceback__)
+        raise Leave(1, "raised in a forked child")
+
     def _left(self, error):
         code = error.code
         if code is not None and not isinstance(code, int):
@@ -386,11 +411,12 @@ class Worker(Client):
 
     def _leave(self, leave):
         """Tells the node, and waits until it knows: what was sent before arrives before the end is noticed."""
-        with self.mailbox.lock:
-            frame = wire.message(wire.LEAVING, self.process, a=leave.code, body=leave.text.encode())
-            self._send_held()
-            self.mailbox.send(wire.NODE, frame)
-        self.mailbox.wait(self._goodbye, GOODBYE_S)
+        if self._refusal is None:  # a forked child has no connection to the node
+            with self.mailbox.lock:
+                frame = wire.message(wire.LEAVING, self.process, a=leave.code, body=leave.text.encode())
+                self._send_held()
+                self.mailbox.send(wire.NODE, frame)
+            self.mailbox.wait(self._goodbye, GOODBYE_S)
         self._methods.clear()  # they hold the instance
         self._instance = None
         return leave.code
@@ -409,6 +435,7 @@ def main(settings: control.Settings, parent: int) -> None:
         parent: pid of the zygote.
     """
     os.setsid()
+    pid = os.getpid()
     die_with_parent(parent)
     _set_up(settings)
     code = 1
@@ -417,7 +444,8 @@ def main(settings: control.Settings, parent: int) -> None:
         context.set_engine(worker)
         code = worker.serve()
         atexit._run_exitfuncs()
-        worker.mailbox.close(linger_ms=500)
+        if os.getpid() == pid:  # else a child that user code has forked
+            worker.mailbox.close(linger_ms=500)
     finally:
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())
@@ -428,6 +456,7 @@ def main(settings: control.Settings, parent: int) -> None:
 
 def _set_up(settings):
     """Makes a copy of the zygote a process of its own."""
+    confine_handlers_to_user_code()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):

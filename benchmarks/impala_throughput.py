@@ -23,7 +23,7 @@ def build(name: str, envs: int):
         get_algorithm_config(name)
         .environment("CartPole-v1")
         .rollouts(num_rollout_workers=WORKERS, num_envs_per_worker=envs, rollout_fragment_length=FRAGMENT)
-        .training(train_batch_size=BATCH, model={"fcnet_hiddens": [64, 64]})
+        .training(train_batch_size=BATCH, model={"fcnet_hiddens": [64, 64], "vf_share_layers": False})
         .reporting(min_time_s_per_iteration=0.5)
         .build()
     )

@@ -33,7 +33,7 @@ class Work:
     def __init__(self, width: int, minibatch_size: int, minibatches: int):
         self.width = width
         self.minibatch_size = minibatch_size
-        spec = policy_spec(OBSERVATION, ACTIONS, {"fcnet_hiddens": [width, width]})
+        spec = policy_spec(OBSERVATION, ACTIONS, {"fcnet_hiddens": [width, width], "vf_share_layers": False})
         self.policy = Policy(spec, rng=np.random.default_rng(0))
         self.first_weights = self.policy.weights.copy()
         self.batch = sampled(self.policy, minibatch_size * minibatches)

@@ -18,7 +18,10 @@ ACTION_SPACES = [
 
 def make_policy(action_space=ACTION_SPACES[0], observation_space=BOX, seed=0, observation_filter="NoFilter", **model):
     spec = policy_spec(
-        observation_space, action_space, {"fcnet_hiddens": [16, 16], **model}, observation_filter=observation_filter
+        observation_space,
+        action_space,
+        {"fcnet_hiddens": [16, 16], "vf_share_layers": False, **model},
+        observation_filter=observation_filter,
     )
     return Policy(spec, rng=np.random.default_rng(seed))
 

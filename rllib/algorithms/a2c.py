@@ -19,7 +19,7 @@ from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 
 
 class A2CConfig(ActorCriticConfig):
-    """Settings of A2C; the defaults are those of Ray 2.6."""
+    """Settings of A2C; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "A2C"
     on_policy = True
@@ -74,7 +74,7 @@ class A2C(Algorithm):
         return self.make_default_learner(POLICY_GRADIENT_LOSS)
 
     def training_step(self) -> dict[str, float]:
-        batch = self.sample(self.config.train_batch_size)
+        batch = self.sample(self.config.min_train_batch)
         lr, settings = self._lr(self.timesteps), self.loss_settings()
         stats = self.learn(batch, shuffle=False, lr=lr, **settings)
         return {**stats, "cur_lr": lr, "entropy_coeff": settings["entropy_coeff"]}

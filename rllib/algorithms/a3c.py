@@ -33,7 +33,10 @@ logger = logging.getLogger(__name__)
 
 
 class A3CConfig(A2CConfig):
-    """Settings of A3C; the defaults are those of Ray 2.6. train_batch_size matters for "auto" fragments alone."""
+    """Settings of A3C; the defaults are RLlib's, except those in departures.py.
+
+    train_batch_size matters for "auto" fragments alone.
+    """
 
     algo_class = "A3C"
     on_policy = False
@@ -50,7 +53,7 @@ class A3CConfig(A2CConfig):
         *,
         max_requests_in_flight_per_sampler_worker: Annotated[
             int, "gradients that a worker is asked for ahead; each one more makes them older by an update", at_least(1)
-        ] = 1,
+        ] = 2,
     ) -> Self:
         """How it learns."""
 

@@ -389,8 +389,9 @@ class AlgorithmConfig(ConfigObject):
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
         """Steps of each of a worker's environments per fragment.
 
-        "auto" divides train_batch_size among all environments. What is left over goes to the first workers, a step for
-        each of their environments: 2456 / (4 workers x 3 envs) gives 205, 205, 205, 204.
+        "auto" divides train_batch_size among all environments, by Ray's rule: of what is left over, the first workers
+        get a step for each of their environments, as long as it suffices for all of them. 2456 / (4 workers x 3 envs)
+        gives 205, 205, 204, 204.
 
         Args:
             worker_index: 1.. for rollout workers; 0, this process, gets as much as the first.
@@ -398,14 +399,24 @@ class AlgorithmConfig(ConfigObject):
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
         length, left_over = divmod(self.train_batch_size, self._num_environments)
-        return max(length + (max(worker_index - 1, 0) * self.num_envs_per_worker < left_over), 1)
+        return max(length + (max(worker_index, 1) * self.num_envs_per_worker <= left_over), 1)
 
     @property
     def total_train_batch(self) -> int:
-        """Environment steps that are sampled for one train batch: train_batch_size, rounded up to whole fragments."""
+        """Environment steps that are sampled for one train batch: train_batch_size, rounded up to whole fragments.
+
+        "auto" fragments are one round, which may be a few steps short of train_batch_size.
+        """
         workers = range(1, max(self.num_rollout_workers, 1) + 1)
         per_round = sum(self.get_rollout_fragment_length(index) for index in workers) * self.num_envs_per_worker
+        if self.rollout_fragment_length == "auto":
+            return per_round
         return math.ceil(self.train_batch_size / per_round) * per_round
+
+    @property
+    def min_train_batch(self) -> int:
+        """Environment steps after which a train batch is complete: no second round for the few that "auto" lacks."""
+        return min(self.train_batch_size, self.total_train_batch)
 
     def get_schedule(self, name: str) -> Schedule:
         """A setting over time, from `name`_schedule where that is given, else from `name` (a number or points)."""

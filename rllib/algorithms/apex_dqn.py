@@ -55,7 +55,7 @@ MOST_UPDATES_OWED = 8
 
 
 class ApexDQNConfig(DQNConfig):
-    """Settings of Ape-X DQN; the defaults are those of Ray 2.6, but for num_gpus, which is 0, and the bounded queue."""
+    """Settings of Ape-X DQN; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "ApexDQN"
     default_exploration: ClassVar[dict] = {"type": "PerWorkerEpsilonGreedy"}

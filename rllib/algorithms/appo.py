@@ -22,7 +22,7 @@ TARGET_FILE = "policies/default_policy/target.safetensors"
 
 
 class APPOConfig(IMPALAConfig):
-    """Settings of APPO; the defaults are those of Ray 2.6, but for num_gpus, which is 0."""
+    """Settings of APPO; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "APPO"
 
@@ -35,6 +35,7 @@ class APPOConfig(IMPALAConfig):
         kl_coeff: Annotated[float, "initial coefficient of the KL penalty", at_least(0)] = 1.0,
         kl_target: Annotated[float, "KL that the coefficient adapts to (nats)", above(0)] = 0.01,
         target_update_frequency: Annotated[int, "train batches between updates of the target network", at_least(1)] = 1,
+        replay_buffer_num_slots=100,
         tau: Annotated[float, "how far the target network moves to the learned one; 1: copied", between(0, 1)] = 1.0,
     ) -> Self:
         """How it learns."""

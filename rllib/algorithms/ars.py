@@ -21,7 +21,7 @@ _LINEAR = {"fcnet_hiddens": []}
 
 
 class ARSConfig(EvolutionConfig):
-    """Settings of ARS; the defaults are those of Ray 2.6, but for the linear policy, which is the paper's."""
+    """Settings of ARS; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "ARS"
 
@@ -35,19 +35,11 @@ class ARSConfig(EvolutionConfig):
         *,
         sgd_stepsize: Annotated[float, "step size of plain gradient ascent", above(0, finite=True)] = 0.01,
         num_rollouts: Annotated[int, "directions per update, each with two episodes", at_least(1)] = 32,
-        rollouts_used: Annotated[int, "of these, the best ones that count", at_least(1)] = 32,
+        rollouts_used: Annotated[int, "of these, the best ones that count; all, if there are fewer", at_least(1)] = 32,
         offset: Annotated[float, "subtracted from every reward in training, a survival bonus"] = 0.0,
         model=_LINEAR,
     ) -> Self:
         """How it learns."""
-
-    @relation("num_rollouts", "rollouts_used")
-    def _check_rollouts(self):
-        if self.rollouts_used > self.num_rollouts:
-            return (
-                f"rollouts_used={self.rollouts_used} must be at most num_rollouts={self.num_rollouts}. "
-                f"Use .training(rollouts_used={self.num_rollouts}) or a larger num_rollouts."
-            )
 
     @relation("train_batch_size")
     def _check_batch(self):
@@ -74,5 +66,6 @@ class ARS(Evolution):
     def training_step(self) -> dict[str, float]:
         config = self.config
         indices, returns, lengths = self.play_pairs(config.num_rollouts)
-        coefficients = ars_coefficients(returns - config.offset * lengths, config.rollouts_used)
+        num_used = min(config.rollouts_used, config.num_rollouts)
+        coefficients = ars_coefficients(returns - config.offset * lengths, num_used)
         return self.ascend(indices, coefficients, config.sgd_stepsize)

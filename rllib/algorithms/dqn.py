@@ -30,7 +30,7 @@ from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.exploration import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.network_config import NetworkConfig
-from rllib.algorithms.settings import Merged, above, at_least, section
+from rllib.algorithms.settings import Merged, above, at_least, between, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.evaluation.transitions import LockstepTransitions, Transitions
@@ -73,7 +73,7 @@ REPLAY_ALIASES = {
 
 
 class DQNConfig(NetworkConfig):
-    """Settings of DQN; the defaults are those of Ray 2.6."""
+    """Settings of DQN; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "DQN"
     # What replay_buffer_config may say, and what counts where it does not.
@@ -108,6 +108,9 @@ class DQNConfig(NetworkConfig):
         ] = 0.5,
         td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
         target_network_update_freq: Annotated[int, "environment steps between its updates", at_least(1)] = 500,
+        tau: Annotated[
+            float, "how far an update moves the target network to the learned one; 1: copied", between(0, 1)
+        ] = 1.0,
         num_steps_sampled_before_learning_starts: Annotated[int, "environment steps", at_least(0)] = 1000,
         training_intensity: Annotated[
             float | None,
@@ -247,7 +250,7 @@ class SimpleQConfig(DQNConfig):
         double_q=False,
         dueling=False,
         hiddens=[],  # noqa: B006
-        replay_buffer_config={**REPLAY_DEFAULTS, "type": "ReplayBuffer"},  # noqa: B006
+        replay_buffer_config={**REPLAY_DEFAULTS, "type": "MultiAgentReplayBuffer"},  # noqa: B006
     ) -> Self:
         """How it learns."""
 
@@ -389,7 +392,8 @@ class DQN(Algorithm):
     def _update_target(self) -> None:
         if self.timesteps - self._target_updated_at >= self.config.target_network_update_freq:
             self._target_updated_at = self.timesteps
-            self.target.set_weights(self.policy.weights)
+            target, tau = self.target.weights, np.float32(self.config.tau)
+            target[:] = (1 - tau) * target + tau * self.policy.weights
             self.metrics.counters["num_target_updates"] += 1
             self.metrics.counters["last_target_update_ts"] = self.timesteps
 

@@ -24,7 +24,7 @@ from rllib.losses.evolution import centred_ranks, es_coefficients
 
 
 class ESConfig(EvolutionConfig):
-    """Settings of ES; the defaults are those of Ray 2.6."""
+    """Settings of ES; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "ES"
 

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class IMPALAConfig(NetworkConfig):
-    """Settings of IMPALA; the defaults are those of Ray 2.6, but for num_gpus, which is 0."""
+    """Settings of IMPALA; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "IMPALA"
 
@@ -110,11 +110,10 @@ class IMPALAConfig(NetworkConfig):
     @relation("replay_proportion", "replay_buffer_num_slots")
     def _check_replay(self):
         proportion, slots = self.replay_proportion, self.replay_buffer_num_slots
-        if bool(proportion) != bool(slots):
+        if proportion and not slots:
             return (
-                f"replay_proportion={proportion:g} does not go with replay_buffer_num_slots={slots}: one says how "
-                "often fragments are replayed, the other how many are kept. Use .training(replay_proportion=0.5, "
-                "replay_buffer_num_slots=100), or leave both at 0."
+                f"replay_proportion={proportion:g} does not go with replay_buffer_num_slots=0, which keeps no fragment "
+                "to replay. Use .training(replay_buffer_num_slots=100), or replay_proportion=0."
             )
 
     @relation("minibatch_buffer_size", "num_sgd_iter")
@@ -185,6 +184,8 @@ class IMPALA(Algorithm):
     def _check_memory(self) -> None:
         """The observations that replay keeps must fit; a slot is as long as a fragment is."""
         config, column = self.config, observation_column(self.observation_space)
+        if not config.replay_proportion:
+            return
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker
         slot_bytes = steps * math.prod(column.shape) * np.dtype(column.dtype).itemsize
         size_bytes, available = config.replay_buffer_num_slots * slot_bytes, psutil.virtual_memory().available

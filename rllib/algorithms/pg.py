@@ -23,7 +23,7 @@ from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 
 
 class PGConfig(PolicyGradientConfig):
-    """Settings of PG; the defaults are those of Ray 2.6, but that episodes are whole."""
+    """Settings of PG; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "PG"
     on_policy = True
@@ -68,7 +68,7 @@ class PG(Algorithm):
         return self.make_default_learner(POLICY_GRADIENT_LOSS)
 
     def training_step(self) -> dict[str, float]:
-        batch = self.sample(self.config.train_batch_size)
+        batch = self.sample(self.config.min_train_batch)
         if self.config.standardize_advantages:
             batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
         lr, entropy_coeff = self._lr(self.timesteps), self._entropy_coeff(self.timesteps)

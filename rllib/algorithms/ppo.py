@@ -17,9 +17,11 @@ from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
 from rllib.losses.ppo import PPO_LOSS
 
+_MODEL = {"vf_share_layers": False}
+
 
 class PPOConfig(ActorCriticConfig):
-    """Settings of PPO; the defaults are those of Ray 2.6."""
+    """Settings of PPO; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "PPO"
     on_policy = True
@@ -34,6 +36,7 @@ class PPOConfig(ActorCriticConfig):
         *,
         lr=5e-5,
         train_batch_size=4000,
+        model=_MODEL,
         sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1)] = 128,
         num_sgd_iter: Annotated[int, "epochs over each train batch", at_least(1)] = 30,
         clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.3,
@@ -70,7 +73,7 @@ class PPO(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        batch = self.sample(config.train_batch_size)
+        batch = self.sample(config.min_train_batch)
         if config.standardize_advantages:
             batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
         coefficients = {

@@ -6,6 +6,7 @@ import textwrap
 
 import click
 
+from rllib.algorithms.departures import departures
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
 
@@ -18,7 +19,8 @@ _NARROWEST, _WIDEST = 80, 120
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 def command(algorithm: str, words: tuple[str, ...]) -> None:
     """Show every setting of ALGO: name, type, default and meaning, by the section of the config that sets it. With
-    WORDs, only settings whose name or meaning contains one of them.
+    WORDs, only settings whose name or meaning contains one of them. Defaults that are not RLlib's come last, with the
+    reason.
     """
     with reported(verbose=False):
         with user_input():
@@ -31,8 +33,23 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
         click.echo(f".{section}()")
         for row in settings:
             click.echo(f"  {row.name}: {row.type} = {row.default!r}")
-            margin = " " * _INDENT * 2
-            click.echo(textwrap.fill(row.meaning, width, initial_indent=margin, subsequent_indent=margin))
+            click.echo(_indented(row.meaning, width))
+    _show_departures(config.algo_class, {row.name for row in rows}, width)
+
+
+def _show_departures(algorithm: str, names: set[str], width: int) -> None:
+    """The defaults of these settings that differ from RLlib's."""
+    shown = [departure for departure in departures(algorithm) if departure.setting.partition(".")[0] in names]
+    if shown:
+        click.echo("Defaults that are not RLlib 2.6's")
+    for departure in shown:
+        click.echo(f"  {departure.setting}: {departure.ours!r}, RLlib's is {departure.rllib!r}")
+        click.echo(_indented(departure.reason, width))
+
+
+def _indented(text: str, width: int) -> str:
+    margin = " " * _INDENT * 2
+    return textwrap.fill(text, width, initial_indent=margin, subsequent_indent=margin)
 
 
 def _matches(row, words: tuple[str, ...]) -> bool:

@@ -31,7 +31,7 @@ MODEL_DEFAULTS = {
     "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
     "framestack": True,  # their observations are the last four pictures
     "fcnet_weights_initializer": None,  # "orthogonal", "uniform" (torch.nn.Linear's); None: the algorithm's own
-    "vf_share_layers": False,  # policy and value read the same hidden layers
+    "vf_share_layers": True,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
 }

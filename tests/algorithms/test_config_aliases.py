@@ -25,7 +25,7 @@ VALUES = {
     "train_batch_size": 512,
     "sgd_minibatch_size": 64,
     "num_sgd_iter": 5,
-    "model": {"fcnet_hiddens": [8]},
+    "model": {"fcnet_hiddens": [8], "vf_share_layers": False},
     "evaluation_num_workers": 1,
     "evaluation_duration": 7,
     "recreate_failed_workers": False,
@@ -187,7 +187,7 @@ def test_a_newer_script_configures_ppo():
     )
     config.validate()
     assert (config.train_batch_size, config.sgd_minibatch_size, config.num_sgd_iter) == (2000, 128, 10)
-    assert config.model == {"fcnet_hiddens": [64, 64]}
+    assert config.model["fcnet_hiddens"] == [64, 64]
 
 
 def test_a_dict_of_the_year_2019_configures_ppo():

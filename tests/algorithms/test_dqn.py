@@ -186,6 +186,15 @@ def test_the_target_network_follows_at_its_own_pace():
         assert algo.metrics.counters["num_target_updates"] == 1
 
 
+@pytest.mark.parametrize("tau", [1.0, 0.25])
+def test_the_target_network_goes_part_of_the_way(tau):
+    with make_config(target_network_update_freq=200, tau=tau).build() as algo:
+        begin = algo.target.weights.copy()
+        algo.train()
+        assert algo.metrics.counters["num_target_updates"] == 1
+        np.testing.assert_allclose(algo.target.weights - begin, tau * (algo.policy.weights - begin), atol=1e-6)
+
+
 @pytest.mark.parametrize("parts", [{}, {**C51, "n_step": 3, "noisy": True}], ids=str)
 def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
     config = make_config(ConstantReward, store_buffer_in_checkpoints=True, training_intensity=5, **parts)

@@ -162,6 +162,12 @@ class Regulator(gymnasium.Env):
         return np.array([self.x], np.float32), reward, self.t == 20, False, {}
 
 
+def test_ars_uses_all_directions_where_there_are_fewer_than_rollouts_used():
+    fewer = ARSConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).training(num_rollouts=10, **SMALL)
+    given = fewer.copy().training(rollouts_used=10)
+    assert state_after(1, fewer.debugging(seed=3)) == state_after(1, given.debugging(seed=3))
+
+
 def test_ars_reaches_the_riccati_cost():
     config = ars(Regulator, num_rollouts=8, rollouts_used=8, num_envs=16, sgd_stepsize=0.01, eval_prob=0.0).rollouts(
         observation_filter="NoFilter"
@@ -244,7 +250,6 @@ def test_without_restart_a_death_ends_the_run_with_its_reason():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (lambda: ars(num_rollouts=4, rollouts_used=5), "rollouts_used=5 must be at most num_rollouts=4"),
         (lambda: es(noise_size=20), "noise_size=20 must be at least the number of the network's weights"),
         (lambda: es(noise_size=10**13), "noise_size=10000000000000 needs 37252.9 GiB"),
         (lambda: es(lr=0.1), "lr=0.1 has no effect here: the step size is stepsize"),

@@ -83,7 +83,6 @@ class TestSettings:
         ("settings", "message"),
         [
             ({"replay_proportion": 0.5}, "replay_proportion=0.5 does not go with replay_buffer_num_slots=0"),
-            ({"replay_buffer_num_slots": 5}, "replay_proportion=0 does not go with replay_buffer_num_slots=5"),
             ({"minibatch_buffer_size": 2}, "with num_sgd_iter=1 each is used once"),
             (
                 {"num_aggregation_workers": 3, "learner_queue_size": 2},

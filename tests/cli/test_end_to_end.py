@@ -188,6 +188,16 @@ def test_config_shows_every_setting(rllib):
     assert code == 0 and "entropy_coeff" in output and "clip_param" not in output
 
 
+def test_config_shows_which_defaults_are_not_rllibs_and_why(rllib):
+    _, output = rllib("config", "IMPALA")
+    _, last = output.split("Defaults that are not RLlib 2.6's\n")
+    assert "num_gpus: 0, RLlib's is 1\n        The defaults run on a machine without a GPU." in last
+    _, output = rllib("config", "IMPALA", "entropy")
+    assert "RLlib 2.6" not in output
+    _, output = rllib("config", "PQN")
+    assert "RLlib 2.6" not in output
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [("rllib t", "train"), ("rllib train P", "PPO"), ("rllib train PPO x lamb", "lambda_=")],

@@ -34,7 +34,7 @@ def settings(env, *, env_config=None, num_envs=2, fragment_length=30, **override
         policy=policy_spec(
             made.observation_space,
             made.action_space,
-            {"fcnet_hiddens": [8]},
+            {"fcnet_hiddens": [8], "vf_share_layers": False},
             observation_filter=overrides.pop("observation_filter", "NoFilter"),
         ),
         postprocess=AdvantageEstimator(gamma=0.9, lambda_=0.8),

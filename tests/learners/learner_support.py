@@ -14,7 +14,7 @@ ACTION_SPACES = [gym.spaces.Discrete(3), gym.spaces.MultiDiscrete([2, 3]), gym.s
 
 
 def make_policy(action_space=ACTION_SPACES[0], observation_space=BOX, seed=0, **model):
-    spec = policy_spec(observation_space, action_space, {"fcnet_hiddens": [16, 16], **model})
+    spec = policy_spec(observation_space, action_space, {"fcnet_hiddens": [16, 16], "vf_share_layers": False, **model})
     return Policy(spec, rng=np.random.default_rng(seed))
 
 

@@ -75,7 +75,7 @@ def test_distribution_of_an_action_space(space, distribution):
 def test_defaults_are_those_of_the_ecosystem():
     spec = policy_spec(BOX, DISCRETE)
     assert (spec.hiddens, spec.activations) == ((256, 256), ("tanh", "tanh"))
-    assert not spec.vf_share_layers
+    assert spec.vf_share_layers
     assert not spec.free_log_std
     assert not spec.layer_norm
     assert {"fcnet_hiddens", "fcnet_activation", "vf_share_layers", "free_log_std"} <= set(MODEL_DEFAULTS)

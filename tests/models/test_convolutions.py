@@ -47,7 +47,7 @@ each_case = pytest.mark.parametrize("name", CASES)
 
 def make(name, rows, seed=0):
     space, model = CASES[name]
-    spec = policy_spec(space, Discrete(3), model)
+    spec = policy_spec(space, Discrete(3), {"vf_share_layers": False, **model})
     policy = Policy(spec, rng=np.random.default_rng(seed))
     rng = np.random.default_rng(seed + 1)
     policy.weights[:] += 0.05 * rng.standard_normal(len(policy.weights)).astype(np.float32)
@@ -188,7 +188,7 @@ def test_description_survives_json(name):
 
 def test_initial_kernels_are_orthogonal():
     spec = policy_spec(SMALL, Discrete(2), {"conv_filters": FILTERS})
-    kernels = Policy(spec, rng=np.random.default_rng(0)).parameters()["policy.image_0_conv_1.weight"].reshape(6, -1)
+    kernels = Policy(spec, rng=np.random.default_rng(0)).parameters()["shared.image_0_conv_1.weight"].reshape(6, -1)
     np.testing.assert_allclose(kernels @ kernels.T, 2 * np.eye(6), atol=1e-5)
 
 

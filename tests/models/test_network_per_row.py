@@ -27,7 +27,7 @@ OBSERVATIONS = Box(-1.0, 1.0, (5,), np.float32)
     ],
 )
 def test_each_row_is_what_a_policy_with_its_weights_computes(actions, model, critic):
-    spec = dataclasses.replace(policy_spec(OBSERVATIONS, actions, model), critic=critic)
+    spec = dataclasses.replace(policy_spec(OBSERVATIONS, actions, {"vf_share_layers": False, **model}), critic=critic)
     layout, rng = spec.layout(), np.random.default_rng(1)
     weights = rng.normal(size=(4, layout.size)).astype(np.float32)
     network = NetworkPerRow(layout, spec.activations, weights)

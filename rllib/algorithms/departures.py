@@ -1,0 +1,100 @@
+"""The defaults that are not those of RLlib 2.6.3, and why; `rllib config ALGO` shows them."""
+
+from typing import Any, NamedTuple
+
+
+class Departure(NamedTuple):
+    """A default that differs from RLlib's.
+
+    Attributes:
+        setting: its name, or "setting.key" for a key of a dict.
+        rllib: RLlib's default.
+        ours: the default here.
+        reason: a sentence.
+        algorithms: names of those that it is the default of; empty: all that RLlib has.
+    """
+
+    setting: str
+    rllib: Any
+    ours: Any
+    reason: str
+    algorithms: tuple[str, ...] = ()
+
+
+DEPARTURES = (
+    Departure(
+        "recreate_failed_workers",
+        False,
+        True,
+        "A worker that dies costs its unfinished episodes, not the run.",
+    ),
+    Departure(
+        "delay_between_worker_restarts_s",
+        60.0,
+        1.0,
+        "A process on the same machine starts within a second, and synchronous algorithms wait for it.",
+    ),
+    Departure(
+        "num_cpus_per_learner",
+        1,
+        "auto",
+        "This process learns, on the CPUs that the workers leave.",
+    ),
+    Departure(
+        "evaluation_config.explore",
+        True,
+        False,
+        "Evaluations take the most likely actions, as RLlib's do for DQN.",
+        ("PG", "A2C", "A3C", "PPO", "IMPALA", "APPO"),
+    ),
+    Departure(
+        "num_gpus",
+        1,
+        0,
+        "The defaults run on a machine without a GPU. Use .resources(num_gpus=1) with one.",
+        ("IMPALA", "ApexDQN"),
+    ),
+    Departure(
+        "batch_mode",
+        "truncate_episodes",
+        "complete_episodes",
+        "Without a value function nothing is known about the rest of an episode that is cut.",
+        ("PG",),
+    ),
+    Departure(
+        "max_requests_in_flight_per_replay_worker",
+        float("inf"),
+        2,
+        "Every queue has a bound, so that a slow learner cannot fill the memory; two samples keep a shard busy.",
+        ("ApexDQN",),
+    ),
+    Departure(
+        "num_envs_per_worker",
+        1,
+        16,
+        "One batched product acts for all perturbed policies of a worker; results do not depend on their number.",
+        ("ES", "ARS"),
+    ),
+    Departure(
+        "explore",
+        True,
+        False,
+        "The weights are perturbed, not the actions; compute_single_action takes the most likely action.",
+        ("ES", "ARS"),
+    ),
+    Departure(
+        "model.fcnet_hiddens",
+        [256, 256],
+        [],
+        "The policies of the paper are linear.",
+        ("ARS",),
+    ),
+)
+NOT_IN_RLLIB = ("Rainbow", "PQN")
+
+
+def departures(algorithm: str) -> list[Departure]:
+    """Those of the algorithm with this name; none of an algorithm that RLlib does not have."""
+    if algorithm in NOT_IN_RLLIB:
+        return []
+    return [departure for departure in DEPARTURES if not departure.algorithms or algorithm in departure.algorithms]

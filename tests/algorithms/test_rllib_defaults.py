@@ -1,0 +1,136 @@
+"""Every default is that of RLlib 2.6.3, or stands in departures.py with the reason."""
+
+import pytest
+
+from rllib.algorithms.departures import DEPARTURES, NOT_IN_RLLIB, departures
+from rllib.algorithms.registry import algorithm_names, get_algorithm_config
+from rllib.models.catalog import MODEL_DEFAULTS
+
+# What the __init__ of RLlib 2.6.3's AlgorithmConfig sets, of what has a setting here.
+COMMON = {
+    "num_gpus": 0, "num_cpus_per_worker": 1, "num_gpus_per_worker": 0, "num_cpus_for_local_worker": 1,
+    "num_learners": 0, "num_cpus_per_learner": 1, "custom_resources_per_worker": {}, "framework": "torch",
+    "env": None, "env_config": {}, "observation_space": None, "action_space": None, "render_env": False,
+    "clip_rewards": None, "normalize_actions": True, "clip_actions": False, "disable_env_checking": False,
+    "num_rollout_workers": 0, "num_envs_per_worker": 1, "rollout_fragment_length": 200,
+    "batch_mode": "truncate_episodes", "preprocessor_pref": "deepmind", "observation_filter": "NoFilter",
+    "gamma": 0.99, "lr": 0.001, "grad_clip": None, "grad_clip_by": "global_norm", "train_batch_size": 32,
+    "explore": True, "evaluation_interval": None, "evaluation_duration": 10, "evaluation_duration_unit": "episodes",
+    "evaluation_config": None, "evaluation_num_workers": 0, "keep_per_episode_custom_metrics": False,
+    "metrics_num_episodes_for_smoothing": 100, "min_time_s_per_iteration": None,
+    "min_train_timesteps_per_iteration": 0, "min_sample_timesteps_per_iteration": 0,
+    "export_native_model_files": False, "checkpoint_trainable_policies_only": False, "log_level": "WARN",
+    "log_sys_usage": True, "seed": None, "ignore_worker_failures": False, "recreate_failed_workers": False,
+    "max_num_worker_restarts": 1000, "delay_between_worker_restarts_s": 60.0,
+    "restart_failed_sub_environments": False, "num_consecutive_worker_failures_tolerance": 100,
+    "exploration_config.type": "StochasticSampling", "evaluation_config.explore": True,
+    "model.fcnet_hiddens": [256, 256], "model.fcnet_activation": "tanh", "model.conv_filters": None,
+    "model.conv_activation": "relu", "model.post_fcnet_hiddens": [], "model.post_fcnet_activation": "relu",
+    "model.free_log_std": False, "model.vf_share_layers": True, "model.framestack": True, "model.dim": 84,
+}  # fmt: skip
+# And those of each algorithm, over its parent's.
+PG = {**COMMON, "lr_schedule": None, "lr": 4e-4, "rollout_fragment_length": "auto", "train_batch_size": 200}
+A3C = {
+    **COMMON, "use_critic": True, "use_gae": True, "lambda_": 1.0, "grad_clip": 40.0, "lr_schedule": None,
+    "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "entropy_coeff_schedule": None, "num_rollout_workers": 2,
+    "rollout_fragment_length": 10, "lr": 1e-4, "min_time_s_per_iteration": 5,
+    "max_requests_in_flight_per_sampler_worker": 2,
+}  # fmt: skip
+A2C = {**A3C, "microbatch_size": None, "rollout_fragment_length": "auto", "min_time_s_per_iteration": 10}
+PPO = {
+    **PG, "use_critic": True, "use_gae": True, "lambda_": 1.0, "use_kl_loss": True, "kl_coeff": 0.2,
+    "kl_target": 0.01, "sgd_minibatch_size": 128, "num_sgd_iter": 30, "shuffle_sequences": True, "vf_loss_coeff": 1.0,
+    "entropy_coeff": 0.0, "entropy_coeff_schedule": None, "clip_param": 0.3, "vf_clip_param": 10.0,
+    "num_rollout_workers": 2, "train_batch_size": 4000, "lr": 5e-5, "model.vf_share_layers": False,
+}  # fmt: skip
+IMPALA = {
+    **COMMON, "vtrace": True, "vtrace_clip_rho_threshold": 1.0, "vtrace_clip_pg_rho_threshold": 1.0,
+    "minibatch_buffer_size": 1, "num_sgd_iter": 1, "replay_proportion": 0.0, "replay_buffer_num_slots": 0,
+    "learner_queue_size": 16, "learner_queue_timeout": 300, "max_requests_in_flight_per_sampler_worker": 2,
+    "broadcast_interval": 1, "num_aggregation_workers": 0, "grad_clip": 40.0, "opt_type": "adam", "lr_schedule": None,
+    "decay": 0.99, "momentum": 0.0, "epsilon": 0.1, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01,
+    "entropy_coeff_schedule": None, "rollout_fragment_length": 50, "train_batch_size": 500, "num_rollout_workers": 2,
+    "num_gpus": 1, "lr": 5e-4, "min_time_s_per_iteration": 10,
+}  # fmt: skip
+APPO = {
+    **IMPALA, "lambda_": 1.0, "clip_param": 0.4, "use_kl_loss": False, "kl_coeff": 1.0, "kl_target": 0.01,
+    "num_gpus": 0, "target_update_frequency": 1, "replay_buffer_num_slots": 100, "tau": 1.0,
+}  # fmt: skip
+SIMPLE_Q = {
+    **COMMON, "target_network_update_freq": 500, "num_steps_sampled_before_learning_starts": 1000,
+    "store_buffer_in_checkpoints": False, "lr_schedule": None, "adam_epsilon": 1e-8, "grad_clip": 40.0, "tau": 1.0,
+    "rollout_fragment_length": 4, "lr": 5e-4, "min_sample_timesteps_per_iteration": 1000,
+    "evaluation_config.explore": False, "exploration_config.type": "EpsilonGreedy",
+    "exploration_config.initial_epsilon": 1.0, "exploration_config.final_epsilon": 0.02,
+    "exploration_config.epsilon_timesteps": 10_000, "replay_buffer_config.type": "MultiAgentReplayBuffer",
+    "replay_buffer_config.capacity": 50_000, "replay_buffer_config.replay_sequence_length": 1,
+}  # fmt: skip
+DQN = {
+    **SIMPLE_Q, "num_atoms": 1, "v_min": -10.0, "v_max": 10.0, "noisy": False, "sigma0": 0.5, "dueling": True,
+    "hiddens": [256], "double_q": True, "n_step": 1, "training_intensity": None, "td_error_loss_fn": "huber",
+    "rollout_fragment_length": "auto", "replay_buffer_config.type": "MultiAgentPrioritizedReplayBuffer",
+    "replay_buffer_config.prioritized_replay_alpha": 0.6, "replay_buffer_config.prioritized_replay_beta": 0.4,
+    "replay_buffer_config.prioritized_replay_eps": 1e-6,
+}  # fmt: skip
+APEX_DQN = {
+    **DQN, "max_weight_sync_delay": 400, "num_replay_buffer_shards": 4, "n_step": 3, "train_batch_size": 512,
+    "target_network_update_freq": 500_000, "training_intensity": 1, "num_steps_sampled_before_learning_starts": 50_000,
+    "max_requests_in_flight_per_replay_worker": float("inf"), "max_requests_in_flight_per_sampler_worker": 2,
+    "replay_buffer_config.capacity": 2_000_000, "replay_buffer_config.worker_side_prioritization": True,
+    "num_rollout_workers": 32, "rollout_fragment_length": 50, "num_gpus": 1, "min_time_s_per_iteration": 30,
+    "min_sample_timesteps_per_iteration": 25_000, "exploration_config": {"type": "PerWorkerEpsilonGreedy"},
+}  # fmt: skip
+for _name in ("type", "initial_epsilon", "final_epsilon", "epsilon_timesteps"):
+    del APEX_DQN[f"exploration_config.{_name}"]
+_EVOLUTION = {
+    **COMMON, "noise_stdev": 0.02, "noise_size": 250_000_000, "eval_prob": 0.03, "report_length": 10,
+    "observation_filter": "MeanStdFilter", "evaluation_config.explore": False,
+}  # fmt: skip
+ES = {
+    **_EVOLUTION, "action_noise_std": 0.01, "l2_coeff": 0.005, "episodes_per_batch": 1000, "stepsize": 0.01,
+    "train_batch_size": 10_000, "num_rollout_workers": 10,
+}  # fmt: skip
+ARS = {
+    **_EVOLUTION, "action_noise_std": 0.0, "num_rollouts": 32, "rollouts_used": 32, "sgd_stepsize": 0.01, "offset": 0,
+    "num_rollout_workers": 2,
+}  # fmt: skip
+RLLIB = {
+    "PG": PG, "A2C": A2C, "A3C": A3C, "PPO": PPO, "IMPALA": IMPALA, "APPO": APPO, "SimpleQ": SIMPLE_Q, "DQN": DQN,
+    "ApexDQN": APEX_DQN, "ES": ES, "ARS": ARS,
+}  # fmt: skip
+# RLlib's A2C is its A3C's child, but asks for nothing ahead.
+del A2C["max_requests_in_flight_per_sampler_worker"]
+
+
+def ours(config, name):
+    """The default of a setting, or of a key of one."""
+    name, _, key = name.partition(".")
+    if not key:
+        return config[name]
+    if name == "evaluation_config":
+        return False  # evaluations explore only if they are told to
+    return {**(MODEL_DEFAULTS if name == "model" else {}), **config[name]}[key]
+
+
+def test_all_algorithms_are_compared():
+    assert {*RLLIB, *NOT_IN_RLLIB} == set(algorithm_names())
+
+
+@pytest.mark.parametrize("algorithm", RLLIB)
+def test_defaults_are_rllibs_or_declared_with_a_reason(algorithm):
+    config = get_algorithm_config(algorithm)
+    declared = {departure.setting: (departure.rllib, departure.ours) for departure in departures(algorithm)}
+    assert declared.keys() <= RLLIB[algorithm].keys()
+    for name, default in RLLIB[algorithm].items():
+        assert (default, ours(config, name)) == declared.get(name, (default, default)), name
+
+
+def test_what_is_declared_differs_and_has_a_reason():
+    for departure in DEPARTURES:
+        assert departure.rllib != departure.ours and departure.reason.endswith(".")
+        assert set(departure.algorithms) <= set(RLLIB)
+
+
+@pytest.mark.parametrize("algorithm", NOT_IN_RLLIB)
+def test_what_rllib_does_not_have_departs_from_nothing(algorithm):
+    assert departures(algorithm) == []

@@ -523,11 +523,45 @@ def test_grandchildren_end_with_a_killed_worker(fresh):
     wait_until(lambda: not any(process_alive(c) for c in children), 5)
 
 
+def start_background_processes():
+    """Pids of a child, of one in a session of its own, and of two whose parents have ended at once."""
+    pids = []
+    for detached in (False, True):
+        shell = ["sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!"]
+        pids.append(subprocess.Popen(["sleep", "1000"], start_new_session=detached).pid)
+        pids.append(int(subprocess.run(shell, capture_output=True, start_new_session=detached).stdout))
+    return pids
+
+
+def test_background_processes_of_an_actor_outlive_other_actors(fresh):
+    fresh()
+    actor, other = Actor.remote(), Actor.remote()
+    background = runtime.get(actor.call.remote(start_background_processes), timeout=20)
+    pid, other_pid = runtime.get([actor.pid.remote(), other.pid.remote()], timeout=20)
+    os.kill(other_pid, signal.SIGKILL)
+    with pytest.raises(runtime.ActorDiedError):
+        runtime.get(other.pid.remote(), timeout=20)
+    assert runtime.get(Actor.remote().count.remote(), timeout=20) == 1
+    assert all(map(process_alive, background))
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(process_alive, background)), 5)
+
+
+def test_background_processes_end_with_a_killed_supervisor(fresh):
+    fresh()
+    actor = Actor.remote()
+    background = runtime.get(actor.call.remote(start_background_processes), timeout=20)
+    background += runtime.get(run.remote(start_background_processes), timeout=20)
+    os.kill(session_processes()[0], signal.SIGKILL)
+    wait_until(lambda: not any(map(process_alive, background)), 5)
+    wait_until(lambda: not fresh.processes(), 5)
+
+
 def test_grandchildren_end_with_the_session(fresh):
     fresh()
-    child = runtime.get(run.remote(lambda: subprocess.Popen(["sleep", "1000"], start_new_session=True).pid), timeout=20)
+    background = runtime.get(run.remote(start_background_processes), timeout=20)
     runtime.shutdown()
-    wait_until(lambda: not process_alive(child), 5)
+    assert not any(map(process_alive, background))
 
 
 def test_a_stopped_actor(fresh):

@@ -26,7 +26,7 @@ from . import boot, control, wire
 from .instructions import Close, Grow, Kill, Send, Spawn
 from .ledger import units
 from .mailbox import mailbox_socket, peer_socket
-from .process import adopt_orphans, allow_many_files, describe_exit
+from .process import adopt_orphans, allow_many_files, describe_exit, kill_children
 from .state import NodeState
 
 TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
@@ -275,7 +275,7 @@ class Node:
         self._unborn.discard(process)
         if pid is not None:
             _signal_group(pid, signal.SIGKILL)  # processes that it started
-            self._kill_orphans()
+            kill_children(but=self._zygote)  # and those of them that have left its group: they are the node's now
         output = self._close_output(process)
         peer = self._peers.pop(process, None)
         if peer is not None:
@@ -297,20 +297,6 @@ class Node:
         self._asked = 0
         for process in [*self._pids, *self._unborn]:
             self._worker_ended(process, "the end of the process that starts workers")
-
-    def _kill_orphans(self):
-        """Kills what dead workers have left behind, also in sessions of their own: the node is their parent now."""
-        try:
-            with open(f"/proc/self/task/{os.getpid()}/children") as file:
-                children = [int(pid) for pid in file.read().split()]
-        except OSError:  # a kernel without this file
-            return
-        for pid in children:
-            if pid != self._zygote:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
 
     # -- output -------------------------------------------------------------------------------------------------------
 
@@ -380,7 +366,7 @@ class Node:
         self._channel.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._zygote, signal.SIGKILL)
-        self._kill_orphans()
+        kill_children()
         self._take_leave()
         shutil.rmtree(self._session, ignore_errors=True)
 

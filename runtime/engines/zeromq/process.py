@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -24,9 +25,37 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def outlive_parent() -> None:
+    """Takes `die_with_parent` back."""
+    _libc.prctl(PR_SET_PDEATHSIG, 0)
+
+
 def adopt_orphans() -> None:
     """Makes this process the parent of its descendants whose own parents die."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_children(but: int = 0) -> None:
+    """Kills and reaps the children of this process, then those that it adopts from them, until there are none.
+
+    Args:
+        but: pid of a child that is spared.
+    """
+    while pids := [pid for pid in _children() if pid != but]:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children():
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:  # a kernel without this file
+        return []
 
 
 def has_ended(pidfd: int) -> bool:

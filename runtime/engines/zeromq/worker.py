@@ -31,7 +31,7 @@ from .client import BLOCKED_AFTER_S, Client
 from .interrupts import confine_handlers_to_user_code, runs_no_user_code, runs_user_code
 from .ledger import quantities
 from .mailbox import Waiter
-from .process import die_with_parent
+from .process import adopt_orphans, die_with_parent
 from .serializer import error_value
 from .store import IDLE_SEGMENT_S
 
@@ -437,6 +437,7 @@ def main(settings: control.Settings, parent: int) -> None:
     os.setsid()
     pid = os.getpid()
     die_with_parent(parent)
+    adopt_orphans()  # background processes of this worker become the node's, which kills them, only when it dies
     _set_up(settings)
     code = 1
     try:

@@ -1,7 +1,8 @@
 """The process that workers are forked from: it has imported what they need, and does nothing else.
 
 It has one thread, so that a fork is safe, and forks in milliseconds; its pages are shared with the workers until
-somebody writes to them. It tells the node which process got which pid, and how each has ended.
+somebody writes to them. It tells the node which process got which pid, and how each has ended. When the node dies, it
+kills the workers and all that they have started.
 
 Protocol, over a SOCK_SEQPACKET pair. From the node: `Settings` in msgpack, with the worker's output pipe. To the node:
 (process, pid, -1) when it is born, (process, pid, wait status) when it has ended.
@@ -9,6 +10,7 @@ Protocol, over a SOCK_SEQPACKET pair. From the node: `Settings` in msgpack, with
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -24,7 +26,7 @@ import msgspec
 
 from . import boot, worker
 from .control import Settings
-from .process import allow_many_files, die_with_parent
+from .process import adopt_orphans, allow_many_files, die_with_parent, kill_children, outlive_parent
 
 REPORT = struct.Struct("<QQi")
 LARGEST_SETTINGS = 2**20
@@ -47,11 +49,16 @@ class Zygote:
         self._wake = wake
 
     def run(self) -> Settings | None:
-        """Serves until the node closes the channel; returns settings in a process that is a worker now."""
+        """Serves until the node closes the channel or dies; returns settings in a process that is a worker now."""
         for name in self._preload:
             _import(name)
         gc.collect()
         gc.freeze()  # the collector must not write into pages that workers share
+        outlive_parent()  # to clean up after it; while importing, which may take any time, there was nothing to clean
+        with contextlib.suppress(ConnectionError):
+            return self._serve()
+
+    def _serve(self):
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         poll.register(self._child_ended, select.POLLIN)
@@ -148,3 +155,5 @@ def main(channel_fd: int, parent: int, preload: list[str]) -> None:
     settings = Zygote(socket.socket(fileno=channel_fd), preload).run()
     if settings is not None:
         worker.main(settings, pid)
+    adopt_orphans()
+    kill_children()

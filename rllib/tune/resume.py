@@ -25,7 +25,7 @@ def take_up(runner: TrialRunner, directory: ExperimentDirectory, resume) -> None
     snapshot = directory.read_snapshot()
     if snapshot:
         runner.decisions.set_state(snapshot)
-    told = Retelling(runner.decisions, directory.path, directory.past)
+    told = Retelling(runner.decisions, directory.path, directory.past, runner.is_function)
     told.retell(snapshot.get("position", 1) - 1)
     directory.past = []
 
@@ -58,6 +58,7 @@ class Retelling:
         decisions: that asks and tells them.
         path: of the experiment.
         records: of its journal, without the header.
+        is_function: whether the trainable is a function, which saves itself.
 
     Attributes:
         by_id: the trials as they are at the record that is told.
@@ -65,11 +66,11 @@ class Retelling:
         exploits: trial id -> (source, configuration) that it is to take over and has not.
     """
 
-    def __init__(self, decisions: TrialDecisions, path: Path, records: list[dict]):
+    def __init__(self, decisions: TrialDecisions, path: Path, records: list[dict], is_function: bool):
         self.by_id: dict[str, Trial] = {}
         self.stopped: dict[str, Trial] = {}
         self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        self._decisions, self._path, self._records = decisions, path, records
+        self._decisions, self._path, self._records, self._is_function = decisions, path, records, is_function
         self._waiting: dict[str, Trial] = {}
         self._going_over: dict[str, Trial] = {}  # that have another's checkpoint, and whose process is to end
 
@@ -175,6 +176,12 @@ class Retelling:
         self._waiting.pop(trial.trial_id, None)
         self.stopped[trial.trial_id] = trial
         self._decisions.end(self, trial)
+
+    def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
+        """See schedulers/base.py."""
+        if trial.status == RUNNING and not self._is_function:
+            return None
+        return trial.checkpoint.metrics if trial.checkpoint else {}
 
     def exploit(self, trial: Trial, source: Trial, config: Mapping[str, Any]) -> None:
         """Is still to be done, unless the journal says that it was."""

@@ -7,10 +7,11 @@ set and is asked to close; when it has, or has not in time, it is buried.
 
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import runtime
-from rllib.tune import hangs
+from rllib.tune import hangs, trial_files
 from rllib.tune.observers import Observers
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.trial import ERROR, PAUSED, PENDING, TERMINATED, Trial, TrialCheckpoint
@@ -95,6 +96,17 @@ class TrialLifecycle:
         else:
             live.ending = (TERMINATED, "the scheduler")
 
+    def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
+        """See schedulers/base.py."""
+        live = self._live.get(trial.trial_id)
+        is_saved_on_demand = live is not None and not self._is_function
+        if is_saved_on_demand and (live.ending is None or live.ending[0] == PAUSED):
+            return None
+        if trial.checkpoint is None:
+            self._observers.warn_once(f"state {trial}", f"{trial} has no checkpoint for another trial to go on from")
+            return {}
+        return trial.checkpoint.metrics
+
     def exploit(self, trial: Trial, source: Trial, config: dict) -> None:
         """Has the trial go on from the newest checkpoint of another one, with another configuration."""
         live = self._live.get(source.trial_id)
@@ -131,6 +143,10 @@ class TrialLifecycle:
 
     def start(self, trial: Trial) -> None:
         """A trial that waits starts, or goes on from its checkpoint."""
+        if trial.status == PAUSED and self._is_function:
+            # It could not be saved when it was paused, and does again what came after its own last checkpoint.
+            trial_files.roll_back(trial)
+            self._decisions.goes_back(trial)
         restore = self._restored_from(trial)
         live = self._pool.start(trial, restore)
         self._records.started(trial)

@@ -50,6 +50,7 @@ class TrialRunner:
     Attributes:
         trials: all so far, in the order of creation.
         interrupted: whether Ctrl-C ended it.
+        is_function: whether the trainable is a function, which saves itself.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class TrialRunner:
         observers: Observers,
         make_trial: Callable[[str, int, dict], Trial],
     ):
-        self.interrupted = False
+        self.interrupted, self.is_function = False, trainable.is_function
         self.searcher, self.scheduler = searcher, scheduler
         self.settings, self.directory = settings, directory
         self._trainable, self._pool, self._make_trial = trainable, pool, make_trial
@@ -72,7 +73,7 @@ class TrialRunner:
         self.records = TrialRecords(directory, keeper, observers)
         self.trials = self.records.trials
         self.decisions = TrialDecisions(searcher, scheduler, settings.metric, observers, directory)
-        self.lifecycle = TrialLifecycle(self.records, pool, self.decisions, settings, observers, trainable.is_function)
+        self.lifecycle = TrialLifecycle(self.records, pool, self.decisions, settings, observers, self.is_function)
         self._waiting, self._live = self.records.waiting, pool.live
         self._interrupted: list[Trial] = []  # that ran when the driver died; they come before all others
         self._exhausted = False
@@ -248,7 +249,7 @@ class TrialRunner:
                 if live.calls:
                     self.lifecycle.ask(live, "close")
                 else:
-                    save = self.settings.checkpoint_at_end and not self._trainable.is_function
+                    save = self.settings.checkpoint_at_end and not self.is_function
                     self.lifecycle.end(live, TERMINATED, reason, save)
         self._drain(hangs.GRACE_S)
 
@@ -257,7 +258,7 @@ class TrialRunner:
         for live in list(self._live.values()):
             if live.ending is None:
                 live.ending = (PENDING, None)
-                if not self._trainable.is_function:
+                if not self.is_function:
                     self.lifecycle.ask(live, "save", self.records.place_for_checkpoint(live.trial))
                 self.lifecycle.ask(live, "close")
         self._drain(_INTERRUPTED_CLOSE_S)

@@ -12,6 +12,7 @@ class SimTrial:
         self.trial_id, self.experiment_tag, self.config = trial_id, trial_id, dict(config)
         self.status, self.last_result, self.evaluated_params = PENDING, {}, dict(config)
         self.weights, self.iteration = 0.0, 0
+        self.saved = None  # (weights, result) of a function's own newest checkpoint
 
     def __repr__(self):
         return f"{self.trial_id}({self.status}, {self.iteration})"
@@ -19,9 +20,11 @@ class SimTrial:
 
 class Simulator:
     def __init__(
-        self, scheduler, configs, curve=None, step=None, slots=10**9, max_iterations=10**9, through_json=False
+        self, scheduler, configs, curve=None, step=None, slots=10**9, max_iterations=10**9, saves_at=None
     ):
+        """saves_at: iterations at which trials save themselves, as functions do; None: they are saved when asked."""
         self.scheduler, self.curve, self.slots, self.max_iterations = scheduler, curve, slots, max_iterations
+        self.saves_at = saves_at
         self.step = step or (lambda weights, config: weights)
         self.trials = [SimTrial(f"t{index:03d}", config) for index, config in enumerate(configs)]
         self.files, self.exploits, self.failing = {}, [], set()
@@ -44,9 +47,18 @@ class Simulator:
             trial.status = TERMINATED
             self.scheduler.on_trial_complete(self, trial, trial.last_result)
 
+    def saved_state(self, trial):
+        if self.saves_at is None:
+            return None
+        return trial.saved[1] if trial.saved else {}
+
     def exploit(self, trial, source, config):
         self.exploits.append((trial.trial_id, source.trial_id))
-        trial.weights, trial.iteration, trial.config = source.weights, source.iteration, dict(config)
+        weights, iteration = source.weights, source.iteration
+        if self.saves_at is not None:
+            trial.saved = source.saved
+            weights, iteration = source.saved[0], source.saved[1]["training_iteration"]
+        trial.weights, trial.iteration, trial.config = weights, iteration, dict(config)
 
     def write_file(self, name, text, append=False):
         self.files[name] = self.files.get(name, "") * append + text
@@ -76,6 +88,8 @@ class Simulator:
         trial.weights = self.step(trial.weights, trial.config)
         score = self.curve(trial.config, trial.iteration) if self.curve else trial.weights
         trial.last_result = {"training_iteration": trial.iteration, "score": score, "config": trial.config}
+        if self.saves_at is not None and trial.iteration in self.saves_at:
+            trial.saved = (trial.weights, trial.last_result)
         if trial.iteration >= self.max_iterations:
             self.stop_trial(trial)
             return

@@ -27,7 +27,7 @@ def _grow(weights, config):
 
 
 def _run(scheduler, rates=(1, 2, 3, 4), rounds=40, **kwargs):
-    return Simulator(scheduler, [{"lr": rate, "fixed": 7} for rate in rates], step=_grow, **kwargs).run(rounds)
+    return Simulator(scheduler, [{"lr": rate, "fixed": 7} for rate in rates], **{"step": _grow, **kwargs}).run(rounds)
 
 
 @pytest.mark.parametrize("synch", [False, True])
@@ -163,6 +163,33 @@ def test_replay_refuses_other_files(tmp_path):
 def test_what_is_refused(kwargs, message):
     with pytest.raises(ValueError, match=message):
         _pbt(**kwargs)
+
+
+def _falls(weights, config):
+    return weights - config["lr"]
+
+
+@pytest.mark.parametrize("synch", [False, True])
+@pytest.mark.parametrize("saves_at, slots", [(None, 2), (None, 4), ({1}, 4), ({1, 5, 9}, 4), (range(99), 4)])
+def test_a_metric_that_falls_in_training_does_not_send_trials_back_for_ever(saves_at, slots, synch):
+    pbt = _pbt(perturbation_interval=1, synch=synch)
+    simulator = _run(pbt, rounds=200, max_iterations=12, saves_at=saves_at, slots=slots, step=_falls)
+    assert [trial.status for trial in simulator.trials] == ["TERMINATED"] * 4
+    assert simulator.exploits
+
+
+def test_a_clone_is_as_old_and_as_good_as_the_checkpoint_that_it_took_over():
+    pbt = _pbt(perturbation_interval=4)
+    simulator = _run(pbt, rates=(1, 4), rounds=4, saves_at={3})
+    assert simulator.exploits == [("t000", "t001")]
+    member = pbt.get_state()["members"]["t000"]
+    assert (member["train_time"], member["score"], member["began_at"]) == (3, 12, 3)
+    assert json.loads(simulator.files["pbt_policy_t000.txt"])[2:4] == [4, 3]
+
+
+def test_a_function_without_checkpoints_is_never_copied():
+    simulator = _run(_pbt(), rounds=12, saves_at=())
+    assert simulator.exploits == [] and simulator.iterations() == [12] * 4
 
 
 def test_a_missing_metric_is_an_error_unless_it_may_be_missing():

@@ -104,6 +104,43 @@ def test_population_based_training_copies_weights_and_hyperparameters(tmp_path):
     assert "height" in analysis.plot().read_text()
 
 
+def falls(config):
+    """Saves itself at its first and every fourth step; its score falls in training."""
+    checkpoint = tune.get_checkpoint()
+    step = checkpoint.to_dict()["step"] if checkpoint else 0
+    while step < 10:
+        step += 1
+        saved = {"checkpoint": tune.Checkpoint.from_dict({"step": step})} if step % 4 == 1 else {}
+        tune.report({"score": -step * config["rate"], "step": step}, **saved)
+
+
+def test_population_based_training_of_functions_whose_metric_falls_ends(tmp_path):
+    """With more trials than places, so that functions are paused, too."""
+    pbt = create_scheduler("pbt", time_attr="training_iteration", perturbation_interval=1, seed=0,
+                           hyperparam_mutations={"rate": [1.0, 2.0]})  # fmt: skip
+    analysis = tune.run(
+        falls, config={"rate": tune.grid_search([1.0, 2.0, 3.0])}, scheduler=pbt, metric="score", mode="max",
+        storage_path=tmp_path, verbose=0, tensorboard=False, time_budget_s=60,
+    )  # fmt: skip
+    assert [(trial.stopped_by, trial.last_result["step"]) for trial in analysis.trials] == [(None, 10)] * 3
+
+
+def test_a_function_that_was_paused_has_each_result_once(tmp_path):
+    heard = []
+
+    class PausesAll(tune.schedulers.TrialScheduler):
+        def on_trial_result(self, runner, trial, result):
+            heard.append((trial.trial_id, result["step"]))
+            return self.PAUSE if result["step"] in (3, 6) else self.CONTINUE
+
+    analysis = tune.run(falls, config={"rate": tune.grid_search([1.0, 2.0])}, scheduler=PausesAll("score", "max"),
+                        storage_path=tmp_path, verbose=0, tensorboard=False)  # fmt: skip
+    for trial in analysis.trials:
+        results = (Path(trial.logdir) / "result.json").read_text().splitlines()
+        assert [json.loads(line)["step"] for line in results] == list(range(1, 11))
+        assert [step for trial_id, step in heard if trial_id == trial.trial_id] == list(range(1, 11))
+
+
 def test_a_scheduler_whose_metric_no_result_has(tmp_path):
     with pytest.raises(ValueError, match=r"have no metric 'hight'; they have: .*height"):
         tune.run(climb, config={"rate": 1.0}, metric="hight", mode="max", scheduler="asha", verbose=0,

@@ -35,7 +35,13 @@ class Runner(Protocol):
         """Ends the trial (TERMINATED), whatever it is doing."""
 
     def exploit(self, trial, source, config: Mapping[str, Any]) -> None:
-        """Goes on in `trial` from `source`'s newest state (taken at its latest result) with this configuration."""
+        """Goes on in `trial` from `source`'s newest state with this configuration."""
+
+    def saved_state(self, trial) -> Mapping[str, float] | None:
+        """The numbers of the result at which the state was saved that `exploit` would take over from this trial.
+
+        None: it is saved when it is asked for, at the trial's latest result. {}: there is none.
+        """
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
         """Writes (or appends to) a file in the experiment's directory."""

@@ -5,14 +5,16 @@ of the best quantile, picked uniformly ("truncation selection"), and its hyperpa
 fewer places than trials, trials take turns: after each interval those that have trained least come next.
 
 Departures, as in Ray: a quantile of 25 %, and hyperparameters may be drawn anew. Ours: multiplied values stay within
-their domain's bounds; a trial whose metric is NaN belongs to the worst and is never copied.
+their domain's bounds; a trial whose metric is NaN belongs to the worst and is never copied; a trial takes over only a
+state that has been trained for longer than the last one that it took over. Where the metric falls in training, the
+trial that is ahead is always among the worst, and without the last rule trials would send one another back for ever.
 """
 
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rllib.tune.loggers import encode
 from rllib.tune.schedulers.base import TrialScheduler
@@ -21,13 +23,30 @@ from rllib.tune.schedulers.explore import check_mutations, explore, filled
 
 @dataclass
 class _Member:
-    """A trial in the population; times in units of time_attr. `history`: lines of its policy file."""
+    """A trial in the population; times in units of time_attr.
+
+    Attributes:
+        score, train_time: of its latest result, or of the state that it has taken over since.
+        perturbed_at: when it was last looked at.
+        began_at: train_time of the last state that it took over; None: it has taken over none.
+        is_over: whether it has ended.
+        history: lines of its policy file.
+    """
 
     score: float | None = None
     train_time: float = 0.0
     perturbed_at: float = 0.0
+    began_at: float | None = None
     is_over: bool = False
     history: list[str] = field(default_factory=list)
+
+
+class _State(NamedTuple):
+    """What can be taken over from a trial: how long it has been trained, how good it is, and its iteration."""
+
+    train_time: float
+    score: float
+    iteration: int
 
 
 class PopulationBasedTraining(TrialScheduler):
@@ -107,8 +126,7 @@ class PopulationBasedTraining(TrialScheduler):
             return self.CONTINUE
         member.perturbed_at = time
         worst, best = self._quantiles(runner)
-        if trial in worst:
-            self._exploit(runner, trial, best)
+        if trial in worst and self._exploit(runner, trial, best):
             return self.NOOP
         return self.PAUSE if runner.waiting_trials() else self.CONTINUE
 
@@ -145,28 +163,45 @@ class PopulationBasedTraining(TrialScheduler):
         best = [trial for trial in best if self._member(trial).score > -math.inf]
         return (worst, best) if best else ([], [])
 
-    def _exploit(self, runner, trial, best: list) -> None:
-        """Copies one of the best to the trial, and explores from there."""
+    def _state(self, runner, source) -> _State | None:
+        saved = runner.saved_state(source)
+        if saved is None:
+            member = self._member(source)
+            return _State(member.train_time, member.score, source.last_result.get("training_iteration", 0))
+        return _State(self.progress(saved), self.score(saved), int(saved["training_iteration"])) if saved else None
+
+    def _exploit(self, runner, trial, best: list) -> bool:
+        """Copies one of the best to the trial, and explores from there; whether there was one to copy."""
+        member = self._member(trial)
+        states = [(source, self._state(runner, source)) for source in best]
+        further = [
+            (source, state)
+            for source, state in states
+            if state and (member.began_at is None or state.train_time > member.began_at)
+        ]
+        if not further:
+            return False
         rng = self._rng()
-        source = rng.choice(best)
+        source, state = rng.choice(further)
         config, how = explore(source.config, self._mutations, self._resample, self._factors, rng)
         if self._custom is not None:
             config = self._custom(config)
             if not isinstance(config, Mapping):
                 raise ValueError(f"custom_explore_fn must return the configuration, but returned {config!r:.60}")
         self._num_perturbations += 1
-        self._note(runner, trial, source, config, how)
-        copied, member = self._member(source), self._member(trial)
-        member.score, member.train_time, member.perturbed_at = copied.score, copied.train_time, copied.train_time
+        self._note(runner, trial, source, state.iteration, config, how)
+        member.score, member.train_time = state.score, state.train_time
+        member.perturbed_at = member.began_at = state.train_time
         runner.exploit(trial, source, config)
+        return True
 
-    def _note(self, runner, trial, source, config, how: Mapping[str, str]) -> None:
+    def _note(self, runner, trial, source, iteration: int, config, how: Mapping[str, str]) -> None:
         """A line about the change; a policy file tells the whole descent of its trial's weights.
 
         [tag of the trial, of its source, iterations of both, configuration of the source, the new one, the changes]
         """
         tags = [getattr(one, "experiment_tag", one.trial_id) for one in (trial, source)]
-        iterations = [one.last_result.get("training_iteration", 0) for one in (trial, source)]
+        iterations = [trial.last_result.get("training_iteration", 0), iteration]
         line = encode([*tags, *iterations, source.config, config, how]).decode()
         history = self._member(trial).history = [*self._member(source).history, line]
         if self._log:
@@ -180,8 +215,7 @@ class PopulationBasedTraining(TrialScheduler):
             return self.CONTINUE
         if not self._all_there():
             return self.PAUSE
-        worst = self._change_worst(runner)
-        return self.NOOP if trial in worst else self.CONTINUE
+        return self.NOOP if trial in self._change_worst(runner) else self.CONTINUE
 
     def _is_there(self, trial) -> bool:
         return self._member(trial).train_time >= self._next_sync
@@ -191,13 +225,13 @@ class PopulationBasedTraining(TrialScheduler):
         return bool(live) and all(member.train_time >= self._next_sync for member in live)
 
     def _change_worst(self, runner) -> list:
+        """Has the worst copy the best; returns those that did."""
         worst, best = self._quantiles(runner)
-        for trial in worst:
-            self._exploit(runner, trial, best)
+        changed = [trial for trial in worst if self._exploit(runner, trial, best)]
         furthest = max(member.train_time for member in self._members.values() if not member.is_over)
         while self._next_sync <= furthest:
             self._next_sync += self._interval
-        return worst
+        return changed
 
     def _leave(self, runner, trial) -> None:
         self._member(trial).is_over = True

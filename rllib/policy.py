@@ -54,6 +54,7 @@ class Policy:
         self._weights = weights
         self.network = _make_network(self, backend)
         self._inputs = BuffersByRows(self.new_inputs)
+        self._among: _ActingBuffers | None = None
         # Numbers that say how much is explored, as the distribution's `noise` takes them; they may change at any time.
         self.exploration: dict[str, float] = {}
 
@@ -180,12 +181,37 @@ class Policy:
             actions: [N, *action_shape] of action_dtype, written.
             values: float32 [N], contiguous, written; to be given only where `gives_values`.
         """
+        among = self._among
+        if among is None:
+            self._act(self.encode(observations), noise, dist_inputs, actions, values)
+            return
+        rows = among.rows
+        self.spec.encoder.encode(observations, among.inputs[rows])
+        among.noise[rows] = noise
+        self._act(among.inputs, among.noise, among.dist_inputs, among.actions, None if values is None else among.values)
+        dist_inputs[:] = among.dist_inputs[rows]
+        actions[:] = among.actions[rows]
+        if values is not None:
+            values[:] = among.values[rows]
+
+    def _act(self, inputs, noise, dist_inputs, actions, values) -> None:
+        """`act` on encoded observations."""
         if values is not None and self.distribution.gives_values:
-            dist_inputs[:] = self.network.forward_policy(self.encode(observations))
+            dist_inputs[:] = self.network.forward_policy(inputs)
             self.distribution.best(dist_inputs, out=values)
         else:
-            dist_inputs[:] = self.network.forward_policy(self.encode(observations), values)
+            dist_inputs[:] = self.network.forward_policy(inputs, values)
         self.distribution.sample(dist_inputs, noise, actions)
+
+    def act_among(self, total: int, rows: slice) -> None:
+        """Has `act` compute batches of `total` rows, of which its own are `rows` and the others zeros.
+
+        Matrix products round otherwise for other numbers of rows, and in some kernels by a row's place. So processes
+        that share rows out among them act by equal bits only where each computes the same shape, and keeps the places.
+        Does nothing where the rows are all there are, nor for convolutions, whose rows cost too much.
+        """
+        if rows.stop - rows.start < total and not self.spec.encoder.as_stored:
+            self._among = _ActingBuffers(self, total, rows)
 
     def compute_actions(
         self,
@@ -269,6 +295,23 @@ class Policy:
             rows = observations[start : start + CHUNK]
             values[start : start + CHUNK] = self.network.forward_value(self.encode(rows))
         return values
+
+
+# Up to so many environments, in all workers together, the run's bits do not depend on how they are shared out.
+ENVIRONMENTS_ALIKE = 8
+
+
+class _ActingBuffers:
+    """What `act_among` computes on: `total` rows, those outside of `rows` zeros."""
+
+    def __init__(self, policy: Policy, total: int, rows: slice):
+        self.rows = rows
+        self.inputs = policy.new_inputs(total)
+        self.inputs[:, :-1] = 0
+        self.noise = np.zeros_like(policy.noise(np.random.default_rng(), total))
+        self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
+        self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)
+        self.values = np.empty(total, np.float32)
 
 
 # Rows that one forward pass of `values` and `dist_inputs` takes: the activations then stay in the processor's cache.

@@ -66,20 +66,22 @@ class SampleBatch(dict):
     Args:
         columns: mapping of name to array, all of the same length.
         policy_version: the lowest version of the weights that acted in these rows; learners report the lag from it.
+        num_steps: T where the rows are [T * N], step by step, of N environments in lockstep; None: in another order.
 
     Raises:
         ValueError: if two columns differ in length.
     """
 
-    def __init__(self, columns=(), *, policy_version: int = 0):
+    def __init__(self, columns=(), *, policy_version: int = 0, num_steps: int | None = None):
         super().__init__(columns)
         self.policy_version = policy_version
+        self.num_steps = num_steps
         lengths = {name: len(column) for name, column in self.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns of a SampleBatch must have equal lengths, but got {lengths}")
 
     def __reduce__(self):
-        return _rebuild, (dict(self), self.policy_version)
+        return _rebuild, (dict(self), self.policy_version, self.num_steps)
 
     def __repr__(self):
         columns = ", ".join(f"{name}{list(column.shape[1:])}" for name, column in self.items())
@@ -112,16 +114,47 @@ class SampleBatch(dict):
             raise ValueError("SampleBatch.concat needs at least one batch")
         if len(batches) == 1:
             return batches[0]
-        names = set(batches[0])
-        for batch in batches[1:]:
-            if set(batch) != names:
-                raise ValueError(f"batches to join must have the same columns; they differ in {names ^ set(batch)}")
+        _check_columns(batches)
         count = sum(batch.count for batch in batches)
         columns = {}
         for name, first in batches[0].items():
             columns[name] = allocate((count, *first.shape[1:]), first.dtype)
             np.concatenate([batch[name] for batch in batches], out=columns[name])
         return SampleBatch(columns, policy_version=min(batch.policy_version for batch in batches))
+
+    @staticmethod
+    def join_rounds(rounds: "Sequence[Sequence[SampleBatch]]") -> "SampleBatch":
+        """Joins what workers have sampled, in an order that does not depend on how environments are shared out.
+
+        Of fragments in lockstep (`num_steps`) the first step of all environments comes first, then the second one; other
+        batches of a round come one after the other. A single batch is returned as it is, without a copy.
+
+        Args:
+            rounds: of each round of sampling one batch a worker, in the order of the workers; at least one batch.
+
+        Raises:
+            ValueError: if their columns differ.
+        """
+        batches = [batch for batches in rounds for batch in batches]
+        if len(batches) == 1:
+            return batches[0]
+        _check_columns(batches)
+        num_steps = [_common_steps(round_) for round_ in rounds]
+        count = sum(batch.count for batch in batches)
+        columns = {}
+        for name, first in batches[0].items():
+            column = columns[name] = np.empty((count, *first.shape[1:]), first.dtype)
+            start = 0
+            for round_, steps in zip(rounds, num_steps):
+                parts = [batch[name] for batch in round_]
+                stop = start + sum(map(len, parts))
+                _write_round(parts, steps, column[start:stop])
+                start = stop
+        return SampleBatch(
+            columns,
+            policy_version=min(batch.policy_version for batch in batches),
+            num_steps=num_steps[0] if len(rounds) == 1 else None,
+        )
 
     def rows(self, index) -> "SampleBatch":
         """The rows that `index` selects: a view for a slice, a copy for a mask or an array of positions."""
@@ -144,5 +177,30 @@ class SampleBatch(dict):
             yield self.rows(slice(start, start + size))
 
 
-def _rebuild(columns: dict, policy_version: int) -> SampleBatch:
-    return SampleBatch(columns, policy_version=policy_version)
+def _rebuild(columns: dict, policy_version: int, num_steps: int | None) -> SampleBatch:
+    return SampleBatch(columns, policy_version=policy_version, num_steps=num_steps)
+
+
+def _common_steps(batches: Sequence[SampleBatch]) -> int | None:
+    """The number of steps that all of these have; None where one is not in lockstep, or longer than another."""
+    num_steps = {batch.num_steps for batch in batches}
+    return num_steps.pop() if len(num_steps) == 1 else None
+
+
+def _check_columns(batches: Sequence[SampleBatch]) -> None:
+    names = set(batches[0])
+    for batch in batches[1:]:
+        if set(batch) != names:
+            raise ValueError(f"batches to join must have the same columns; they differ in {names ^ set(batch)}")
+
+
+def _write_round(parts: list[np.ndarray], num_steps: int | None, out: np.ndarray) -> None:
+    """Writes one column of one round of fragments; with num_steps, those side by side that are [num_steps, N] each."""
+    if num_steps is None:
+        np.concatenate(parts, out=out)
+        return
+    steps, start = out.reshape(num_steps, -1, *out.shape[1:]), 0
+    for part in parts:
+        part = part.reshape(num_steps, -1, *part.shape[1:])
+        steps[:, start : start + part.shape[1]] = part
+        start += part.shape[1]

@@ -38,6 +38,34 @@ def test_concat_names_the_columns_that_differ():
         SampleBatch.concat([])
 
 
+def steps(first: int, num_envs: int, num_steps: int = 3) -> SampleBatch:
+    """Rows of 10 * time + environment, in lockstep."""
+    rows = (10 * np.arange(num_steps)[:, None] + first + np.arange(num_envs)).reshape(-1)
+    return SampleBatch({sb.OBS: np.stack([rows, -rows], 1), sb.ACTIONS: rows}, num_steps=num_steps)
+
+
+def test_rounds_are_joined_step_by_step_whoever_has_which_environments():
+    whole = SampleBatch.join_rounds([[steps(0, 4)], [steps(100, 4)]])
+    assert whole[sb.ACTIONS].tolist()[:5] == [0, 1, 2, 3, 10]
+    for split in ([1, 3], [2, 2], [1, 1, 1, 1]):
+        firsts = np.cumsum([0, *split[:-1]]).tolist()
+        rounds = [[steps(start + i, count) for i, count in zip(firsts, split)] for start in (0, 100)]
+        joined = SampleBatch.join_rounds(rounds)
+        for name, column in whole.items():
+            np.testing.assert_array_equal(joined[name], column)
+    assert SampleBatch.join_rounds(rounds[:1]).num_steps == 3
+
+
+def test_rounds_that_are_not_in_lockstep_are_joined_in_the_order_of_workers():
+    assert SampleBatch.join_rounds([[steps(0, 2, 2), steps(5, 1, 3)]])[sb.ACTIONS].tolist() == [0, 1, 10, 11, 5, 15, 25]
+    assert SampleBatch.join_rounds([[numbered(4, 6), numbered(0, 2)]])[sb.ACTIONS].tolist() == [4, 5, 0, 1]
+
+
+def test_one_batch_is_joined_without_a_copy():
+    batch = steps(0, 4)
+    assert SampleBatch.join_rounds([[batch]]) is batch
+
+
 def test_shuffling_moves_whole_rows():
     shuffled = numbered(0, 50).shuffled(np.random.default_rng(0))
     assert sorted(shuffled[sb.ACTIONS].tolist()) == list(range(50))
@@ -57,6 +85,8 @@ def test_minibatches_are_views_and_lose_no_row():
 
 def test_pickling_keeps_the_version():
     copy = pickle.loads(pickle.dumps(numbered(0, 3, version=7)))
+    assert copy.num_steps is None
+    assert pickle.loads(pickle.dumps(steps(0, 2))).num_steps == 3
     assert isinstance(copy, SampleBatch)
     assert copy.policy_version == 7
     np.testing.assert_array_equal(copy[sb.OBS], numbered(0, 3)[sb.OBS])

@@ -190,20 +190,22 @@ class Algorithm(Checkpointed):
     def sample(self, num_steps: int) -> SampleBatch:
         """At least so many steps of the environments, all of them acted by the newest weights.
 
-        The workers get the weights with the request; a round brings one fragment of each. Steps that are no transitions
+        The workers get the weights with the request; a round brings one fragment of each. The order of the rows does
+        not depend on how environments are shared out among workers (`SampleBatch.join_rounds`). Steps that are no transitions
         (of vector environments that reset in a step of their own) count here, and are not in the batch.
         """
-        batches, steps = [], 0
+        rounds, steps = [], 0
         with self.metrics.timer("sample"):
             while steps < num_steps:
                 filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
+                rounds.append([])
                 for batch, report in self.workers.sample(
                     self.policy.weights, self.num_updates, filter_state, self.exploration()
                 ):
                     self.take_in(report)
-                    batches.append(batch)
+                    rounds[-1].append(batch)
                     steps += report.rows
-            return SampleBatch.concat(batches)
+            return SampleBatch.join_rounds(rounds)
 
     def take_in(self, report: SampleReport) -> None:
         """Counts what a worker reported beside its batch, and merges what its observation filter has seen."""

@@ -348,7 +348,7 @@ class DQN(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         batch = self.sample(1)
-        self.replay.add(batch, self.config.get_rollout_fragment_length(), max(self.config.num_rollout_workers, 1))
+        self.replay.add(batch, self.config.get_rollout_fragment_length())
         if self.timesteps >= max(self.config.num_steps_sampled_before_learning_starts, 1):
             for _ in range(self._updates_for(batch.env_steps)):
                 self._stats = self._update()

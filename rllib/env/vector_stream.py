@@ -60,6 +60,7 @@ class VectorEnvStream(EnvironmentStream):
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self._env = env
         self._mode = autoreset_mode(env)
+        self.has_gaps = self._mode is AutoresetMode.NEXT_STEP
         self._given_seeds = seeds
         self._seed = _seed_argument(env, seeds)
         self._remake = remake

@@ -8,7 +8,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.evaluation.fragment import Fragment
 from rllib.losses.gae import gae
-from rllib.policy import Policy
+from rllib.policy import ENVIRONMENTS_ALIKE, Policy
 from rllib.sample_batch import Column
 
 
@@ -63,20 +63,43 @@ def bootstrap_values(
 ) -> tuple[np.ndarray, np.ndarray]:
     """V(o_t) and V(o_{t+1}), [T, N] each; after an episode's end the latter is of the true final observation.
 
+    The values of few environments are computed environment by environment: matrix products round otherwise for other
+    numbers of rows, and an environment's values must not depend on how many others its worker has.
+
     Args:
-        fragment: a full one; values that it has are not computed again.
+        fragment: a full one; values that it has are not computed again. They are zero, or anything, for observations
+            that no transition needs.
         values_of: values [B] of observations [B, *shape] as stored.
     """
     observations = fragment.observations
-    values = np.empty(observations.shape[:2], np.float32)
+    values = np.zeros(observations.shape[:2], np.float32)
     known = fragment.num_steps if fragment.has_values else 0
     if known:
         values[:known] = fragment[sb.VF_PREDS]
-    rows = observations[known:]
-    values[known:] = values_of(rows.reshape(-1, *rows.shape[2:])).reshape(rows.shape[:2])
+    if fragment.num_envs <= ENVIRONMENTS_ALIKE:
+        for i in range(fragment.num_envs):
+            steps = _steps_to_value(fragment, i, known)
+            if len(steps):
+                values[steps, i] = values_of(observations[steps, i])
+    else:
+        rows = observations[known:]
+        values[known:] = values_of(rows.reshape(-1, *rows.shape[2:])).reshape(rows.shape[:2])
     next_values = values[1:]
     if fragment.final_observations:
         next_values = next_values.copy()
         steps, environments, finals = zip(*fragment.final_observations, strict=True)
-        next_values[list(steps), list(environments)] = values_of(np.stack(finals))
+        if fragment.num_envs <= ENVIRONMENTS_ALIKE:
+            final_values = np.concatenate([values_of(final[None]) for final in finals])
+        else:
+            final_values = values_of(np.stack(finals))
+        next_values[list(steps), list(environments)] = final_values
     return values[:-1], next_values
+
+
+def _steps_to_value(fragment: Fragment, environment: int, known: int) -> np.ndarray:
+    """The steps from `known` on whose observations are acted upon, or bootstrapped from at the end of the fragment."""
+    last, i = fragment.num_steps, environment
+    is_transition = np.ones(last, bool) if fragment.valid is None else fragment.valid[:, i]
+    steps = known + np.flatnonzero(is_transition[known:])
+    goes_on = is_transition[-1] and not (fragment[sb.TERMINATEDS][-1, i] or fragment[sb.TRUNCATEDS][-1, i])
+    return np.append(steps, last) if goes_on else steps

@@ -27,6 +27,7 @@ class Place:
         num_workers: remote workers of the run.
         num_envs: environments of this worker.
         low, high: bounds of a continuous action as the policy gives it, where there are some.
+        shared_rng: draws what all environments of the run have in common, the same numbers in each worker.
     """
 
     worker_index: int
@@ -34,6 +35,7 @@ class Place:
     num_envs: int
     low: np.ndarray | None = None
     high: np.ndarray | None = None
+    shared_rng: np.random.Generator | None = None
 
     @property
     def stride(self) -> int:
@@ -62,18 +64,31 @@ class Explorer:
         """Whether `act` can write what the observations are worth to the policy."""
         return self.policy.gives_values
 
-    def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         """Draws what is random in the next steps.
 
         Args:
             num_steps: T, steps of each environment.
             timesteps: environment steps that the run has made before.
+            active: of each environment, whether it makes these steps; None: all do. For the others nothing is drawn, so
+                that what an environment sees does not depend on how long the episodes of its neighbours are.
 
         Returns:
-            noise [T, N, ...], whose rows `act` gets one by one.
+            noise [T, N, ...], whose rows `act` gets one by one; zeros where nothing was drawn.
         """
         numbers = self.exploration.numbers(timesteps + self.place.stride * np.arange(num_steps))
-        return np.stack([self.policy.noise(rng, num_steps, **numbers) for rng in self.rngs], axis=1)
+        drawn = {i: self.policy.noise(self.rngs[i], num_steps, **numbers) for i in self._drawing(active)}
+        if len(drawn) == len(self.rngs):
+            return np.stack(list(drawn.values()), axis=1)
+        some = next(iter(drawn.values()))
+        noise = np.zeros((num_steps, len(self.rngs), *some.shape[1:]), some.dtype)
+        for i, own in drawn.items():
+            noise[:, i] = own
+        return noise
+
+    def _drawing(self, active: Sequence[bool] | None) -> Sequence[int]:
+        """The environments that make the next steps."""
+        return range(len(self.rngs)) if active is None else np.flatnonzero(active).tolist()
 
     def act(
         self,
@@ -106,16 +121,16 @@ class Explorer:
 class Greedy(Explorer):
     """Takes the most probable actions: for `explore=False`. The streams of the environments move on all the same."""
 
-    def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
-        return np.zeros_like(super().begin(num_steps, timesteps))
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
+        return np.zeros_like(super().begin(num_steps, timesteps, active))
 
 
 class NoisyWeightsExplorer(Explorer):
-    """Draws new noise in the weights at every step, the same for all environments of the worker.
+    """Draws new noise in the weights at every step, the same for all environments of all workers.
 
     The paper of NoisyNet draws before every action of its one environment (arXiv:1706.10295, section 3.1). Environments
     in lockstep share a draw, so that one product computes all of them; their observations differ, and the next step
-    draws again.
+    draws again. Workers share it too, so that runs do not depend on how environments are shared out.
     """
 
     def act(
@@ -126,8 +141,16 @@ class NoisyWeightsExplorer(Explorer):
         actions: np.ndarray,
         values: np.ndarray | None = None,
     ) -> None:
-        self.policy.resample(self.rngs[0])
+        self.policy.resample(self.place.shared_rng)
         self.policy.act(observations, noise, dist_inputs, actions, values)
+
+    def get_state(self) -> list[dict[str, Any]]:
+        return [{"shared_rng": self.place.shared_rng.bit_generator.state} for _ in self.rngs]
+
+    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        # Checkpoints of earlier versions have none: there the first environment's stream drew.
+        if "shared_rng" in state[0]:
+            self.place.shared_rng.bit_generator.state = state[0]["shared_rng"]
 
 
 class Exploration:

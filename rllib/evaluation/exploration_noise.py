@@ -32,11 +32,12 @@ class NoiseExplorer(Explorer):
         self._shape = self._low.shape
         self._zeros = policy.noise(np.random.default_rng(), place.num_envs) * 0
 
-    def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         """[T, N, 2, size]: random actions, or NaN where the policy acts, and noise for these."""
         steps = timesteps + self.place.stride * np.arange(num_steps)
-        noise = np.empty((num_steps, len(self.rngs), 2, *self._shape), np.float32)
-        for i, rng in enumerate(self.rngs):
+        noise = np.zeros((num_steps, len(self.rngs), 2, *self._shape), np.float32)
+        for i in self._drawing(active):
+            rng = self.rngs[i]
             # Both are always drawn, so that the streams of runs with other settings stay in step.
             noise[:, i, 0] = rng.uniform(self._low, self._high, (num_steps, *self._shape))
             noise[:, i, 1] = rng.standard_normal((num_steps, *self._shape), np.float32)
@@ -95,10 +96,10 @@ class OrnsteinUhlenbeckExplorer(NoiseExplorer):
         self._state = np.zeros((len(rngs), *self._shape), np.float32)
         self._scales = iter(())
 
-    def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         steps = timesteps + self.place.stride * np.arange(num_steps)
         self._scales = iter(self.exploration.base_scale(steps).tolist())
-        return super().begin(num_steps, timesteps)
+        return super().begin(num_steps, timesteps, active)
 
     def added(self, noise: np.ndarray) -> np.ndarray:
         self._state *= 1 - self.exploration.ou_theta

@@ -90,14 +90,24 @@ class Fragment:
             start = stop
         return joined
 
-    def to_batch(self, policy_version: int) -> SampleBatch:
-        """The rows [T * N], views of the block; what is no transition is dropped, unless a column loss_mask tells."""
+    def to_batch(self, policy_version: int, has_gaps: bool = False) -> SampleBatch:
+        """The rows [T * N], views of the block, step by step.
+
+        Args:
+            policy_version: of the weights that acted.
+            has_gaps: some rows of this fragment, or of another worker's, may be no transitions. These are dropped, and
+                the rows copied environment by environment, the one order that is left to all workers together; unless
+                a column loss_mask tells them.
+        """
         rows = {}
         for name, column in self.columns.items():
             column = column[: self.num_steps]
             rows[name] = column.reshape(self.num_steps * self.num_envs, *column.shape[2:])
-        batch = SampleBatch(rows, policy_version=policy_version)
-        return batch if self.valid is None or sb.LOSS_MASK in self.columns else batch.rows(self.valid.reshape(-1))
+        batch = SampleBatch(rows, policy_version=policy_version, num_steps=self.num_steps)
+        if not has_gaps or sb.LOSS_MASK in self.columns:
+            return batch
+        by_environment = np.arange(batch.count).reshape(self.num_steps, self.num_envs).T.reshape(-1)
+        return batch.rows(by_environment if self.valid is None else by_environment[self.valid.T.reshape(-1)])
 
     def to_sequences(self, policy_version: int, allocate: Callable[..., np.ndarray] = np.empty) -> SampleBatch:
         """The rows environment by environment, so that each row is followed by what it is bootstrapped from.

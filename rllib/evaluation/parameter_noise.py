@@ -37,6 +37,7 @@ class ParameterNoiseExplorer(Explorer):
         self._perturbed = np.zeros((len(rngs), size), np.float32)
         self._network = NetworkPerRow(policy.layout, policy.spec.activations, self._perturbed)
         self._begins = np.ones(len(rngs), bool)
+        self._acting = np.ones(len(rngs), bool)  # those that make the steps since `begin`
         # Of the running episodes: divergence and tolerance, summed up over their steps.
         self._divergence, self._tolerance = np.zeros(len(rngs)), np.zeros(len(rngs))
         # Of each step since `begin`: observations, what the perturbed networks said, epsilon; and how many of these
@@ -46,14 +47,15 @@ class ParameterNoiseExplorer(Explorer):
         self._epsilons = np.empty(0)
         self._measured = np.zeros(len(rngs), int)
 
-    def begin(self, num_steps: int, timesteps: int) -> np.ndarray:
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
         self._observations, self._inputs = [], []
         self._measured[:] = 0
         steps = timesteps + self.place.stride * np.arange(num_steps)
         self._epsilons = self.exploration.numbers(steps)["epsilon"]
-        noise = super().begin(num_steps, timesteps)
+        noise = super().begin(num_steps, timesteps, active)
         # The policy's weights are others than before.
-        self._perturb(range(len(self.rngs)))
+        self._acting[:] = True if active is None else active
+        self._perturb(np.flatnonzero(self._acting))
         return noise
 
     def _perturb(self, environments: Sequence[int]) -> None:
@@ -72,8 +74,9 @@ class ParameterNoiseExplorer(Explorer):
         actions: np.ndarray,
         values: np.ndarray | None = None,
     ) -> None:
-        if self._begins.any():
-            self._perturb(np.flatnonzero(self._begins))
+        begins = self._begins & self._acting
+        if begins.any():
+            self._perturb(np.flatnonzero(begins))
         dist_inputs[:] = self._network.forward(self.policy.encode(observations))
         self._observations.append(observations)
         self._inputs.append(dist_inputs.copy())
@@ -87,7 +90,7 @@ class ParameterNoiseExplorer(Explorer):
         self._begins[environments] = True
 
     def end(self) -> None:
-        for i in range(len(self.rngs)):
+        for i in np.flatnonzero(self._acting):
             self._measure(i)
         self._observations, self._inputs = [], []
 

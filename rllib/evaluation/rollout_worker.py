@@ -21,7 +21,7 @@ from rllib.evaluation.evaluator import Patience
 from rllib.evaluation.exploration import Greedy, Place
 from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.settings import RolloutSettings
-from rllib.policy import Policy
+from rllib.policy import ENVIRONMENTS_ALIKE, Policy
 from rllib.sample_batch import Column, SampleBatch
 
 
@@ -95,12 +95,15 @@ class RolloutWorker:
         # Sequences are copied out of the fragment, which then needs no memory that others can see.
         self._allocate_fragment = np.empty if settings.sequences else allocate
         first = max(worker_index - 1, 0) * settings.num_envs
+        total = settings.num_envs * max(settings.num_workers, 1)
+        if total <= ENVIRONMENTS_ALIKE:
+            self.policy.act_among(total, slice(first, first + settings.num_envs))
         self._indices = range(first, first + settings.num_envs)
         self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in self._indices]
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
         self.episodes = EpisodeTracker(settings.num_envs)
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
-        self._explorer = self._make_explorer()
+        self._explorer = self._make_explorer(incarnation)
         # Environment steps of the whole run before the next step here, as far as this worker knows.
         self._timesteps = 0
         self._columns = self._column_table()
@@ -112,10 +115,11 @@ class RolloutWorker:
         self._scratch = np.empty((settings.num_envs, self.policy.num_dist_inputs), np.float32)
         self._raw = np.empty((settings.num_envs, *self.stream.observation_shape), self.stream.observation_dtype)
 
-    def _make_explorer(self):
+    def _make_explorer(self, incarnation: int):
         settings = self.settings
         low, high = self._mapper.policy_bounds or (None, None)
-        place = Place(self.worker_index, settings.num_workers, settings.num_envs, low, high)
+        shared_rng = seeding.generator(settings.seed, seeding.WEIGHT_NOISE, incarnation=incarnation)
+        place = Place(self.worker_index, settings.num_workers, settings.num_envs, low, high, shared_rng)
         kind = settings.exploration.explorer if settings.explore else Greedy
         return kind(settings.exploration, self.policy, self._rngs, place)
 
@@ -221,7 +225,7 @@ class RolloutWorker:
     def _to_batch(self, fragment: Fragment) -> SampleBatch:
         if self.settings.sequences:
             return fragment.to_sequences(self.policy_version, self._allocate)
-        return fragment.to_batch(self.policy_version)
+        return fragment.to_batch(self.policy_version, self.settings.complete_episodes or self.stream.has_gaps)
 
     def compute_gradient(self, **settings) -> tuple[Gradient, SampleReport]:
         """The loss's gradient over one fragment.
@@ -264,7 +268,7 @@ class RolloutWorker:
         rows = zip(
             observations[:-1],
             observations[1:],
-            self._explorer.begin(fragment.num_steps, self._timesteps),
+            self._explorer.begin(fragment.num_steps, self._timesteps, active),
             self._dist_inputs(fragment),
             fragment[sb.ACTIONS],
             fragment[sb.VF_PREDS] if fragment.has_values else itertools.repeat(None),

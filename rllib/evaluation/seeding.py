@@ -21,6 +21,7 @@ INFERENCE = 6
 # Of the generators that a whole process shares, by the worker's index.
 PROCESSES = 7
 EVALUATION_PROCESSES = 8
+WEIGHT_NOISE = 9
 # Of single episodes, by their number in the run.
 EPISODES = 20
 EPISODE_ACTIONS = 21

@@ -123,8 +123,6 @@ class RolloutSettings:
     def seed_process(self, kind: int, worker_index: int, incarnation: int, torch_alone: bool = False) -> None:
         """Seeds the global generators of this process; the driver's only where the user has given the seed.
 
-        Workers are forked from one process, so without this all of them would draw the same numbers.
-
         Args:
             kind: of stream, as for `open_stream`.
             worker_index: no two workers get the same seed.

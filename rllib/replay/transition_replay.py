@@ -87,14 +87,13 @@ class TransitionReplay:
         priorities = 0 if self.priorities is None else self.priorities.tree.size_bytes
         return sum(column.nbytes for column in self.columns.values()) + frames + priorities
 
-    def add(self, batch: SampleBatch, steps: int, num_fragments: int = 1) -> None:
-        """Appends fragments, one behind the other, each [steps * environments] time-major, of E environments in all.
+    def add(self, batch: SampleBatch, steps: int) -> None:
+        """Appends a fragment, [steps * E] time-major.
 
         Args:
             batch: columns STORED; where loss_mask is among them, rows in which it is False are no transitions
                 (environments that reset in a step of their own) and are never sampled.
             steps: that each environment made.
-            num_fragments: how many there are, with equally many environments.
 
         Raises:
             ValueError: if they are not whole steps of all environments.
@@ -105,18 +104,15 @@ class TransitionReplay:
                 "or rows that are no transitions (environments that reset in a step of their own) were left out"
             )
         columns = {sb.LOSS_MASK: np.ones(batch.count, bool), **batch}
-        parts = {name: self._by_step(columns[name], steps, num_fragments) for name in self.columns}
+        parts = {
+            name: columns[name].reshape(steps, self.num_envs, *columns[name].shape[1:]) for name in self.columns
+        }
         if self.stacks is not None:
             parts[sb.OBS], parts[sb.NEXT_OBS] = self._positions(parts[sb.OBS], parts[sb.NEXT_OBS])
         if self.n_step > 1 and self.steps_added:
             self._cut_where_steps_are_missing(parts[sb.OBS][0])
         for start in range(0, steps, self.num_steps):
             self._write({name: part[start : start + self.num_steps] for name, part in parts.items()})
-
-    def _by_step(self, column: np.ndarray, steps: int, num_fragments: int) -> np.ndarray:
-        """[fragments * steps * environments, ...] as [steps, E, ...]."""
-        fragments = column.reshape(num_fragments, steps, -1, *column.shape[1:])
-        return fragments.swapaxes(0, 1).reshape(steps, self.num_envs, *column.shape[1:])
 
     def _positions(self, observations: np.ndarray, following: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the frames of the stacks [steps, E, ...] lie, [steps, E] each; writes those that are new."""

@@ -106,12 +106,9 @@ def test_p7_targets_are_those_of_the_weights_that_acted(num_workers):
     with build(CountingEnv, num_workers=num_workers, num_envs=2, lambda_=0.65) as algo:
         train(algo, 3)
         batch = algo.sample(128)
-        fragments = max(num_workers, 1)
-        length = 128 // (2 * fragments)
 
         def in_time(name):
-            parts = batch[name].reshape(fragments, length, 2, *batch[name].shape[1:])
-            return parts.swapaxes(0, 1).reshape(length, 2 * fragments, *batch[name].shape[1:])
+            return batch[name].reshape(-1, 2 * max(num_workers, 1), *batch[name].shape[1:])
 
         observations = in_time(sb.OBS)
         following = observations + 1

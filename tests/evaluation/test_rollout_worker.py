@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog import policy_spec
 from rllib.models.q_values import EpsilonGreedy as QValues
+from rllib.sample_batch import SampleBatch
 from tests.envs import (
     BoundedAction,
     CountingEnv,
@@ -46,7 +48,11 @@ def settings(env, *, env_config=None, num_envs=2, fragment_length=30, **override
 
 
 def worker(*args, index=0, incarnation=0, **kwargs) -> RolloutWorker:
-    made = RolloutWorker(settings(*args, **kwargs), index, incarnation)
+    return started(settings(*args, **kwargs), index, incarnation)
+
+
+def started(described: RolloutSettings, index: int = 0, incarnation: int = 0) -> RolloutWorker:
+    made = RolloutWorker(described, index, incarnation)
     weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.5, made.policy.weights.shape)
     made.set_weights(weights.astype(np.float32), version=4)
     return made
@@ -99,17 +105,36 @@ def test_truncation_is_bootstrapped_from_the_final_observation():
     assert batch[sb.TRUNCATEDS].tolist() == [False] * 4 + [True]
 
 
+def counting_vector(config) -> gymnasium.vector.SyncVectorEnv:
+    """Resets in steps of their own."""
+    return gymnasium.vector.SyncVectorEnv([lambda: CountingEnv({"offset": 0.5})] * config.num_envs)
+
+
+@pytest.mark.parametrize(
+    ("env", "mode"),
+    [
+        (CountingEnv, {}),
+        (BoundedAction, {}),
+        (CountingEnv, {"complete_episodes": True, "fragment_length": 7}),
+        (counting_vector, {}),
+    ],
+)
 @pytest.mark.parametrize("split", [(1, 4), (2, 2), (4, 1)])
-def test_transitions_do_not_depend_on_the_number_of_workers(split):
-    """The local worker with 4 environments, or the 4 spread over workers: the same, environment by environment."""
+def test_columns_are_equal_bits_however_environments_are_shared_out(env, mode, split):
+    """The local worker with 4 environments, or the 4 spread over workers: the same rows in the same order."""
+
+    def rounds(num_workers, num_envs, indices):
+        described = settings(BoundedAction if env is BoundedAction else CountingEnv, num_envs=num_envs, **mode)
+        described = replace(described, env=resolve(env), env_config={"offset": 0.5}, num_workers=num_workers)
+        workers = [started(described, index) for index in indices]
+        return SampleBatch.join_rounds([[each.sample()[0] for each in workers] for _ in range(3)])
+
     num_workers, num_envs = split
-    config = {"offset": 0.5}
-    alone = worker(CountingEnv, env_config=config, num_envs=4).sample()[0]
-    parts = [worker(CountingEnv, env_config=config, num_envs=num_envs, index=i + 1) for i in range(num_workers)]
-    parts = [part.sample()[0] for part in parts]
-    for name in (sb.OBS, sb.ACTIONS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS):
-        joined = np.concatenate([time_major(part, name, num_envs) for part in parts], axis=1)
-        np.testing.assert_array_equal(joined, time_major(alone, name, 4), err_msg=name)
+    alone = rounds(0, 4, [0])
+    together = rounds(num_workers, num_envs, range(1, num_workers + 1))
+    assert set(alone) == set(together)
+    for name, column in alone.items():
+        np.testing.assert_array_equal(together[name], column, err_msg=name)
 
 
 def test_no_two_environments_share_a_stream():

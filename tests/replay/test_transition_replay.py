@@ -120,7 +120,9 @@ def test_more_than_the_memory_is_refused_with_the_size():
 def test_fragments_of_several_workers_lie_side_by_side():
     replay = make_replay(100, 2, gamma=1.0, n_step=2)
     first, second = steps([1, 2, 3]), steps([10, 20, 30])
-    replay.add(SampleBatch.concat([first, second]), 3, num_fragments=2)
+    for batch in (first, second):
+        batch.num_steps = 3
+    replay.add(SampleBatch.join_rounds([[first, second]]), 3)
     rewards = replay.sample(500, np.random.default_rng(0))[sb.REWARDS]
     assert set(rewards.tolist()) == {3, 5, 30, 50}
     with pytest.raises(ValueError, match="are not 3 steps of 2 environments"):

@@ -1,0 +1,58 @@
+"""The bits of a run do not depend on how its environments are shared out among workers."""
+
+import numpy as np
+import pytest
+
+import runtime
+from rllib import A2CConfig, DQNConfig, PGConfig, PPOConfig, PQNConfig
+
+SPLITS = [(0, 4), (1, 4), (2, 2), (4, 1)]
+MODEL = {"fcnet_hiddens": [32, 32]}
+PPO = {"train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "lr": 1e-3, "model": MODEL}
+
+
+@pytest.fixture(autouse=True)
+def session():
+    yield
+    runtime.shutdown()
+
+
+def algorithms() -> dict:
+    """By name, how each of them is configured; with few steps between updates."""
+    dqn = {"num_steps_sampled_before_learning_starts": 64, "lr": 1e-3, "model": {"fcnet_hiddens": [32]}}
+    return {
+        "ppo": PPOConfig().training(**PPO).rollouts(rollout_fragment_length=16),  # two rounds a batch
+        "ppo of whole episodes": PPOConfig().training(**PPO).rollouts(batch_mode="complete_episodes"),
+        "a2c with shared layers": A2CConfig().training(
+            train_batch_size=80, lr=1e-3, model={**MODEL, "vf_share_layers": True}
+        ),
+        "pg": PGConfig().training(train_batch_size=80, lr=1e-3, model=MODEL),
+        "pqn": PQNConfig().training(train_batch_size=128, sgd_minibatch_size=32, lr=1e-3),
+        "dqn": DQNConfig().training(**dqn, hiddens=[32]),
+        "dqn of noisy distributions": DQNConfig().training(
+            **dqn, hiddens=[32], num_atoms=11, v_min=0.0, v_max=50.0, n_step=3, noisy=True
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_weights_are_equal_bits_after_every_update_however_environments_are_shared_out(name):
+    runs = {}
+    for num_workers, num_envs in SPLITS:
+        config = algorithms()[name].environment("CartPole-v1").debugging(seed=3)
+        config.rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs)
+        config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=0)
+        with config.build() as algo:
+            weights, updates = [], 0
+            while updates < 6:
+                algo.train()
+                if algo.num_updates > updates:
+                    updates = algo.num_updates
+                    weights.append(algo.policy.weights.copy())
+            runs[num_workers, num_envs] = (algo.timesteps, weights)
+    timesteps, expected = runs[0, 4]
+    assert not np.array_equal(expected[0], expected[-1])
+    for split, (steps, weights) in runs.items():
+        assert steps == timesteps, split
+        for update, (own, other) in enumerate(zip(weights, expected, strict=True)):
+            np.testing.assert_array_equal(own, other, err_msg=f"{split}, update {update}")

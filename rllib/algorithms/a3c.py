@@ -66,6 +66,7 @@ class A3C(A2C):
     """The algorithm; see the module's docstring."""
 
     config_class = A3CConfig
+    is_synchronous = False
 
     def __init__(self, config: A3CConfig | dict | None = None, env: Any = None):
         super().__init__(config, env)

@@ -56,6 +56,8 @@ class Algorithm(Checkpointed):
     config_class: ClassVar[type[AlgorithmConfig]]
     # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
+    # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
+    is_synchronous: ClassVar[bool] = True
     # Weights to start from (models/initializers.py), where the model's settings do not say.
     initializer: ClassVar[str] = "orthogonal"
 
@@ -81,6 +83,7 @@ class Algorithm(Checkpointed):
             seed=self.seed,
             exploration=self.make_exploration(),
             sequences=self.samples_sequences,
+            acts_among_all=self.is_synchronous,
             learner=self.make_worker_learner(),
         )
         inference_rng = seeding.generator(self.seed, seeding.INFERENCE)

@@ -147,6 +147,7 @@ class ApexDQN(DQN):
     """The algorithm; see the module's docstring."""
 
     config_class = ApexDQNConfig
+    is_synchronous = False
 
     def setup(self) -> None:
         self.replay: ReplayShards | None = None

@@ -156,6 +156,7 @@ class IMPALA(Algorithm):
     """The algorithm; see the module's docstring."""
 
     config_class = IMPALAConfig
+    is_synchronous = False
     samples_sequences = True
     loss = IMPALA_LOSS
 

@@ -13,7 +13,8 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> Rollou
     Args:
         config: of the algorithm.
         env: what makes its environments.
-        more: what the algorithm decides: `policy`, `postprocess`, `seed`, `exploration`, `sequences`, `learner`.
+        more: what the algorithm decides: `policy`, `postprocess`, `seed`, `exploration`, `sequences`, `acts_among_all`,
+            `learner`.
     """
     return RolloutSettings(
         env=env,

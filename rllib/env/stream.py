@@ -20,7 +20,7 @@ class EnvironmentStream(ABC):
         observation_shape, observation_dtype: of one stored observation (see `observations.ObservationColumn`).
         reset_rows: [N] bool, rows of the last step that are no transitions and have to be dropped, or None where all
             are transitions. Their reward is 0 and their flags are False.
-        has_gaps: whether there are such rows at all.
+        has_gaps: whether there are such rows even where no environment fails.
         resets_ended: whether an ended episode is followed by a reset within the step. Where it is False, the
             environment has to wait for `restart`, and what the step wrote as its observation is the final one.
         replaced: environments that raised in the last step and were replaced; mostly []. Their episodes are void, the

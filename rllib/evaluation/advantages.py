@@ -97,9 +97,10 @@ def bootstrap_values(
 
 
 def _steps_to_value(fragment: Fragment, environment: int, known: int) -> np.ndarray:
-    """The steps from `known` on whose observations are acted upon, or bootstrapped from at the end of the fragment."""
-    last, i = fragment.num_steps, environment
-    is_transition = np.ones(last, bool) if fragment.valid is None else fragment.valid[:, i]
-    steps = known + np.flatnonzero(is_transition[known:])
-    goes_on = is_transition[-1] and not (fragment[sb.TERMINATEDS][-1, i] or fragment[sb.TRUNCATEDS][-1, i])
-    return np.append(steps, last) if goes_on else steps
+    """The steps from `known` on whose observations are acted upon, or bootstrapped from."""
+    i = environment
+    is_transition = np.ones(fragment.num_steps, bool) if fragment.valid is None else fragment.valid[:, i]
+    goes_on = is_transition & ~(fragment[sb.TERMINATEDS][:, i] | fragment[sb.TRUNCATEDS][:, i])
+    is_needed = np.append(is_transition, False)
+    is_needed[1:] |= goes_on
+    return known + np.flatnonzero(is_needed[known:])

@@ -91,23 +91,26 @@ class Fragment:
         return joined
 
     def to_batch(self, policy_version: int, has_gaps: bool = False) -> SampleBatch:
-        """The rows [T * N], views of the block, step by step.
+        """The rows [T * N] step by step, views of the block where all are transitions or a column loss_mask tells.
+
+        Else those that are no transitions are dropped.
 
         Args:
             policy_version: of the weights that acted.
-            has_gaps: some rows of this fragment, or of another worker's, may be no transitions. These are dropped, and
-                the rows copied environment by environment, the one order that is left to all workers together; unless
-                a column loss_mask tells them.
+            has_gaps: every worker's fragments may have such rows. They are then copied environment by environment, the
+                one order in which joining workers' rows gives the same however environments are shared out.
         """
         rows = {}
         for name, column in self.columns.items():
             column = column[: self.num_steps]
             rows[name] = column.reshape(self.num_steps * self.num_envs, *column.shape[2:])
         batch = SampleBatch(rows, policy_version=policy_version, num_steps=self.num_steps)
-        if not has_gaps or sb.LOSS_MASK in self.columns:
+        if sb.LOSS_MASK in self.columns:
             return batch
-        by_environment = np.arange(batch.count).reshape(self.num_steps, self.num_envs).T.reshape(-1)
-        return batch.rows(by_environment if self.valid is None else by_environment[self.valid.T.reshape(-1)])
+        if has_gaps:
+            by_environment = np.arange(batch.count).reshape(self.num_steps, self.num_envs).T.reshape(-1)
+            return batch.rows(by_environment if self.valid is None else by_environment[self.valid.T.reshape(-1)])
+        return batch if self.valid is None else batch.rows(self.valid.reshape(-1))
 
     def to_sequences(self, policy_version: int, allocate: Callable[..., np.ndarray] = np.empty) -> SampleBatch:
         """The rows environment by environment, so that each row is followed by what it is bootstrapped from.

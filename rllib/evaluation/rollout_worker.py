@@ -96,7 +96,7 @@ class RolloutWorker:
         self._allocate_fragment = np.empty if settings.sequences else allocate
         first = max(worker_index - 1, 0) * settings.num_envs
         total = settings.num_envs * max(settings.num_workers, 1)
-        if total <= ENVIRONMENTS_ALIKE:
+        if settings.acts_among_all and total <= ENVIRONMENTS_ALIKE:
             self.policy.act_among(total, slice(first, first + settings.num_envs))
         self._indices = range(first, first + settings.num_envs)
         self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in self._indices]

@@ -56,6 +56,8 @@ class RolloutSettings:
         seed: the run's seed.
         seeds_driver: whether the global generators of the driver's process are seeded where environments are stepped
             there, as those of workers' processes always are: the user has given the seed.
+        acts_among_all: workers with few environments compute what they act by in the shape of all workers' environments
+            together (`Policy.act_among`), so that the bits do not depend on how they are shared out.
         num_workers: remote workers of the set this one belongs to.
         complete_episodes: go on until every episode begun in the fragment is over.
         explore: try out new behaviour; False takes the most likely actions.
@@ -93,6 +95,7 @@ class RolloutSettings:
     replace_failed_envs: bool = False
     exploration: Exploration = STOCHASTIC_SAMPLING
     seeds_driver: bool = False
+    acts_among_all: bool = True
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""

@@ -126,8 +126,8 @@ class SampleBatch(dict):
     def join_rounds(rounds: "Sequence[Sequence[SampleBatch]]") -> "SampleBatch":
         """Joins what workers have sampled, in an order that does not depend on how environments are shared out.
 
-        Of fragments in lockstep (`num_steps`) the first step of all environments comes first, then the second one; other
-        batches of a round come one after the other. A single batch is returned as it is, without a copy.
+        Of fragments in lockstep (`num_steps`) the first step of all environments comes first, then the second one;
+        other batches of a round come one after the other. A single batch is returned as it is, without a copy.
 
         Args:
             rounds: of each round of sampling one batch a worker, in the order of the workers; at least one batch.

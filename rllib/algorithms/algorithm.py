@@ -194,8 +194,8 @@ class Algorithm(Checkpointed):
         """At least so many steps of the environments, all of them acted by the newest weights.
 
         The workers get the weights with the request; a round brings one fragment of each. The order of the rows does
-        not depend on how environments are shared out among workers (`SampleBatch.join_rounds`). Steps that are no transitions
-        (of vector environments that reset in a step of their own) count here, and are not in the batch.
+        not depend on how environments are shared out among workers (`SampleBatch.join_rounds`). Steps that are no
+        transitions (of vector environments that reset in a step of their own) count here, and are not in the batch.
         """
         rounds, steps = [], 0
         with self.metrics.timer("sample"):

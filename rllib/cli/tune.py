@@ -246,9 +246,7 @@ def _tell(analysis: ExperimentAnalysis) -> None:
         click.echo(f"settings    {chosen}")
     if checkpoint := analysis.get_best_checkpoint(best):
         click.echo(f"evaluate    rllib evaluate {_short(checkpoint.path)}")
-    objective = "" if analysis.default_metric == "episode_reward_mean" else f" --metric {analysis.default_metric}"
-    objective += " --mode min" if analysis.default_mode == "min" else ""
-    click.echo(f"plot        rllib plot {directory}{objective}")
+    click.echo(f"plot        rllib plot {directory}")
 
 
 def _short(path: str) -> str:

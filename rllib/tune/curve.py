@@ -1,5 +1,6 @@
 """The learning curve as a picture: return by environment steps."""
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,15 +34,15 @@ class CurveLogger:
         self._draw().savefig(os.devnull, format="png")
 
     def on_result(self, result: Mapping) -> None:
-        """Remembers one point; results before the first finished episode have none."""
-        keys = ("timesteps_total", "episode_reward_mean", "episode_reward_min", "episode_reward_max")
-        point = tuple(result.get(key) for key in keys)
-        if None not in point:
-            self._points.append(point)
+        """Remembers one point; results without a finished episode are gaps."""
+        keys = ("episode_reward_mean", "episode_reward_min", "episode_reward_max")
+        point = tuple(math.nan if result.get(key) is None else result[key] for key in keys)
+        if result.get("timesteps_total") is not None:
+            self._points.append((result["timesteps_total"], *point))
 
     def close(self) -> None:
         """Draws the picture, if there is anything to draw."""
-        if self._points:
+        if not all(math.isnan(mean) for _, mean, _, _ in self._points):
             draft = self._path.with_suffix(".png.tmp")
             self._draw().savefig(draft, format="png", dpi=110)
             os.replace(draft, self._path)
@@ -54,8 +55,11 @@ class CurveLogger:
         if self._points:
             steps, mean, low, high = zip(*self._points)
             axes.fill_between(steps, low, high, alpha=0.15, linewidth=0, label="lowest to highest episode")
-            marker = "." if len(steps) < 30 else None
-            axes.plot(steps, mean, linewidth=1.8, marker=marker, label="mean of the last episodes")
+            gaps = [True, *map(math.isnan, mean), True]
+            # A point between two gaps has no line, so it needs a mark.
+            lone = [i for i, value in enumerate(mean) if value == value and gaps[i] and gaps[i + 2]]
+            marks = None if len(steps) < 30 else lone
+            axes.plot(steps, mean, linewidth=1.8, marker=".", markevery=marks, label="mean of the last episodes")
             axes.legend(loc="best", frameon=False)
         axes.set(title=self._title, xlabel="environment steps", ylabel="episode return")
         axes.grid(alpha=0.3)

@@ -9,15 +9,18 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from rllib.tune.experiment import journal_file, read_records
+from rllib.tune.loggers import flatten
 from rllib.tune.plots_html import html_page
 from rllib.tune.plots_png import write_png
+from rllib.tune.result_keys import lookup
 from rllib.tune.searchers.base import check_mode, metric_value
 
 KINDS = ("curves", "parallel", "best")
@@ -26,6 +29,12 @@ _RESAMPLES = 2000
 _MOST_AXES = 10
 _MOST_IN_NAME = 4
 _NOT_SETTINGS = {"seed", "__trial_index__"}
+# Beside the metric, a single run shows this many other numbers that it reported.
+_MOST_DETAILS = 6
+_COUNTERS = {"training_iteration", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
+             "timesteps_since_restore", "timesteps_total", "timesteps_this_iter", "episodes_total",
+             "episodes_this_iter", "done", "timestamp", "pid"}  # fmt: skip
+_RETURN, _LOWEST_AND_HIGHEST = "episode_reward_mean", ("episode_reward_min", "episode_reward_max")
 
 
 @dataclass
@@ -45,7 +54,12 @@ class Run:
 
 @dataclass
 class Curve:
-    """A line with its interval: arrays of equal length; `low` and `high` are None for a single run."""
+    """A line, and a band around it where there is one: float64 arrays of equal length; NaN in `y` is a gap.
+
+    Attributes:
+        low, high: the 95 % interval over runs; of a single run's return, the lowest and highest episode.
+        runs: number of runs of which it is the interquartile mean.
+    """
 
     name: str
     x: np.ndarray
@@ -53,6 +67,12 @@ class Curve:
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     runs: int = 1
+
+    def stretches(self) -> list[slice]:
+        """The parts between gaps."""
+        known = np.flatnonzero(np.isfinite(self.y))
+        parts = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)
+        return [slice(part[0], part[-1] + 1) for part in parts if len(part)]
 
 
 @dataclass
@@ -66,7 +86,13 @@ class Axis:
 
 @dataclass
 class Figures:
-    """All that is drawn; a kind that was not asked for is None. `colours`: in [0, 1] by the metric, 1 the best."""
+    """All that is drawn.
+
+    Attributes:
+        curves, axes, best: of the kinds "curves", "parallel" and "best"; None if that kind is not drawn.
+        colours: of the runs in [0, 1] by the metric, 1 the best.
+        details: curves of what else a single run reported, by its name.
+    """
 
     title: str
     metric: str
@@ -75,6 +101,7 @@ class Figures:
     axes: list[Axis] | None = None
     colours: list[float] = field(default_factory=list)
     best: Curve | None = None
+    details: list[Curve] = field(default_factory=list)
 
 
 def plot(
@@ -83,7 +110,7 @@ def plot(
     metric: str = "episode_reward_mean",
     mode: str = "max",
     x: str = "timesteps_total",
-    kinds: str | Sequence[str] = KINDS,
+    kinds: str | Sequence[str] | None = None,
     title: str = "",
 ) -> Path:
     """Draws runs into one file: .png (needs matplotlib) or .html (self-contained, needs nothing).
@@ -94,7 +121,8 @@ def plot(
         metric: result key or "a/b" path.
         mode: whether "max" or "min" of it is best.
         x: result key of the horizontal axis; where a run has none, training_iteration.
-        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best".
+        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best"; None: all, and of a single
+            run its curves: the metric and what else it reported.
         title: above everything.
 
     Raises:
@@ -102,7 +130,7 @@ def plot(
         ImportError: if a .png is wanted and matplotlib is not installed.
     """
     path = Path(path)
-    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+    kinds = [kinds] if isinstance(kinds, str) else list(kinds or ())
     if unknown := set(kinds) - set(KINDS):
         raise ValueError(f"There is no kind of plot {unknown.pop()!r}. There are: {', '.join(KINDS)}.")
     if path.suffix not in (".png", ".html"):
@@ -134,6 +162,27 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
             raise ValueError(f"There is no result.json in {directory} or below it: neither a run nor an experiment")
         runs += [_read_run(file) for file in found]
     return runs
+
+
+def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | None]:
+    """(metric, mode) by which the experiments in these directories compared their trials; None where there is none.
+
+    A directory may be an experiment's or one of its trials'.
+
+    Raises:
+        ValueError: if they were compared by different metrics.
+    """
+    found = {}
+    for directory in map(Path, directories):
+        places = [place for place in (directory, directory.resolve().parent) if any(place.glob("experiment_state-*"))]
+        for place in places[:1]:
+            header = read_records(journal_file(place))[0]
+            if header.get("metric"):
+                found[header["metric"], header.get("mode")] = directory
+    if len(found) > 1:
+        kinds = ", ".join(f"{directory.name} by {metric} ({mode})" for (metric, mode), directory in found.items())
+        raise ValueError(f"These experiments compared their trials by different metrics: {kinds}. Give one of them.")
+    return next(iter(found), (None, None))
 
 
 def _in_order(file: Path) -> list:
@@ -196,15 +245,22 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     if not runs:
         raise ValueError("There is nothing to draw: no run has a result yet")
     points = {index: _points(run, metric, x) for index, run in enumerate(runs)}
-    drawn = [index for index, (_, ys) in points.items() if len(ys)]
+    drawn = [index for index, (_, ys) in points.items() if len(ys)]  # the others have no number
     if not drawn:
         metric_value(runs[0].results[-1], metric)  # says which metrics there are
         raise ValueError(f"There is nothing to draw: the metric {metric!r} is NaN in all results")
     runs, points = [runs[index] for index in drawn], [points[index] for index in drawn]
     figures = Figures(title, metric, x)
-    better = max if mode == "max" else min
+    if len(runs) == 1 and set(kinds) - {"curves"}:
+        raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
+    kinds = kinds or (KINDS if len(runs) > 1 else ["curves"])
+    better = np.nanmax if mode == "max" else np.nanmin
     if "curves" in kinds:
         figures.curves = _curves(runs, points)
+    if len(runs) == 1:
+        if metric == _RETURN:
+            figures.curves = [_with_band(figures.curves[0], runs[0], x)]
+        figures.details = _details(runs[0], metric, x)
     if "parallel" in kinds:
         figures.axes, figures.colours = _parallel(runs, [better(ys) for _, ys in points], metric, mode)
     if "best" in kinds:
@@ -215,18 +271,49 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
 
 
 def _points(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
-    """[P] and [P] float64: where the metric is a number."""
-    pairs = []
-    for number, result in enumerate(run.results, 1):
-        try:
-            y = metric_value(result, metric)
-        except ValueError:
-            continue  # before the first finished episode there may be none
-        if math.isfinite(y):
-            pairs.append((float(result.get(x) or result.get("training_iteration") or number), y))
-    array = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    order = np.argsort(array[:, 0], kind="stable")
-    return array[order, 0], array[order, 1]
+    """[P] and [P] float64, from the first to the last result in which the metric is finite; NaN in between."""
+    array = np.array(
+        [(_place(result, x, number), _finite(result, metric)) for number, result in enumerate(run.results, 1)]
+    )
+    array = array[np.argsort(array[:, 0], kind="stable")]
+    known = np.flatnonzero(np.isfinite(array[:, 1]))
+    array = array[known[0] : known[-1] + 1] if len(known) else array[:0]
+    return array[:, 0], array[:, 1]
+
+
+def _place(result: Mapping, x: str, number: int) -> float:
+    """Where on the horizontal axis a result is, the `number`-th of its run."""
+    place = lookup(result, x)
+    return float(result.get("training_iteration", number) if place is None else place)
+
+
+def _finite(result: Mapping, metric: str) -> float:
+    """The metric; NaN where it is missing (as the return is before the first episode has ended) or infinite."""
+    try:
+        value = metric_value(result, metric)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def _with_band(curve: Curve, run: Run, x: str) -> Curve:
+    """The return of a single run with its lowest and highest episodes, where they are known."""
+    bounds = [_points(run, key, x) for key in _LOWEST_AND_HIGHEST]
+    if any(not np.array_equal(xs, curve.x) for xs, _ in bounds):
+        return curve
+    return replace(curve, low=bounds[0][1], high=bounds[1][1])
+
+
+def _details(run: Run, metric: str, x: str) -> list[Curve]:
+    """What else the run reported: of an algorithm the episodes' length and what its learner says, else all numbers."""
+    names = list(dict.fromkeys(key for result in run.results for key, value in flatten(result)
+                               if not isinstance(value, (str, bool))))  # fmt: skip
+    if "episode_len_mean" in names:
+        names = ["episode_len_mean", *(name for name in names if "/learner_stats/" in name)]
+    else:
+        names = [name for name in names if name not in _COUNTERS]
+    curves = [Curve(name, *_points(run, name, x)) for name in names if name != metric]
+    return [curve for curve in curves if len(set(curve.y)) > 1][:_MOST_DETAILS]
 
 
 def _curves(runs: Sequence[Run], points) -> list[Curve]:
@@ -252,7 +339,10 @@ def _curve(name: str, members: Sequence) -> Curve:
     start, end = max(xs[0] for xs, _ in members), min(xs[-1] for xs, _ in members)
     x = np.linspace(min(start, end), end, _POINTS)
     values = np.stack([np.interp(x, xs, ys) for xs, ys in members])
-    return Curve(name, x, iqm(values), *interval(values), runs=len(members))
+    gap = np.isnan(values).any(axis=0)
+    values[:, gap] = 0.0
+    lines = [np.where(gap, np.nan, line) for line in (iqm(values), *interval(values))]
+    return Curve(name, x, *lines, runs=len(members))
 
 
 def _settings(run: Run) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Draws figures as one HTML file with inline SVG: it loads nothing, from nowhere."""
 
 import html
+import itertools
+import math
 from collections.abc import Iterable
 
 _WIDTH, _HEIGHT = 760, 400
@@ -36,35 +38,61 @@ def html_page(figures) -> str:
         parts += ["<h2>Parallel coordinates</h2>", _parallel(figures)]
     if figures.best is not None:
         parts += ["<h2>Best so far</h2>", _best(figures)]
+    for curve in figures.details:
+        name = curve.name.rsplit("/", 1)[-1]
+        parts += [f"<h2>{_safe(name)}</h2>", _drawn([curve], figures.x, name)]
     title = _safe(figures.title or figures.metric)
     head = f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
     return f"<!doctype html><html>{head}<body><h1>{title}</h1>{''.join(parts)}</body></html>\n"
 
 
 def _curves(figures) -> str:
+    return _drawn(figures.curves, figures.x, figures.metric)
+
+
+def _drawn(curves, x_name: str, y_name: str) -> str:
+    """Curves with their bands, in one frame."""
     values = [
-        y for curve in figures.curves for line in (curve.y, curve.low, curve.high) if line is not None for y in line
+        y
+        for curve in curves
+        for line in (curve.y, curve.low, curve.high)
+        if line is not None
+        for y in line
+        if not math.isnan(y)
     ]
-    frame = _Frame([x for curve in figures.curves for x in curve.x], values)
+    frame = _Frame([x for curve in curves for x in curve.x], values)
     drawn = []
-    for index, curve in enumerate(figures.curves):
-        colour = _COLOURS[index % len(_COLOURS)]
-        band = ""
-        if curve.low is not None:
-            around = [*zip(curve.x, curve.high), *reversed(list(zip(curve.x, curve.low)))]
-            band = f'<polygon points="{frame.points(around)}" fill="{colour}" opacity="0.2"/>'
-        line = f'<polyline class="line" points="{frame.points(zip(curve.x, curve.y))}" stroke="{colour}"/>'
-        drawn.append(f'<g class="run"><title>{_safe(curve.name)}: {curve.y[-1]:.5g} at the end</title>{band}{line}</g>')
-    return frame.svg("".join(drawn), figures.x, figures.metric)
+    for index, curve in enumerate(curves):
+        shapes = [_shape(frame, curve, part, _COLOURS[index % len(_COLOURS)]) for part in curve.stretches()]
+        title = f"<title>{_safe(curve.name)}: {curve.y[-1]:.5g} at the end</title>"
+        drawn.append(f'<g class="run">{title}{"".join(shapes)}</g>')
+    return frame.svg("".join(drawn), x_name, y_name)
+
+
+def _shape(frame: "_Frame", curve, part: slice, colour: str) -> str:
+    """What lies between two gaps: a line with its band, or a dot."""
+    x, y = curve.x[part], curve.y[part]
+    band = ""
+    if curve.low is not None:
+        around = [*zip(x, curve.high[part]), *reversed(list(zip(x, curve.low[part])))]
+        band = f'<polygon points="{frame.points(around)}" fill="{colour}" opacity="0.2"/>'
+    if len(x) == 1:
+        return f'{band}<circle cx="{frame.x(x[0]):.1f}" cy="{frame.y(y[0]):.1f}" r="2.5" fill="{colour}"/>'
+    return f'{band}<polyline class="line" points="{frame.points(zip(x, y))}" stroke="{colour}"/>'
 
 
 def _legend(curves) -> str:
     items = (
-        f'<li><span style="background:{_COLOURS[index % len(_COLOURS)]}"></span>{_safe(curve.name)}'
-        f"{f' (IQM of {curve.runs}, 95 % interval)' if curve.runs > 1 else ''}</li>"
-        for index, curve in enumerate(curves)
+        f'<li><span style="background:{colour}"></span>{_safe(curve.name)}{_meaning(curve)}</li>'
+        for curve, colour in zip(curves, itertools.cycle(_COLOURS))
     )
     return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _meaning(curve) -> str:
+    if curve.runs > 1:
+        return f" (IQM of {curve.runs}, 95 % interval)"
+    return "" if curve.low is None else ", lowest to highest episode"
 
 
 def _parallel(figures) -> str:
@@ -102,6 +130,7 @@ class _Frame:
 
     def __init__(self, xs: Iterable[float], ys: Iterable[float]):
         xs, ys = list(xs), list(ys)
+        self._whole_x = all(float(x).is_integer() for x in xs)
         self._x0, self._x1, self._y0, self._y1 = min(xs), max(xs), min(ys), max(ys)
 
     def x(self, value: float) -> float:
@@ -119,16 +148,28 @@ class _Frame:
     def svg(self, drawn: str, x_name: str, y_name: str) -> str:
         """The drawing with its axes."""
         ticks = []
-        for step in range(5):
-            x, y = (low + (high - low) * step / 4 for low, high in ((self._x0, self._x1), (self._y0, self._y1)))
-            ticks.append(f'<text x="{self.x(x):.1f}" y="{_HEIGHT - 30}" text-anchor="middle">{x:,.5g}</text>')
-            ticks.append(f'<text x="{_LEFT - 8}" y="{self.y(y) + 4:.1f}" text-anchor="end">{y:,.4g}</text>')
+        for x in _ticks(self._x0, self._x1, self._whole_x):
+            shown = f"{x:,.0f}" if self._whole_x else f"{x:,.5g}"
+            ticks.append(f'<text x="{self.x(x):.1f}" y="{_HEIGHT - 30}" text-anchor="middle">{shown}</text>')
+        for y in _ticks(self._y0, self._y1):
+            ticks.append(f'<text x="{_LEFT - 8}" y="{self.y(y) + 4:.1f}" text-anchor="end">{y:,.5g}</text>')
             ticks.append(f'<path d="M{_LEFT} {self.y(y):.1f}H{_WIDTH - _RIGHT}" stroke="#e4e4e4"/>')
         names = (
             f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 10}" text-anchor="middle">{_safe(x_name)}</text>'
             f'<text transform="translate(16 {_HEIGHT / 2}) rotate(-90)" text-anchor="middle">{_safe(y_name)}</text>'
         )
         return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">{"".join(ticks)}{drawn}{names}</svg>'
+
+
+def _ticks(low: float, high: float, whole: bool = False) -> list[float]:
+    """About five round numbers between the ends; whole ones if asked for."""
+    if low == high:
+        return [low]
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.9)
+    step = max(step, 1.0) if whole else step
+    return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 def _safe(text: str) -> str:

@@ -1,10 +1,15 @@
 """Draws figures with matplotlib."""
 
+import math
 from pathlib import Path
+
+# Of the panels, in inches.
+_HEIGHT, _DETAIL_HEIGHT = 4.6, 2.6
+_FEW_POINTS = 30
 
 
 def write_png(figures, path: Path) -> None:
-    """Writes the figures below one another.
+    """Writes the figures below one another, the details of a single run in two columns.
 
     Raises:
         ImportError: if matplotlib is not installed.
@@ -13,6 +18,7 @@ def write_png(figures, path: Path) -> None:
         from matplotlib import colormaps
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         raise ImportError("A .png needs matplotlib: pip install 'rllib[plot]'; a .html needs nothing") from None
     panels = [
@@ -20,11 +26,25 @@ def write_png(figures, path: Path) -> None:
         for draw, there in ((_curves, figures.curves), (_parallel, figures.axes), (_best, figures.best))
         if there is not None
     ]
-    figure = Figure(figsize=(8, 4.6 * len(panels)), layout="constrained")
+    heights = [_HEIGHT] * len(panels) + [_DETAIL_HEIGHT] * math.ceil(len(figures.details) / 2)
+    figure = Figure(figsize=(8, sum(heights)), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, draw in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels):
+    grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
+    for row, draw in enumerate(panels):
+        axes = figure.add_subplot(grid[row, :])
         draw(axes, figures, colormaps["viridis"])
         axes.spines[["top", "right"]].set_visible(False)
+    for index, curve in enumerate(figures.details):
+        axes = figure.add_subplot(grid[len(panels) + index // 2, index % 2])
+        _draw(axes, curve)
+        axes.set_title(curve.name.rsplit("/", 1)[-1], fontsize="medium")
+        axes.set_xlabel(figures.x, fontsize="small")
+        axes.spines[["top", "right"]].set_visible(False)
+    for index, axes in enumerate(figure.axes):
+        if axes.get_xlabel() and all(float(x).is_integer() for line in axes.lines for x in line.get_xdata()):
+            axes.xaxis.set_major_locator(MaxNLocator("auto" if index < len(panels) else 4, integer=True))
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.tick_params(labelsize="small")
     if figures.title:
         figure.suptitle(figures.title)
     figure.savefig(path, format="png", dpi=110)
@@ -32,13 +52,20 @@ def write_png(figures, path: Path) -> None:
 
 def _curves(axes, figures, colours) -> None:
     for curve in figures.curves:
-        label = curve.name + (f" (IQM of {curve.runs})" if curve.runs > 1 else "")
-        (line,) = axes.plot(curve.x, curve.y, linewidth=1.6, label=label)
-        if curve.low is not None:
-            axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, linewidth=0, color=line.get_color())
+        _draw(axes, curve, curve.name + (f" (IQM of {curve.runs})" if curve.runs > 1 else ""))
     if len(figures.curves) <= 12:
         axes.legend(frameon=False, fontsize="small")
     axes.set(xlabel=figures.x, ylabel=figures.metric)
+
+
+def _draw(axes, curve, label: str | None = None) -> None:
+    """A curve with its band; a point between two gaps, and each of a few points, has a mark."""
+    lone = [part.start for part in curve.stretches() if part.stop - part.start == 1]
+    marks = None if len(curve.x) < _FEW_POINTS else lone
+    (line,) = axes.plot(curve.x, curve.y, linewidth=1.6, marker=".", markevery=marks, label=label)
+    if curve.low is not None:
+        axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, linewidth=0, color=line.get_color(),
+                          label="lowest to highest episode" if curve.runs == 1 else None)  # fmt: skip
     axes.grid(alpha=0.3)
 
 
@@ -54,6 +81,7 @@ def _parallel(axes, figures, colours) -> None:
     slant = {"rotation": 25, "ha": "right"} if len(names) > 5 else {}
     axes.set_xticks(range(len(names)), names, **slant)
     axes.set_yticks([])
+    axes.spines[["left", "bottom"]].set_visible(False)
 
 
 def _best(axes, figures, colours) -> None:

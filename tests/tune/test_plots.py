@@ -1,6 +1,7 @@
 """Pictures: the statistics are rliable's, and what is drawn is there, with no network."""
 
 import json
+import math
 import re
 
 import numpy as np
@@ -69,6 +70,84 @@ def test_single_runs_and_unequal_lengths(tmp_path):
     assert page.count('class="run"') == 2 and "IQM" not in page
 
 
+def _of_an_algorithm(count=5, gaps=()):
+    return [
+        {
+            "training_iteration": t,
+            "timesteps_total": 1000 * t,
+            "episode_reward_mean": None if t in gaps else 10.0 * t,
+            "episode_reward_min": None if t in gaps else 5.0 * t,
+            "episode_reward_max": None if t in gaps else 15.0 * t,
+            "episode_len_mean": 10.0 * t,
+            "time_total_s": 2.0 * t,
+            "info": {"learner": {"default_policy": {"learner_stats": {"entropy": 1.0 / t, "cur_lr": 5e-5}}}},
+        }
+        for t in range(1, count + 1)
+    ]
+
+
+def test_a_single_run_is_drawn_by_its_curves(tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
+    _write(tmp_path, [Run("one", _of_an_algorithm())])
+    outcome = CliRunner().invoke(command, ["plot", str(tmp_path / "one"), "-o", str(tmp_path / "one.html"),
+                                           "-o", str(tmp_path / "one.png")])  # fmt: skip
+    assert outcome.exit_code == 0, outcome.output
+    page = (tmp_path / "one.html").read_text()
+    assert re.findall("<h2>(.*?)</h2>", page) == ["Learning curves", "episode_len_mean", "entropy"]
+    assert page.count("<polyline") == 3 and page.count("<polygon") == 1 and "lowest to highest episode" in page
+    assert "1 run drawn" in outcome.output and (tmp_path / "one.png").stat().st_size > 10_000
+
+
+def test_a_single_function_is_drawn_with_the_numbers_it_reported(tmp_path):
+    results = [{"training_iteration": t, "loss": 1 / t, "accuracy": t / 9, "timestamp": t, "a": 1} for t in range(1, 9)]
+    page = plot([Run("f", results)], tmp_path / "f.html", "loss").read_text()
+    assert re.findall("<h2>(.*?)</h2>", page) == ["Learning curves", "accuracy"]
+
+
+def test_nan_is_a_gap(tmp_path):
+    runs = [Run("one", _of_an_algorithm(9, gaps=(1, 4, 6)))]
+    page = plot(runs, tmp_path / "p.html", kinds="curves").read_text()
+    main = page[: page.index("episode_len_mean")]
+    assert [len(points.split()) for points in re.findall(r'<polyline[^>]*points="([^"]*)"', main)] == [2, 3]
+    assert main.count("<circle") == 1 and "nan" not in page
+
+
+def test_nan_of_one_seed_is_a_gap_of_the_group(tmp_path):
+    values = [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 2.0, math.nan, 4.0, 5.0, 6.0]] + [[0.0] * 6] * 3
+    runs = [Run(str(seed), [{"m": m, "t": t} for t, m in enumerate(row)], {"seed": seed})
+            for seed, row in enumerate(values)]  # fmt: skip
+    page = plot(runs, tmp_path / "p.html", "m", x="t", kinds="curves").read_text()
+    assert page.count("<polyline") == 2 == page.count("<polygon") and "nan" not in page
+
+
+def test_axes_that_count_have_whole_ticks(tmp_path):
+    page = plot(_runs(seeds=1, length=4), tmp_path / "p.html", "ret", x="training_iteration").read_text()
+    axes = re.findall(r'text-anchor="middle">([\d.,]+)</text>', page)
+    assert axes == ["1", "2", "3", "1", "2"], "iterations of the curves, and trials"
+    page = plot([Run("r", _of_an_algorithm(20))], tmp_path / "p.html").read_text()
+    ticks = re.findall(r'text-anchor="middle">([\d.,]+)</text>', page)[:4]
+    assert ticks == ["5,000", "10,000", "15,000", "20,000"]
+
+
+def _experiment(directory, metric, mode):
+    runs = [Run(f"{directory.name}_{i}", [{"training_iteration": t, metric: t * i} for t in (1, 2)], {"lr": i})
+            for i in (1, 2)]  # fmt: skip
+    _write(directory, runs)
+    header = {"type": "experiment", "format": 1, "metric": metric, "mode": mode}
+    (directory / "experiment_state-2030.json").write_text(json.dumps(header) + "\n")
+
+
+def test_an_experiments_own_metric_is_drawn(tmp_path):
+    _experiment(tmp_path / "a", "loss", "min")
+    out = tmp_path / "x.html"
+    for directory, best in (("a", "best loss so far"), ("a/a_1", "Learning curves")):
+        outcome = CliRunner().invoke(command, ["plot", str(tmp_path / directory), "-o", str(out)])
+        assert outcome.exit_code == 0 and best in out.read_text() and ">loss<" in out.read_text(), outcome.output
+    _experiment(tmp_path / "b", "gain", "max")
+    outcome = CliRunner().invoke(command, ["plot", str(tmp_path / "a"), str(tmp_path / "b"), "-o", str(out)])
+    assert outcome.exit_code == 2 and "different metrics: a by loss (min), b by gain (max)" in outcome.output
+
+
 def test_command_reads_runs_and_experiments(tmp_path):
     _write(tmp_path / "experiment", _runs(seeds=2))
     with open(tmp_path / "experiment" / "run0.1_0" / "result.json", "a") as file:
@@ -89,6 +168,7 @@ def test_command_reads_runs_and_experiments(tmp_path):
         (lambda path: plot(_runs(), path / "x.html"), "no metric 'episode_reward_mean'.*They have: ret"),
         (lambda path: plot(_runs(), path / "x.pdf", "ret"), "a .png or a .html"),
         (lambda path: plot(_runs(), path / "x.html", "ret", kinds="pie"), "no kind of plot 'pie'"),
+        (lambda path: plot(_runs((0.1,), 1), path / "x.html", "ret", kinds="best"), "best compare runs.*only one"),
         (lambda path: plot([Run("a", [])], path / "x.html"), "no run has a result"),
         (lambda path: read_runs(path), "no result.json"),
         (lambda path: read_runs(path / "none"), "no directory"),

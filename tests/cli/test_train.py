@@ -1,7 +1,12 @@
 """`rllib train` with a stand-in for the algorithm (conftest.py)."""
 
+import contextlib
 import json
+import os
+import pty
 import signal
+import sys
+import termios
 
 import pytest
 from fake_algorithm import FakeAlgorithm, FakeConfig
@@ -212,6 +217,73 @@ def test_panel_shows_what_matters():
     shown = "PPO on CartPole-v1|120.0|▁|█|0.0 to 240.0|1,200|10,000 /s|sample 60%|other 10%|2/2 healthy"
     for part in [*shown.split("|"), "episode_reward_mean >= 475", "60%", "results/run"]:
         assert part in text, text
+
+
+def shown_at(width, display):
+    display._console.width = width
+    with display._console.capture() as capture:
+        display._console.print(display.render())
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 60, 84, 100, 200])
+def test_the_panel_fits_terminals_of_every_width(width):
+    display = PanelDisplay()
+    directory = "/home/somebody/experiments/results/PPO_CartPole-v1_2030-01-01_00-00-00"
+    display.start("PPO on CartPole-v1", "training_iteration >= 20", directory)
+    algorithm = FakeAlgorithm(FakeConfig({}))
+    for _ in range(12):
+        display.on_result({**algorithm.train(), "episode_reward_min": -12345.6}, 0.6)
+    lines = shown_at(width, display)
+    display.close()
+    assert {len(line) for line in lines} == {min(width, 120)}
+    assert lines[0][0] + lines[0][-1] + lines[-1][0] + lines[-1][-1] == "╭╮╰╯"
+    text = "\n".join(lines)
+    for part in ("PPO on CartPole-v1", "120.0", "▁", "-12,345.6 to 240.0", "training_iteration >= 20", "60%"):
+        assert part in text, text
+    assert directory[-25:] in lines[-1], "the end of the path says which run it is"
+    assert (directory in lines[-1]) == (width >= 84)
+
+
+def test_the_panels_clock_is_that_of_the_results():
+    display = PanelDisplay()
+    display.start("PPO", "", "results/run")
+    display.on_result({"time_total_s": 3785.2, "training_iteration": 1}, 0.0)
+    display.close()
+    assert "1:03:05" in shown_at(100, display)[0]
+
+
+TORN = """
+import signal, sys, time
+from rllib.cli.panel import PanelDisplay
+
+pressed = []
+signal.signal(signal.SIGINT, lambda *_: (pressed.append(1), display.note("Finishing this iteration")))
+display = PanelDisplay()
+display.start("PPO", "steps >= 1", "results/run")
+display.note("ready")
+while not pressed:
+    time.sleep(0.01)
+display.close()
+print("over", flush=True)
+"""
+
+
+def test_ctrl_c_leaves_the_panels_border_alone():
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execvpe(sys.executable, [sys.executable, "-c", TORN], {**os.environ, "COLUMNS": "60", "TERM": "xterm"})
+    shown = b""
+    with contextlib.suppress(OSError):  # the child has ended
+        while chunk := os.read(terminal, 65536):
+            if b"ready" in chunk:
+                assert not termios.tcgetattr(terminal)[3] & termios.ECHO
+                os.write(terminal, b"\r\x03")
+            if b"over" in chunk:
+                echoes_again = termios.tcgetattr(terminal)[3] & termios.ECHO
+            shown += chunk
+    assert os.waitpid(child, 0)[1] == 0, shown.decode()
+    assert b"^C" not in shown and b"Finishing this iteration" in shown and echoes_again
 
 
 def test_sparkline_averages_stretches():

@@ -15,6 +15,7 @@ import numpy as np
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
 from rllib.algorithms.settings import above, at_least, between, section
 from rllib.losses.appo import APPO_LOSS
+from rllib.losses.ppo import adapted_kl_coeff
 from rllib.policy import Policy
 from rllib.sample_batch import OBS, TARGET_DIST_INPUTS, SampleBatch
 
@@ -66,11 +67,7 @@ class APPO(IMPALA):
     def after_update(self, stats: dict[str, float]) -> None:
         config = self.config
         stats["cur_kl_coeff"] = self._kl_coeff
-        # Section 4 of the paper of PPO, with the factors that Ray uses.
-        if stats["kl"] > 2.0 * config.kl_target:
-            self._kl_coeff *= 1.5
-        elif stats["kl"] < 0.5 * config.kl_target:
-            self._kl_coeff *= 0.5
+        self._kl_coeff = adapted_kl_coeff(self._kl_coeff, stats["kl"], config.kl_target)
         # With a ring of train batches an update is one gradient step; else it is all those on a batch.
         steps = config.num_sgd_iter if config.minibatch_buffer_size > 1 else 1
         if self.num_updates % (config.target_update_frequency * steps) == 0:

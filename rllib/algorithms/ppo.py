@@ -15,7 +15,7 @@ from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.settings import above, at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
-from rllib.losses.ppo import PPO_LOSS
+from rllib.losses.ppo import PPO_LOSS, adapted_kl_coeff
 
 _MODEL = {"vf_share_layers": False}
 
@@ -91,20 +91,13 @@ class PPO(Algorithm):
             vf_loss_coeff=config.vf_loss_coeff if config.use_critic else 0.0,
             **coefficients,
         )
-        self._adapt_kl_coeff(stats["kl"])
+        self._kl_coeff = adapted_kl_coeff(self._kl_coeff, stats["kl"], config.kl_target)
         return {
             **stats,
             "cur_lr": coefficients["lr"],
             "cur_kl_coeff": coefficients["kl_coeff"],
             "entropy_coeff": coefficients["entropy_coeff"],
         }
-
-    def _adapt_kl_coeff(self, kl: float) -> None:
-        """Section 4 of the paper, with the factors that Ray uses."""
-        if kl > 2.0 * self.config.kl_target:
-            self._kl_coeff *= 1.5
-        elif kl < 0.5 * self.config.kl_target:
-            self._kl_coeff *= 0.5
 
     def algorithm_state(self) -> dict[str, Any]:
         return {"kl_coeff": self._kl_coeff}

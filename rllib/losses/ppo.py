@@ -24,6 +24,21 @@ from rllib.sample_batch import (
 STATS = ("total_loss", "policy_loss", "vf_loss", "kl", "entropy", "vf_explained_var", "clip_fraction")
 
 
+def adapted_kl_coeff(kl_coeff: float, kl: float, kl_target: float) -> float:
+    """The coefficient of the KL penalty for the next update (section 4 of the paper, with RLlib's factors).
+
+    Args:
+        kl_coeff: coefficient of the last update.
+        kl: mean KL(old || new) that it led to (nats).
+        kl_target: KL that the coefficient adapts to (nats).
+    """
+    if kl > 2.0 * kl_target:
+        return 1.5 * kl_coeff
+    if kl < 0.5 * kl_target:
+        return 0.5 * kl_coeff
+    return kl_coeff
+
+
 def ppo_gradient(
     distribution,
     dist_inputs,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import runtime
-from rllib import A2CConfig, A3CConfig, Algorithm, DefaultCallbacks, PGConfig, PPOConfig
+from rllib import A2CConfig, A3CConfig, Algorithm, APPOConfig, DefaultCallbacks, IMPALAConfig, PGConfig, PPOConfig
 from rllib import sample_batch as sb
 from tests.envs import HundredReward
 
@@ -22,7 +22,7 @@ def session():
 def config(config_class, env="CartPole-v1", num_workers=0, num_envs=4, fragment=10, env_config=None, **training):
     config = config_class().environment(env, env_config=env_config or {}).debugging(seed=3)
     rollouts = {} if config_class is PGConfig else {"rollout_fragment_length": fragment}
-    if config_class in (A2CConfig, PPOConfig):
+    if config_class not in (PGConfig, A3CConfig):
         training = {"train_batch_size": fragment * num_envs * max(num_workers, 1), **training}
     return (
         config.rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs, **rollouts)
@@ -178,3 +178,40 @@ def test_rays_sample_async_is_what_a3c_does():
     A3CConfig().rollouts(sample_async=False)
     with pytest.raises(TypeError, match="sample_async=True cannot be used"):
         A2CConfig().update_from_dict({"sample_async": True})
+
+
+@pytest.mark.parametrize("config_class", [PPOConfig, A2CConfig, A3CConfig, IMPALAConfig, APPOConfig])
+def test_each_term_of_the_loss_has_its_coefficient_and_sign(config_class):
+    coefficients = {"vf_loss_coeff": 0.3, "entropy_coeff": 0.7}
+    if issubclass(config_class, PPOConfig | APPOConfig):
+        coefficients |= {"kl_coeff": 1.7, "use_kl_loss": True, "num_sgd_iter": 2}
+    if config_class is PPOConfig:
+        coefficients["sgd_minibatch_size"] = 40
+    with config(config_class, **{**SHARED, "lr": 0.05, **coefficients}, num_workers=0).build() as algo:
+        stats = learner_stats(algo.train())
+    terms = stats["policy_loss"] + 0.3 * stats["vf_loss"] - 0.7 * stats.get("entropy", stats.get("policy_entropy"))
+    assert stats["vf_loss"] > 0 and stats["policy_loss"] != 0
+    if "kl_coeff" in coefficients:
+        assert stats["cur_kl_coeff"] == 1.7 and stats["kl"] > 0
+        terms += 1.7 * stats["kl"]
+    assert stats["total_loss"] == pytest.approx(terms, rel=1e-4)
+
+
+@pytest.mark.parametrize("config_class", [PPOConfig, APPOConfig])
+def test_kl_coefficient_follows_the_divergence_that_it_led_to(config_class):
+    """Learning rates on both sides of the target; a coefficient follows from the divergence before it."""
+    seen = set()
+    for lr in (1e-5, 3e-3, 0.05):
+        settings = {**SHARED, "lr": lr, "kl_coeff": 0.4, "use_kl_loss": True, "num_sgd_iter": 4}
+        if config_class is PPOConfig:
+            settings["sgd_minibatch_size"] = 40
+        with config(config_class, **settings, num_workers=0).build() as algo:
+            stats = learner_stats(algo.train())
+            assert stats["cur_kl_coeff"] == 0.4
+            for _ in range(3):
+                ratio = stats["kl"] / algo.config.kl_target
+                factor = 1.5 if ratio > 2 else 0.5 if ratio < 0.5 else 1.0
+                seen.add(factor)
+                before, stats = stats["cur_kl_coeff"], learner_stats(algo.train())
+                assert stats["cur_kl_coeff"] == pytest.approx(factor * before)
+    assert {0.5, 1.5} <= seen

@@ -5,7 +5,7 @@ import pytest
 from ppo_support import DISTRIBUTIONS, SETTINGS, make_minibatch
 
 from rllib import sample_batch as sb
-from rllib.losses.ppo import PPO_LOSS, STATS, ppo_gradient
+from rllib.losses.ppo import PPO_LOSS, STATS, adapted_kl_coeff, ppo_gradient
 from rllib.models.distributions import Categorical
 
 each_distribution = pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
@@ -163,3 +163,11 @@ def test_a_column_vector_of_values_is_refused():
     (dist_inputs, values), minibatch = make_minibatch(Categorical(2))
     with pytest.raises(ValueError, match=r"must all be \[B\]"):
         ppo_gradient(Categorical(2), dist_inputs, values[:, None], minibatch, **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("kl", "expected"),
+    [(0.0, 0.3), (0.0099, 0.3), (0.0101, 0.6), (0.02, 0.6), (0.0399, 0.6), (0.0401, 0.9), (5.0, 0.9)],
+)
+def test_kl_coefficient_rises_by_half_above_twice_the_target_and_halves_below_half_of_it(kl, expected):
+    assert adapted_kl_coeff(0.6, kl, kl_target=0.02) == pytest.approx(expected, abs=1e-12)

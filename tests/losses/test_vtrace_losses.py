@@ -11,6 +11,7 @@ from rllib.losses.appo import APPO_LOSS
 from rllib.losses.gae import gae
 from rllib.losses.impala import IMPALA_LOSS
 from rllib.losses.ppo import PPO_LOSS
+from rllib.losses.vtrace import vtrace_of_rows
 from rllib.models.distributions import Categorical
 from rllib.models.torch_distributions import TorchDistribution
 
@@ -94,6 +95,68 @@ def test_impala_on_policy_is_the_actor_critic_gradient():
     )
     np.testing.assert_allclose(d_dist_inputs[steps], expected, atol=1e-6)
     np.testing.assert_allclose(d_values[steps], expected_values, atol=1e-6)
+
+
+def slow_loss(distribution, dist_inputs, values, columns, targets, advantages, settings):
+    """IMPALA's loss (arXiv:1802.01561, section 4.2), and APPO's where there is a clip_param, row by row in float64."""
+    total, rows = 0.0, np.flatnonzero(columns[sb.LOSS_MASK])
+    for i in rows:
+        new = distribution.at(dist_inputs[i : i + 1])
+        log_prob = new.log_prob(columns[sb.ACTIONS][i : i + 1])[0]
+        if "clip_param" in settings:
+            at_target = distribution.at(columns[sb.TARGET_DIST_INPUTS][i : i + 1].astype(np.float64))
+            behaviour = np.exp(columns[sb.ACTION_LOGP][i])
+            from_target = min(2.0, behaviour / np.exp(at_target.log_prob(columns[sb.ACTIONS][i : i + 1])[0]))
+            ratio = from_target * np.exp(log_prob) / behaviour
+            clipped = np.clip(ratio, 1 - settings["clip_param"], 1 + settings["clip_param"])
+            gain = min(ratio * advantages[i], clipped * advantages[i])
+            total += settings["kl_coeff"] * new.kl_from(columns[sb.TARGET_DIST_INPUTS][i : i + 1])[0]
+        else:
+            gain = log_prob * advantages[i]
+        total += settings["vf_loss_coeff"] * 0.5 * (values[i] - targets[i]) ** 2
+        total -= gain + settings["entropy_coeff"] * new.entropy()[0]
+    return total / len(rows)
+
+
+@BY_NAME
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
+def test_value_and_gradient_are_those_of_the_formula(loss, settings, distribution):
+    """V-trace has a test of its own, so its targets are taken as they come; the rest is written out again here."""
+    outputs, columns = make_rows(distribution)
+    log_prob = distribution.at(columns[sb.TARGET_DIST_INPUTS] if loss is APPO_LOSS else outputs[0]).log_prob
+    targets, advantages = vtrace_of_rows(
+        log_prob(columns[sb.ACTIONS]) - columns[sb.ACTION_LOGP],
+        outputs[1],
+        columns,
+        **{name: settings[name] for name in ("gamma", "clip_rho", "clip_pg_rho", "lambda_")},
+    )
+    statistics, gradients = loss.numpy(distribution, outputs, columns, **settings)
+    inputs = [output.astype(np.float64) for output in outputs]
+
+    def total():
+        return slow_loss(distribution, *inputs, columns, targets, advantages, settings)
+
+    assert statistics[0] == pytest.approx(total(), abs=1e-5)
+    step = 1e-6
+    for array, gradient in zip(inputs, gradients, strict=True):
+        for index in np.ndindex(*array.shape):
+            at = array[index]
+            array[index] = at + step
+            above = total()
+            array[index] = at - step
+            below = total()
+            array[index] = at
+            assert gradient[index] == pytest.approx((above - below) / (2 * step), abs=2e-6)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
+def test_appo_without_lag_is_impala(distribution):
+    """All three policies equal: the ratio is 1, and its gradient that of log pi."""
+    outputs, columns = make_rows(distribution, moved=0.0)
+    _, expected = IMPALA_LOSS.numpy(distribution, outputs, columns, **COMMON)
+    _, gradients = APPO_LOSS.numpy(distribution, outputs, columns, **COMMON, clip_param=0.2, kl_coeff=0.3)
+    for gradient, impala_gradient in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, impala_gradient, atol=1e-6)
 
 
 def test_appo_without_lag_has_ratio_one():

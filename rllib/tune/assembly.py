@@ -1,6 +1,5 @@
 """From an ExperimentSpec to the runner of the experiment: everything checked, made and put together."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search_space import evaluated_params, holds_domains
 from rllib.tune.searchers import create_searcher
 from rllib.tune.searchers.base import announce_search
-from rllib.tune.stoppers import make_stopper
+from rllib.tune.stoppers import make_stopper, seconds
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import Trial
@@ -113,7 +112,7 @@ def _settings(spec: ExperimentSpec, searcher) -> RunSettings:
         checkpoint_at_end=spec.checkpoint_at_end,
         max_failures=spec.max_failures,
         fail_fast=spec.fail_fast,
-        time_budget_s=spec.time_budget_s,
+        time_budget_s=None if spec.time_budget_s is None else seconds(spec.time_budget_s, "time_budget_s"),
         max_concurrent=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
         export_formats=tuple(spec.export_formats),
         restore=str(Path(spec.restore).absolute()) if spec.restore else None,
@@ -163,9 +162,8 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     if spec.fail_fast not in (False, True, "raise"):
         raise ValueError(f'fail_fast must be True, False or "raise", but got {spec.fail_fast!r}')
     _check_counts(spec)
-    budget = spec.time_budget_s
-    if budget is not None and not (isinstance(budget, (int, float)) and budget > 0 and math.isfinite(budget)):
-        raise ValueError(f"time_budget_s must be a number of seconds > 0, but got {budget!r}")
+    if spec.time_budget_s is not None:
+        seconds(spec.time_budget_s, "time_budget_s")
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
     resolved.cls.check_export(spec.export_formats)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class ExperimentSpec:
     metric: str | None = None
     mode: str | None = None
     stop: Any = None
-    time_budget_s: float | None = None
+    time_budget_s: float | timedelta | None = None
     config: dict[str, Any] | None = None
     resources_per_trial: Any = None
     num_samples: int = 1

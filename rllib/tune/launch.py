@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def run(
     metric: str | None = None,
     mode: str | None = None,
     stop=None,
-    time_budget_s: float | None = None,
+    time_budget_s: float | timedelta | None = None,
     config: dict[str, Any] | None = None,
     resources_per_trial=None,
     num_samples: int = 1,
@@ -73,7 +74,8 @@ def run(
         metric, mode: by what trials are compared, and whether "max" or "min" is better.
         stop: {"result/key": threshold}, function(trial_id, result) -> bool, or a Stopper. {"time_total_s": seconds}
             ends a trial that hangs, too: its process is killed soon after, and its results stay.
-        time_budget_s: for the whole experiment; what runs then is ended, by force if it does not answer within 5 s.
+        time_budget_s: seconds, or a timedelta, for the whole experiment; then all unfinished trials are ended, by force
+            if they do not answer within 5 s.
         config: settings and search space.
         resources_per_trial: {"cpu": 1, "gpu": 0, "extra_cpu": 2}; by default what the trainable asks for.
         num_samples: how often the space is sampled (each time the whole grid); -1: without end.

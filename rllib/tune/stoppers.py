@@ -154,9 +154,7 @@ class TimeoutStopper(Stopper):
     """
 
     def __init__(self, timeout: float | timedelta, clock: Callable[[], float] = time.monotonic):
-        self._timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-        if not self._timeout_s > 0:
-            raise ValueError(f"timeout must be > 0 s, but got {timeout!r}")
+        self._timeout_s = seconds(timeout, "timeout")
         self._clock, self._begin = clock, None
 
     def __call__(self, trial_id, result) -> bool:
@@ -169,6 +167,19 @@ class TimeoutStopper(Stopper):
 
     def __str__(self):
         return f"timeout of {self._timeout_s:g} s"
+
+
+def seconds(given: float | timedelta, name: str) -> float:
+    """The seconds of a number or a timedelta.
+
+    Raises:
+        ValueError: if it is neither, or not above 0, or infinite; with its name.
+    """
+    value = given.total_seconds() if isinstance(given, timedelta) else given
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (is_number and value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be a number of seconds > 0, or a timedelta, but got {given!r}")
+    return float(value)
 
 
 class TrialPlateauStopper(Stopper):

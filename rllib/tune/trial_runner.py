@@ -239,10 +239,9 @@ class TrialRunner:
     # ------------------------------------------------------------------ the end
 
     def _stop_everything(self, reason: str) -> None:
-        """Ends all trials: those that answer in time as they like, the others by force."""
+        """Ends all trials, those that wait included: those that answer in time as they like, the others by force."""
         for trial in list(self._waiting.values()):
-            if trial.status == PAUSED or trial.last_result:
-                self.lifecycle.finish(trial, TERMINATED, reason)
+            self.lifecycle.finish(trial, TERMINATED, reason)
         for live in list(self._live.values()):
             if live.ending is None or live.ending[0] in (PENDING, PAUSED):
                 live.ending = (TERMINATED, reason)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class TuneConfig:
     search_alg: Any = None
     scheduler: Any = None
     max_concurrent_trials: int | None = None
-    time_budget_s: float | None = None
+    time_budget_s: float | timedelta | None = None
     reuse_actors: bool = False
     trial_name_creator: Callable[[Trial], str] | None = None
     trial_dirname_creator: Callable[[Trial], str] | None = None

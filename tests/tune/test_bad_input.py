@@ -40,6 +40,7 @@ SPACE = {"a": tune.grid_search([1.0, 2.0, 3.0])}
         (reports, {"config": {"a": 1}, "stop": 5}, TypeError, r"stop must be a dict.*5"),
         (reports, {"config": {"a": 1}, "stop": {"loss": "low"}}, ValueError, r"loss needs a number.*'low'"),
         (reports, {"config": {"a": 1}, "time_budget_s": -1}, ValueError, r"time_budget_s.*> 0.*-1"),
+        (reports, {"config": {"a": 1}, "time_budget_s": "1h"}, ValueError, r"time_budget_s.*or a timedelta.*'1h'"),
         (reports, {"config": {"a": 1}, "max_failures": 1.5}, ValueError, r"max_failures.*whole number.*1.5"),
         (reports, {"config": {"a": 1}, "checkpoint_freq": 1}, ValueError, r"is a function, which saves its own"),
         (reports, {"config": {"a": 1}, "resume": "YES"}, ValueError, r"resume must be one of.*'YES'"),

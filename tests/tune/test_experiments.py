@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -290,6 +291,35 @@ def test_a_time_limit_ends_a_trial_that_hangs_and_no_other(run, short_grace, tra
     assert trial.stopped_by == f"time_total_s >= 2: it hung in {where} and was killed"
     assert len(lines(trial) if num_results else []) == num_results
     assert [len(lines(other)) for other in others] == [3] * len(others)
+
+
+class StopsAll(tune.Stopper):
+    def __call__(self, trial_id, result):
+        return False
+
+    def stop_all(self):
+        return (Path(self.directory) / "stop").exists()
+
+
+def stops_the_experiment(config):
+    tune.report(loss=1.0)
+    (Path(tune.get_trial_dir()).parent / "stop").touch()
+    time.sleep(0.05)
+    while True:
+        tune.report(loss=1.0)
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["stop_all", "budget", "timedelta"])
+def test_trials_that_never_started_are_terminated_when_the_experiment_is_stopped(run, tmp_path, how):
+    stopper = StopsAll()
+    stopper.directory = str(tmp_path / "x")
+    how = {"stop_all": {"stop": stopper}, "budget": {"time_budget_s": 1.5},
+           "timedelta": {"time_budget_s": timedelta(seconds=1.5)}}[how]  # fmt: skip
+    analysis = run(stops_the_experiment, name="x", num_samples=5, max_concurrent_trials=1, **how)
+    for trials in (analysis.trials, ExperimentAnalysis(tmp_path / "x").trials):
+        assert [trial.status for trial in trials] == ["TERMINATED"] * 5
+        assert ["loss" in trial.last_result for trial in trials] == [True] + [False] * 4
 
 
 def hangs_or_reports(config, other=None):

@@ -7,7 +7,9 @@ import functools
 
 from . import context
 from .engines.base import ClassDefinition, Engine, Method
+from .errors import SessionClosedError
 from .options import ActorOptions, check_count, updated
+from .refs import SessionBound
 from .session import engine
 from .signatures import Signature
 
@@ -111,7 +113,7 @@ class Lease:
             self.engine.handle_dropped(self.actor_id)
 
 
-class ActorHandle:
+class ActorHandle(SessionBound):
     """The way to an actor: `handle.method.remote(...)`. The actor ends when its last handle is gone.
 
     Methods are cached as attributes on first use, so that a call costs no lookup.
@@ -149,10 +151,8 @@ class ActorHandle:
         return f"ActorHandle({self._class_name}, {self._lease.actor_id.hex()})"
 
     def __reduce_ex__(self, protocol):
-        raise TypeError(
-            f"{self!r} cannot be pickled here: a handle means something only inside its session. Pass it to a task "
-            "or an actor, as an argument or inside one."
-        )
+        lease = self._lease
+        return _restored, (lease.engine.export_actor(lease), *handle_state(self))
 
 
 class ActorMethod:
@@ -197,12 +197,52 @@ class ActorMethod:
     def __repr__(self):
         return f"ActorMethod({self._class_name}.{self._name})"
 
+    def __reduce__(self):
+        handle = ActorHandle(self._lease, self._class_name, {self._name: self._method})
+        return getattr, (handle, self._name)
+
 
 def handle_state(handle: ActorHandle) -> tuple[bytes, str, dict[str, Method]]:
     """What an engine's pickler writes for a handle: actor id, class name, methods."""
     return handle._lease.actor_id, handle._class_name, handle._methods
 
 
+def handle_session(handle: ActorHandle) -> str:
+    """The id of the session that its actor belongs to."""
+    return handle._lease.engine.session_id
+
+
 def handle_from_state(actor_id: bytes, class_name: str, methods: dict[str, Method]) -> ActorHandle:
     """A further handle, made where a message is unpickled."""
     return ActorHandle(Lease(context.current_engine(), actor_id), class_name, methods)
+
+
+class ForeignSession:
+    """What the handle of an actor has for an engine where it was unpickled outside its session."""
+
+    def __init__(self, session_id: str):
+        self.session_id = session_id
+
+    def handle_added(self, actor_id):
+        """See base.Engine."""
+
+    handle_dropped = handle_added
+
+    def call(self, *args):
+        """Refuses, as every verb does."""
+        raise SessionClosedError("this handle was unpickled outside the session of its actor")
+
+    kill = call
+
+    def export_actor(self, lease) -> str:
+        """See base.Engine."""
+        return self.session_id
+
+
+def _restored(session_id, actor_id, class_name, methods):
+    engine = context.engine_of(session_id)
+    if engine is None:
+        engine = ForeignSession(session_id)
+    else:
+        engine.find_actor(actor_id)
+    return ActorHandle(Lease(engine, actor_id), class_name, methods)

@@ -14,6 +14,11 @@ def current_engine() -> Engine | None:
     return _engine
 
 
+def engine_of(session_id: str) -> Engine | None:
+    """The engine of this process, if it belongs to this session."""
+    return _engine if _engine is not None and _engine.session_id == session_id else None
+
+
 def set_engine(engine: Engine | None) -> None:
     """Installs an engine; a worker process installs its own before it runs user code."""
     global _engine

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .errors import TaskError
-from .pickling import Pickler, dumps
+from .pickling import Pickler
+from .refs import SessionBound
 
 TRACEBACK_CHARACTERS = 100_000  # a recursion error of long lines must not fill the store
 
@@ -107,6 +108,8 @@ class _ExceptionPickler(Pickler):
         self.prune = prune
 
     def reducer_override(self, obj):
+        if isinstance(obj, SessionBound):  # an exception that is kept must not keep values and actors
+            raise TypeError(f"{obj!r} does not travel with an exception")
         if isinstance(obj, BaseException) and not isinstance(obj, TaskError):
             args, state = BaseException.args.__get__(obj), {**_state(obj), **_chain(obj)}
             if self.prune:
@@ -118,7 +121,9 @@ class _ExceptionPickler(Pickler):
 
 def _picklable(value) -> bool:
     try:
-        pickle.loads(dumps(value))
+        buffer = io.BytesIO()
+        _ExceptionPickler(buffer, prune=False).dump(value)
+        pickle.loads(buffer.getvalue())
         return True
     except Exception:
         return isinstance(value, BaseException) and dump_exception(value) is not None

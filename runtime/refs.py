@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from . import context
 
-class ObjectRef:
+
+class SessionBound:
+    """What has a meaning only inside one session: references, and handles of actors.
+
+    A copy is the thing itself. In arguments, results and stored values the engine's own pickler carries it. Any other
+    pickle (of a dict of settings, say) has its id: unpickled in a process of the session it stands for the same value
+    or actor again. Nobody can know when that will be, so the process that pickled it holds the value, or keeps the
+    actor, until it ends or the session does. Unpickled elsewhere it can be looked at, and refuses to be used.
+    """
+
+    __slots__ = ()
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class ObjectRef(SessionBound):
     """A reference to one value of the session. Engines subclass it; users only pass it on, `get` it or `wait` for it.
 
-    A subclass has an attribute `id` (bytes, unique within the session). Two references to the same value are equal.
+    A subclass has attributes `id` (bytes, unique within the session) and `engine`. Two references to the same value are
+    equal.
     """
 
     __slots__ = ()
 
     id: bytes
+
+    @property
+    def session_id(self) -> str:
+        """The session that it belongs to."""
+        return self.engine.session_id
 
     def hex(self) -> str:
         """The id in hexadecimal, for messages."""
@@ -27,11 +53,24 @@ class ObjectRef:
         return f"ObjectRef({self.hex()})"
 
     def __reduce_ex__(self, protocol):
-        """An engine's pickler intercepts references in its messages; anywhere else one would lose its value."""
-        raise TypeError(
-            f"{self!r} cannot be pickled here: a reference means something only inside its session. Pass it to a task "
-            "or an actor (as an argument, or inside one), or store the value: runtime.get(ref)."
-        )
+        return _restored, (self.engine.export_reference(self), self.id)
 
     def __iter__(self):
         raise TypeError(f"{self!r} is a reference, not its value. Use runtime.get(ref), or num_returns for several.")
+
+
+class ForeignRef(ObjectRef):
+    """A reference that was unpickled outside its session: every use of it says so."""
+
+    __slots__ = ("id", "session_id")
+
+    def __init__(self, session_id: str, id_: bytes):
+        self.session_id, self.id = session_id, id_
+
+    def __reduce_ex__(self, protocol):
+        return _restored, (self.session_id, self.id)
+
+
+def _restored(session_id, id_):
+    engine = context.engine_of(session_id)
+    return ForeignRef(session_id, id_) if engine is None else engine.find_reference(id_)

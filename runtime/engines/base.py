@@ -217,6 +217,7 @@ class Engine(Protocol):
     """The verbs; see the module's docstring for what holds for all of them. Thread-safe."""
 
     name: str
+    session_id: str
 
     def start(self, config: EngineConfig) -> None:
         """Starts the session. On an error nothing is left running."""
@@ -256,6 +257,21 @@ class Engine(Protocol):
 
     def handle_dropped(self, actor_id: bytes) -> None:
         """One handle less. Called from `__del__`: it only appends to a queue. The actor ends with its last handle."""
+
+    def export_reference(self, ref: ObjectRef) -> str:
+        """A reference goes into a pickle that is not the engine's: it is kept until the session ends; the session's id.
+
+        After the end of the session nothing is kept.
+        """
+
+    def export_actor(self, lease: Any) -> str:
+        """The same for an `actors.Lease`."""
+
+    def find_reference(self, id_: bytes) -> ObjectRef:
+        """The reference with this id, which a process of this session has exported."""
+
+    def find_actor(self, actor_id: bytes) -> None:
+        """A handle of this actor, which a process of this session has exported, is about to be made."""
 
     def resources(self) -> tuple[dict[str, float], dict[str, float]]:
         """Total and free resources."""

@@ -23,12 +23,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 
-from .. import errors
-from ..actors import ActorHandle
+from .. import context, errors
+from ..actors import handle_session
 from ..failures import describe_exception
 from ..options import RESOURCE_UNITS, check_feasible
 from ..pickling import Pickler
-from ..refs import ObjectRef
+from ..refs import ObjectRef, SessionBound
 from ..unpicklable import explain, explain_call
 from .base import Context, EngineConfig, find_method, split_returns
 
@@ -68,7 +68,10 @@ class _LocalPickler(Pickler):
         self.stored = stored
 
     def persistent_id(self, obj):
-        if isinstance(obj, ObjectRef | ActorHandle):
+        if isinstance(obj, SessionBound):
+            session_id = obj.session_id if isinstance(obj, ObjectRef) else handle_session(obj)
+            if context.engine_of(session_id) is None:
+                raise errors.SessionClosedError(f"{obj!r} belongs to another session")
             self.stored.objects.append(obj)
             return len(self.stored.objects) - 1
         return None
@@ -155,13 +158,14 @@ class LocalEngine:
     def __init__(self):
         self._lock = threading.RLock()
         self._ids = itertools.count(1)
-        self._session = os.urandom(8).hex()
+        self.session_id = os.urandom(8).hex()
         self._jobs: list[Job] = []  # those that could not run yet, in the order they came
         self._actors: dict[bytes, Actor] = {}
         self._dropped: deque[bytes] = deque()
         self._leaving: list[Actor] = []  # without a handle, but with calls to finish
         self._functions = weakref.WeakKeyDictionary()  # definition -> copy of the function, as a worker would have it
         self._closed: type[errors.RuntimeFailure] | None = None
+        self._exported: dict[bytes, object] = {}  # references and leases of which somebody has a pickle
 
     def start(self, config: EngineConfig) -> None:
         self._total = dict(config.resources)
@@ -169,13 +173,14 @@ class LocalEngine:
         self._gpu_free = dict.fromkeys(config.gpu_ids, RESOURCE_UNITS)
         for name in config.preload:
             importlib.import_module(name)
-        self._contexts = [Context(self._session, "local", str(os.getpid()))]
+        self._contexts = [Context(self.session_id, "local", str(os.getpid()))]
 
     def stop(self) -> None:
         with self._lock:
             self._closed = self._closed or errors.SessionClosedError
             self._jobs.clear()
             self._actors.clear()
+            self._exported.clear()
 
     def forked(self) -> None:
         self._lock = threading.RLock()  # another thread of the parent may have held it
@@ -188,7 +193,7 @@ class LocalEngine:
             label = f"task {options.name or function.name}()"
             check_feasible(options.request(), self._total, label)
             if function not in self._functions:
-                function.pickled(self._session, _dumps)
+                function.pickled(self.session_id, _dumps)
                 self._functions[function] = Stored(function.target).load()
             target = self._functions[function]
             return self._enqueue(label, lambda: target, args, kwargs, options.num_returns, options=options)
@@ -197,7 +202,7 @@ class LocalEngine:
         with self._entered():
             label = f"actor {options.name or cls.name}"
             check_feasible(options.request(), self._total, label)
-            cls.pickled(self._session, _dumps)
+            cls.pickled(self.session_id, _dumps)
             actor_id = self._new_id()
             actor = self._actors[actor_id] = Actor(actor_id, cls, options, label)
             name = f"the constructor of {label}"
@@ -233,6 +238,8 @@ class LocalEngine:
             result = Result()
             try:
                 result.stored = Stored(value)
+            except errors.RuntimeFailure:
+                raise
             except Exception as error:
                 raise TypeError(explain(value, "the value", error, _dumps)) from error
             return LocalRef(self, self._new_id(), result)
@@ -257,6 +264,26 @@ class LocalEngine:
             array = np.empty(shape, dtype)
             _writable[id(array)] = array
             return array
+
+    # -- pickles that are not the engine's -----------------------------------------------------------------------------
+
+    def export_reference(self, ref):
+        with self._lock:
+            if self._closed is None:
+                self._exported[ref.id] = ref
+        return self.session_id
+
+    def export_actor(self, lease):
+        with self._lock:
+            if self._closed is None:
+                self._exported[lease.actor_id] = lease
+        return self.session_id
+
+    def find_reference(self, id_):
+        return self._exported[id_]
+
+    def find_actor(self, actor_id):
+        pass
 
     # -- information --------------------------------------------------------------------------------------------------
 
@@ -287,6 +314,8 @@ class LocalEngine:
         self._check_own([a for a in (*args, *kwargs.values()) if isinstance(a, ObjectRef)])
         try:
             arguments = Stored((args, kwargs))
+        except errors.RuntimeFailure:
+            raise
         except Exception as error:
             raise TypeError(explain_call(args, kwargs, error, _dumps)) from error
         depends = [a.result for a in (*args, *kwargs.values()) if isinstance(a, LocalRef)]
@@ -362,6 +391,8 @@ class LocalEngine:
         for result, part in zip(job.results, split_returns(value, len(job.results), name)):
             try:
                 result.stored = Stored(part)
+            except errors.RuntimeFailure:
+                raise
             except Exception as error:
                 raise TypeError(explain(part, f"the result of {name}", error, _dumps)) from error
 
@@ -423,7 +454,7 @@ class LocalEngine:
         actor_id = actor.id.hex() if actor is not None else None
         task_id = self._new_id().hex()
         self._contexts.append(
-            Context(self._session, "local", str(os.getpid()), actor_id, task_id, name, tuple(gpu_ids), held)
+            Context(self.session_id, "local", str(os.getpid()), actor_id, task_id, name, tuple(gpu_ids), held)
         )
         if actor is not None:
             actor.busy = True

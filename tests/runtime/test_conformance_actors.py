@@ -1,8 +1,11 @@
 """Remote classes, their handles and lifetimes, on every engine."""
 
+import copy
 import functools
 import os
+import pickle
 
+import cloudpickle
 import numpy as np
 import pytest
 from runtime_support import wait_until
@@ -68,6 +71,9 @@ class Keeper:
 
     def get_first_of(self, index=-1):
         return runtime.get(self.kept[index][0])
+
+    def fail_with(self, *args):
+        raise ArithmeticError(*args)
 
     def call_kept(self, index=-1):
         return runtime.get(self.kept[index].add.remote())
@@ -373,6 +379,60 @@ def test_a_constructor_whose_argument_failed(engine):
         runtime.get(keeper.give.remote(), timeout=30)
 
 
+def settings_with(actor, ref):
+    return {"actor": actor, "nested": {"refs": [ref, ref], "call": actor.add, "several": actor.both}}
+
+
+def test_copies_of_handles_and_references_in_settings_are_themselves(engine):
+    counter, ref = Counter.remote(1), runtime.put(5)
+    for settings in (copy.deepcopy(settings_with(counter, ref)), copy.copy(settings_with(counter, ref))):
+        assert settings["actor"] is counter and settings["nested"]["refs"][1] is ref
+        runtime.get(settings["nested"]["call"].remote(1))
+    assert runtime.get(counter.get.remote()) == 3
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_handles_and_references_may_be_pickled_by_anybody(engine, dumps):
+    counter, pending = Counter.remote(1), slow.remote(7)
+    data = dumps([settings_with(counter, runtime.put(np.arange(100_000))), pending])
+    assert runtime.get(pickle.loads(data)[0]["actor"].add.remote()) == 2
+
+    @runtime.remote
+    def use(data):
+        settings, pending = pickle.loads(data)
+        nested = settings["nested"]
+        first, second = runtime.get(nested["refs"])
+        assert np.shares_memory(first, second) and first[-1] == 99_999
+        assert runtime.get(nested["several"].remote()) == [2, "steps"]
+        return runtime.get([settings["actor"].add.remote(), nested["call"].remote(10), pending])
+
+    assert runtime.get(use.remote(data)) == [3, 13, 7]
+    runtime.kill(counter)  # a pickle keeps it until then
+
+
+def test_what_was_pickled_in_another_process_can_be_used_here(engine):
+    @runtime.remote
+    class Maker:
+        def make(self):
+            self.counter = Counter.remote(4)
+            return pickle.dumps((self.counter, runtime.put("value"), slow.remote("later")))
+
+    maker = Maker.remote()
+    counter, *refs = pickle.loads(runtime.get(maker.make.remote()))
+    assert runtime.get([counter.get.remote(), *refs]) == [4, "value", "later"]
+    runtime.kill(counter)
+
+
+def test_handles_in_messages_keep_no_actor(engine):
+    counter = Counter.options(num_cpus=1).remote(1)
+    keeper = Keeper.remote([counter, counter.add])
+    with pytest.raises(ArithmeticError):
+        runtime.get(keeper.fail_with.remote(counter))
+    assert runtime.available_resources()["CPU"] == 3
+    del counter, keeper
+    wait_until(lambda: runtime.available_resources()["CPU"] == 4)
+
+
 def test_defaults_of_options_that_are_not_available_may_be_given(engine):
     neutral = {"max_restarts": 0, "max_concurrency": 1, "lifetime": None, "runtime_env": None}
     counter = Counter.options(**neutral, scheduling_strategy=None, max_task_retries=0, namespace=None).remote(3)
@@ -602,13 +662,6 @@ def test_an_actor_sees_where_it_runs(engine):
     _, _, task2, _ = runtime.get(a.ids.remote())
     assert born == actor and actor != other and task1 != task2
     assert "Where" in name and other_name == "b"
-
-
-def test_handles_cannot_be_pickled_elsewhere(engine):
-    import pickle
-
-    with pytest.raises(TypeError, match="session"):
-        pickle.dumps(Counter.remote())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import datetime
 import enum
-import pickle
 import time
 
 import numpy as np
@@ -300,11 +299,6 @@ def test_references_in_cycles(engine):
         node = Node()
         node.self, node.ref = node, runtime.put(np.zeros(20_000))
         del node
-
-
-def test_references_cannot_be_pickled_elsewhere(engine):
-    with pytest.raises(TypeError, match="session"):
-        pickle.dumps(runtime.put(1))
 
 
 def test_references_are_not_their_values(engine):

@@ -1,7 +1,9 @@
 """init, shutdown and what lies outside them, on every engine; each test has sessions of its own."""
 
+import copy
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -87,6 +89,29 @@ def test_references_and_handles_end_with_their_session(fresh, engine_name):
         with pytest.raises(runtime.SessionClosedError):
             use()
     assert runtime.get(add.remote(1, 2)) == 3
+
+
+@each_engine
+def test_pickled_references_and_handles_end_with_their_session(fresh, engine_name):
+    fresh(engine_name)
+    actor = Actor.remote()
+    data = pickle.dumps({"ref": runtime.put(1), "actor": actor, "method": actor.ping})
+    runtime.shutdown()
+    for start in (lambda: None, lambda: fresh(engine_name)):
+        start()
+        kept = copy.deepcopy(pickle.loads(pickle.dumps(pickle.loads(data))))
+        for use, what in (
+            (runtime.get, kept["ref"]),
+            (runtime.wait, [kept["ref"]]),
+            (kept["actor"].ping.remote, None),
+            (kept["method"].remote, None),
+            (runtime.kill, kept["actor"]),
+        ):
+            with pytest.raises(runtime.SessionClosedError):
+                use(what) if what is not None else use()
+    for argument in (kept["ref"], [actor]):
+        with pytest.raises(runtime.SessionClosedError):
+            add.remote(argument, 1)
 
 
 @each_engine

@@ -27,7 +27,7 @@ from .ledger import quantities
 from .mailbox import Mailbox
 from .refs import LARGEST_NUM_RETURNS, SERIAL_STEP, Reference, Watch
 from .requests import Requests
-from .serializer import Serializer
+from .serializer import Serializer, called_by_encode
 from .store import IDLE_SEGMENT_S
 from .tasks import Tasks
 
@@ -64,6 +64,7 @@ class Client:
         self.session_id = os.path.basename(session)
         self.next_serial = itertools.count(SERIAL_STEP, SERIAL_STEP).__next__
         self.watches: list[Watch] = []
+        self._exported: dict[bytes, object] = {}  # references and leases of which somebody has a pickle
         self._refusal: type[errors.RuntimeFailure] | None = None
         self.malformed = 0
         self.mailbox = Mailbox(session, process, self._dispatch)
@@ -72,7 +73,7 @@ class Client:
         self.holdings = holdings = Holdings(self, node_pid, self._requests)
         self.store = holdings.store
         self.channels = Channels(self, holdings)
-        self.serializer = Serializer(self.store, holdings.find_reference, self.channels.find)
+        self.serializer = Serializer(self.store, holdings.find_reference, self.channels.find, self.session_id)
         arguments = Arguments(self, self.serializer, holdings)
         definitions = Definitions(self, self.serializer, holdings)
         self.tasks = Tasks(self, holdings, arguments, definitions)
@@ -129,6 +130,9 @@ class Client:
 
     def wait(self, refs, num_returns, timeout_s):
         self.enter()
+        if set(map(type, refs)) != {Reference}:
+            for ref in refs:
+                self.check_own(ref)
         done = _first_done(refs, num_returns)
         if len(done) < num_returns:
             pending = [ref for ref in refs if ref.frame is None]
@@ -182,6 +186,31 @@ class Client:
             finally:
                 del value  # else this frame and the error would keep each other, and all that the caller holds, alive
         return value
+
+    # -- pickles that are not the engine's -----------------------------------------------------------------------------
+
+    def export_reference(self, ref):
+        if called_by_encode():
+            raise TypeError("a reference is carried as an item of a message")
+        with self.mailbox.lock:
+            if self._refusal is None and ref.id not in self._exported:
+                self._exported[ref.id] = ref
+                self.holdings.escape((ref.id,), (ref,), None)
+        return self.session_id
+
+    def export_actor(self, lease):
+        if called_by_encode():
+            raise TypeError("a handle is carried as an item of a message")
+        with self.mailbox.lock:
+            if self._refusal is None:
+                self._exported.setdefault(lease.actor_id, lease)
+        return self.session_id
+
+    def find_reference(self, id_):
+        return self.holdings.find_reference(id_, self.holdings.claim(id_))
+
+    def find_actor(self, actor_id):
+        self.channels.find(actor_id, self.holdings.claim(actor_id))
 
     # -- information --------------------------------------------------------------------------------------------------
 

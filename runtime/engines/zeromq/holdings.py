@@ -106,6 +106,12 @@ class Holdings:
                 ref.shared = Sharing(hold)
         return ref
 
+    def claim(self, key) -> Hold:
+        """A key came outside of messages: from now on this process holds the item."""
+        with self._mailbox.lock:
+            self._send([], [], [(key, self._process)], [])
+        return Hold(key, self.release)
+
     def subscribe(self, ref):
         """Asks the node, once, for the value of a reference that another process owns. Lock held."""
         ref.shared.subscribed = True

@@ -47,6 +47,11 @@ class Reference(ObjectRef):
         self.pins = ()
 
     @property
+    def engine(self):
+        """The client."""
+        return self.client
+
+    @property
     def id(self) -> bytes:
         return wire.key(self.serial, self.owner)
 

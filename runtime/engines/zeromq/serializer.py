@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from typing import NamedTuple
 
-from ...actors import ActorHandle, handle_from_state, handle_state
-from ...errors import ObjectLostError
+from ...actors import ActorHandle, handle_from_state, handle_session, handle_state
+from ...errors import ObjectLostError, SessionClosedError
 from ...pickling import Pickler
 from ...refs import ObjectRef
 from . import wire
@@ -27,6 +28,16 @@ INLINE_BYTES = 2**16  # a value with more bytes than this goes to shared memory
 def error_value(error: BaseException) -> bytes:
     """An exception as a value."""
     return wire.value(pickle.dumps(error, 5), wire.ERROR)
+
+
+def called_by_encode() -> bool:
+    """Whether the caller's caller is a `__reduce_ex__` that the plain pickle in `Serializer.encode` asks.
+
+    That pickle must fail with references and handles, so that they are carried as items. The frame that called pickle
+    tells; a flag set around it would cost every call.
+    """
+    frame = sys._getframe(2).f_back
+    return frame is not None and frame.f_code is Serializer.encode.__code__
 
 
 class _Items:
@@ -58,10 +69,12 @@ class Serializer:
     store: where large buffers go.
     find_reference: (key, hold) -> this process's reference for a key found in a message.
     find_actor: (key, hold): told before a handle of this actor is made.
+    session_id: references and handles of other sessions are refused.
     """
 
-    def __init__(self, store: Store, find_reference, find_actor):
+    def __init__(self, store: Store, find_reference, find_actor, session_id: str):
         self._store, self._find_reference, self._find_actor = store, find_reference, find_actor
+        self._session_id = session_id
 
     def encode(self, value, flags: int = 0) -> Encoded:
         """A copy of the value. Raises whatever pickling raises."""
@@ -85,7 +98,7 @@ class Serializer:
             inline: leave everything in the value, whatever its size.
         """
         file, buffers = io.BytesIO(), []
-        pickler = _Pickler(file, buffers)
+        pickler = _Pickler(file, buffers, self._session_id)
         pickler.dump(value)
         if pickler.items.pins:
             flags |= wire.NAMES_ITEMS
@@ -175,17 +188,23 @@ def _described(view, block, items):
 class _Pickler(Pickler):
     """cloudpickle that names references and handles by their number among the items."""
 
-    def __init__(self, file, buffers):
+    def __init__(self, file, buffers, session_id):
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
-        self.items = _Items()
+        self.items, self._session_id = _Items(), session_id
 
     def persistent_id(self, obj):
         if isinstance(obj, ObjectRef):
+            self._check(obj, obj.session_id)
             return self.items.add(obj.id, obj), None
         if isinstance(obj, ActorHandle):
+            self._check(obj, handle_session(obj))
             state = handle_state(obj)
             return self.items.add(state[0], obj), state
         return None
+
+    def _check(self, obj, session_id):
+        if session_id != self._session_id:  # its id may be that of something else here
+            raise SessionClosedError(f"{obj!r} belongs to another session")
 
 
 class _Unpickler(pickle.Unpickler):

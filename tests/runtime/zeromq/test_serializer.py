@@ -16,8 +16,8 @@ class Pair:
 
     def __init__(self):
         self.memory = Memory()
-        self.writer = Serializer(self.memory.writer, None, None)
-        self.reader = Serializer(self.memory.reader, None, None)
+        self.writer = Serializer(self.memory.writer, None, None, "session")
+        self.reader = Serializer(self.memory.reader, None, None, "session")
 
     def send(self, value):
         """What the reader makes of it, behind a header, and the bytes that travelled."""

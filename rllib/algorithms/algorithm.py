@@ -7,6 +7,7 @@ evaluates, inference.py acts, checkpointed.py saves and restores.
 
 import logging
 import math
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -25,6 +26,7 @@ from rllib.algorithms.inference import Inference
 from rllib.algorithms.worker_settings import actor_options, callbacks_class, fault_tolerance, rollout_settings
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.exploration import Exploration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
@@ -81,14 +83,15 @@ class Algorithm(Checkpointed):
             policy=spec,
             postprocess=self.make_postprocess(),
             seed=self.seed,
-            exploration=self.make_exploration(),
+            exploration=self.make_exploration(self.config),
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
             learner=self.make_worker_learner(),
         )
         inference_rng = seeding.generator(self.seed, seeding.INFERENCE)
         self._inference = Inference(self.policy, observation_space, action_space, self.config, inference_rng)
-        self._evaluations = Evaluations(self.config, self._rollout_settings, self.policy)
+        self._evaluations = self._make_evaluations()
+        self._training_s = 0.0  # duration of the newest iteration's training steps
         self.setup()
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         self._default_directory = Path("results", f"{type(self).__name__}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
@@ -114,16 +117,15 @@ class Algorithm(Checkpointed):
         rollout workers and the evaluation workers together.
         """
         config = cls.get_default_config().update_from_dict(config)
-        workers = config.num_rollout_workers + config.evaluation_num_workers
-        return {
-            "cpu": config.num_cpus_for_local_worker,
-            "gpu": config.num_gpus,
-            "extra_cpu": workers * config.num_cpus_per_worker,
-            "extra_gpu": workers * config.num_gpus_per_worker,
-            "extra_custom_resources": {
-                name: workers * quantity for name, quantity in config.custom_resources_per_worker.items()
-            },
-        }
+        request = {"cpu": config.num_cpus_for_local_worker, "gpu": config.num_gpus, "extra_cpu": 0, "extra_gpu": 0}
+        custom: dict[str, float] = {}
+        evaluation = config.get_evaluation_config_object()
+        for count, of in ((config.num_rollout_workers, config), (config.evaluation_num_workers, evaluation)):
+            request["extra_cpu"] += count * of.num_cpus_per_worker
+            request["extra_gpu"] += count * of.num_gpus_per_worker
+            for name, quantity in of.custom_resources_per_worker.items():
+                custom[name] = custom.get(name, 0) + count * quantity
+        return {**request, "extra_custom_resources": custom}
 
     # ------------------------------------------------------------------ what an algorithm fills in
 
@@ -157,6 +159,29 @@ class Algorithm(Checkpointed):
         """What the results' `info` holds besides counters and the learner's statistics."""
         return {}
 
+    def _make_evaluations(self) -> Evaluations:
+        """Evaluations in the training's environments, or in those that evaluation_config describes."""
+        config = self.config.get_evaluation_config_object()
+        if not self.config.evaluation_changes().keys() - {"explore"}:
+            return Evaluations(config, self._rollout_settings, self.policy)
+        factory = learned_environment(config)
+        observation_space, action_space = checked_spaces(factory, config)
+        if (observation_space, action_space) != (self.observation_space, self.action_space):
+            raise ValueError(
+                f"evaluation_config describes an environment with observations {observation_space} and actions "
+                f"{action_space}, but the policy is trained with {self.observation_space} and {self.action_space}. "
+                "Evaluate in an environment with the same spaces."
+            )
+        settings = rollout_settings(
+            config,
+            factory,
+            policy=self.policy.spec,
+            postprocess=NO_POSTPROCESS,
+            seed=self.seed if config.seed is None else config.seed,
+            exploration=self.make_exploration(config),
+        )
+        return Evaluations(config, settings, self.policy)
+
     def make_worker_learner(self) -> Callable[[Policy], Learner] | None:
         """What makes the learner of each worker's own policy, where workers compute gradients; it has to be pickled."""
         return None
@@ -175,9 +200,9 @@ class Algorithm(Checkpointed):
         """What workers need to know in order to explore: how far the run is."""
         return {"timesteps": self.timesteps}
 
-    def make_exploration(self) -> Exploration:
-        """How workers try out new behaviour."""
-        settings = exploration_settings(self.config.exploration_config, self.config.default_exploration)
+    def make_exploration(self, config: AlgorithmConfig) -> Exploration:
+        """How workers with these settings try out new behaviour."""
+        settings = exploration_settings(config.exploration_config, config.default_exploration)
         return make_exploration(settings, self.action_space)
 
     def explored_by(self) -> dict[str, Any]:
@@ -285,12 +310,17 @@ class Algorithm(Checkpointed):
         if self._stopped:
             raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
         self.metrics.start_iteration()
+        evaluation = self._start_parallel_evaluation()
+        training_began = time.monotonic()
         stats = self._counted_training_step()
         while not self._iteration_is_full():
             stats = self._counted_training_step()
-        evaluation = self._evaluation_of_iteration()
+        self._training_s = time.monotonic() - training_began
+        if self._evaluation_is_due():
+            with self.metrics.timer("evaluation"):
+                evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
         result = self.metrics.result(stats)
-        result.update(evaluation)
+        result.update(evaluation or {})
         self._add_surroundings(result)
         self._tell_no_episode_yet(result)
         self._tell_recreated_workers(self.workers, is_evaluation=False)
@@ -301,12 +331,22 @@ class Algorithm(Checkpointed):
         self.metrics.training_steps += 1
         return self.training_step()
 
-    def _evaluation_of_iteration(self) -> dict:
+    def _evaluation_is_due(self) -> bool:
         interval = self.config.evaluation_interval
-        if not interval or (self.metrics.iteration + 1) % interval:
-            return {}
-        with self.metrics.timer("evaluation"):
-            return {"evaluation": self.evaluate()}
+        return bool(interval) and (self.metrics.iteration + 1) % interval == 0
+
+    def _start_parallel_evaluation(self) -> Callable[[], Result] | None:
+        """Begins this iteration's evaluation beside its training, if that is asked for and workers can play it."""
+        config = self.config
+        if not (config.evaluation_parallel_to_training and config.evaluation_num_workers and self._evaluation_is_due()):
+            return None
+        if config.evaluation_duration != "auto":
+            duration = Duration(config.evaluation_duration, config.evaluation_duration_unit)
+        elif self._training_s:
+            duration = Duration(self._training_s, "seconds")
+        else:
+            duration = Duration(self._evaluations.num_environments, "episodes")
+        return self._start_evaluation(duration, None)
 
     def _iteration_is_full(self) -> bool:
         config, metrics = self.config, self.metrics
@@ -342,27 +382,41 @@ class Algorithm(Checkpointed):
         """Plays whole episodes in fresh environments, on seeds that training never uses.
 
         Args:
-            num_episodes: `evaluation_duration` if not given.
+            num_episodes: `evaluation_duration`, in its unit, if not given; where that is "auto", 10.
             explore: sample actions; by default the most likely ones are taken, unless `evaluation_config` says
                 `explore: True`.
 
         Returns:
             the episode statistics of `train()`, of these episodes alone.
         """
+        config = self.config
+        if num_episodes is not None:
+            duration = Duration(num_episodes)
+        elif config.evaluation_duration == "auto":
+            duration = Duration(AlgorithmConfig.settings["evaluation_duration"].default)
+        else:
+            duration = Duration(config.evaluation_duration, config.evaluation_duration_unit)
+        return self._start_evaluation(duration, explore)()
+
+    def _start_evaluation(self, duration: Duration, explore: bool | None) -> Callable[[], Result]:
+        """Begins an evaluation of the present weights; the function returned waits for its end."""
         self.callbacks.on_evaluate_start(algorithm=self)
-        count = self.config.evaluation_duration if num_episodes is None else num_episodes
         if explore is None:
             explore = bool((self.config.evaluation_config or {}).get("explore", False))
-        self.policy.exploration = self.explored_by()
-        episodes = self._evaluations.play(count, explore, self.exploration())
-        self._tell_recreated_workers(self._evaluations.workers, is_evaluation=True)
-        statistics = episode_statistics(episodes)
-        statistics["episodes_this_iter"] = len(episodes)
-        statistics["timesteps_this_iter"] = sum(statistics["hist_stats"]["episode_lengths"])
-        statistics["num_healthy_workers"] = self._evaluations.num_healthy_workers
-        evaluation = Result(statistics)
-        self.callbacks.on_evaluate_end(algorithm=self, evaluation_metrics={"evaluation": evaluation})
-        return evaluation
+        finish = self._evaluations.start(duration, explore, self.exploration())
+
+        def result() -> Result:
+            episodes = finish()
+            self._tell_recreated_workers(self._evaluations.workers, is_evaluation=True)
+            statistics = episode_statistics(episodes)
+            statistics["episodes_this_iter"] = len(episodes)
+            statistics["timesteps_this_iter"] = sum(statistics["hist_stats"]["episode_lengths"])
+            statistics["num_healthy_workers"] = self._evaluations.num_healthy_workers
+            evaluation = Result(statistics)
+            self.callbacks.on_evaluate_end(algorithm=self, evaluation_metrics={"evaluation": evaluation})
+            return evaluation
+
+        return result
 
     def _tell_recreated_workers(self, workers: WorkerSet | None, is_evaluation: bool) -> None:
         recreated = workers.pop_recreated() if workers is not None else []

@@ -44,7 +44,22 @@ class AlgorithmConfig(ConfigObject):
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling",)
     default_exploration: ClassVar[dict] = _SAMPLING
     # What evaluation_config may change.
-    evaluation_overrides: ClassVar[frozenset[str]] = frozenset({"explore"})
+    evaluation_overrides: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("env", "env_config", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
+            *("normalize_actions", "clip_actions", "explore", "exploration_config", "seed", "sample_timeout_s"),
+            *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
+            *("recreate_failed_workers", "ignore_worker_failures", "max_num_worker_restarts"),
+            *("delay_between_worker_restarts_s", "num_consecutive_worker_failures_tolerance"),
+        }
+    )
+    # What evaluation_config may hold as well, since Ray's does; evaluation plays whole episodes and learns nothing.
+    evaluation_ignores: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("num_rollout_workers", "rollout_fragment_length", "batch_mode", "clip_rewards", "num_gpus"),
+            *("metrics_num_episodes_for_smoothing", "log_level", "log_sys_usage", "framework"),
+        }
+    )
 
     def __new__(cls, algo_class: type | str | None = None):
         if cls is AlgorithmConfig and algo_class is not None:
@@ -168,8 +183,17 @@ class AlgorithmConfig(ConfigObject):
         evaluation_interval: Annotated[int | None, "iterations between evaluations; None: never", at_least(1)] = None,
         evaluation_num_workers: Annotated[int, "processes that evaluate; 0: this one does", at_least(0)] = 0,
         evaluation_config: Annotated[dict | None, "settings that differ in evaluation"] = None,
-        evaluation_duration: Annotated[int, "episodes per evaluation", at_least(1)] = 10,
-        evaluation_duration_unit: Annotated[Literal["episodes"], "what evaluation_duration counts"] = "episodes",
+        evaluation_duration: Annotated[
+            int | Literal["auto"],
+            'episodes or steps per evaluation; "auto": as long as the training beside it takes',
+            at_least(1),
+        ] = 10,
+        evaluation_duration_unit: Annotated[
+            Literal["episodes", "timesteps"], "what evaluation_duration counts; episodes are always played to the end"
+        ] = "episodes",
+        evaluation_parallel_to_training: Annotated[
+            bool, "evaluate while the iteration trains, with the weights from before it; needs evaluation_num_workers"
+        ] = False,
     ) -> Self:
         """How the policy is judged, in environments that training never sees."""
 
@@ -339,7 +363,7 @@ class AlgorithmConfig(ConfigObject):
             changed = self._resolved(self.evaluation_config or {})
         except TypeError as error:
             return f"evaluation_config: {error}"
-        refused = [name for name in changed if name not in self.evaluation_overrides]
+        refused = [name for name in changed if name not in self.evaluation_overrides | self.evaluation_ignores]
         if refused:
             return (
                 f"evaluation_config can change {', '.join(sorted(self.evaluation_overrides))}, but not "
@@ -349,6 +373,28 @@ class AlgorithmConfig(ConfigObject):
             problem = self.settings[name].problem(value)
             if problem:
                 return f"evaluation_config: {problem}"
+            if name in self.evaluation_ignores:
+                aliases.tell_once(f"evaluation_config {name}", f"{name} has no effect in evaluation_config")
+            if name == "exploration_config":
+                problem = exploration_problem(value, self.default_exploration, self.exploration_kinds)
+                if problem:
+                    return f"evaluation_config: {problem}"
+
+    @relation("evaluation_duration", "evaluation_parallel_to_training")
+    def _check_automatic_evaluation(self):
+        if self.evaluation_duration == "auto" and not self.evaluation_parallel_to_training:
+            return (
+                "evaluation_duration='auto' is as long as the training beside it, so it needs "
+                "evaluation_parallel_to_training=True. Use that, or .evaluation(evaluation_duration=10)."
+            )
+
+    @relation("evaluation_parallel_to_training", "evaluation_num_workers")
+    def _check_parallel_evaluation(self):
+        if self.evaluation_parallel_to_training and not self.evaluation_num_workers:
+            return (
+                "evaluation_parallel_to_training=True needs processes that evaluate while this one trains. "
+                "Use .evaluation(evaluation_num_workers=1)."
+            )
 
     @relation("train_batch_size", "rollout_fragment_length", "num_rollout_workers", "num_envs_per_worker")
     def _check_batch_of_fragments(self):
@@ -423,9 +469,21 @@ class AlgorithmConfig(ConfigObject):
         points = self.get(f"{name}_schedule")
         return Schedule(self[name] if points is None else points)
 
+    def evaluation_changes(self) -> dict[str, Any]:
+        """What evaluation_config changes for evaluation, under canonical names."""
+        changes = self._resolved(self.evaluation_config or {})
+        return {name: value for name, value in changes.items() if name not in self.evaluation_ignores}
+
     def get_evaluation_config_object(self) -> Self:
-        """A copy with evaluation_config applied."""
-        return self.copy(copy_frozen=False).update_from_dict(self.evaluation_config or {})
+        """A copy with evaluation_config applied.
+
+        Its env_config adds to that of training, unless it names another env as well.
+        """
+        changes = self.evaluation_changes()
+        config = self.copy(copy_frozen=False)
+        if "env" in changes:
+            config.env_config = {}
+        return config.update_from_dict(changes)
 
 
 def frozen(config_class: type[AlgorithmConfig], config, env) -> AlgorithmConfig:

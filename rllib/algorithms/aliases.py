@@ -125,13 +125,32 @@ IGNORED: Mapping[str, str] = {
             "enable_connectors",
             "enable_rl_module_and_learner",
             "enable_env_runner_and_connector_v2",
+            *("_disable_execution_plan_api", "_disable_action_flattening"),
+            "_disable_initialize_loss_from_dummy_batch",
         ),
         "there is one stack, and nothing to switch",
     ),
     "compress_observations": "observations travel through shared memory, uncompressed",
     "auto_wrap_old_gym_envs": "environments of the old gym API are always adapted",
     "synchronize_filters": "the statistics of all workers are always merged",
-    "eager_tracing": "there is no TensorFlow",
+    **dict.fromkeys(
+        (
+            *("eager_tracing", "eager_max_retraces", "enable_tf1_exec_eagerly", "tf_single_threaded"),
+            *("tf_session_args", "local_tf_session_args", "_tf_policy_handles_more_than_one_loss"),
+        ),
+        "there is no TensorFlow",
+    ),
+    **dict.fromkeys(
+        (
+            *("sync_filters_on_rollout_workers_timeout_s", "timeout_s_sampler_manager"),
+            *("timeout_s_aggregator_manager", "timeout_s_replay_manager"),
+        ),
+        "filters and requests travel with the samples; see sample_timeout_s",
+    ),
+    **dict.fromkeys(("num_multi_gpu_tower_stacks", "local_gpu_idx"), "there is one GPU, with one batch on it"),
+    "always_attach_evaluation_results": "results hold an evaluation in the iterations that evaluate",
+    "sampler_perf_stats_ema_coef": "the results' timers are means over the iteration",
+    "in_evaluation": "evaluation knows itself",
     "simple_optimizer": "the learner is chosen by .training(learner=...)",
 }
 
@@ -144,6 +163,7 @@ class Unavailable(NamedTuple):
 
 
 _MULTI_AGENT = "multi-agent training is not available yet"
+_NO_COMPILE = "networks run uncompiled"
 _OFFLINE = "offline data is not available yet; samples come from the environment"
 
 UNAVAILABLE: Mapping[str, Unavailable] = {
@@ -165,11 +185,51 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "sample_async": Unavailable((False,), "every batch is sampled by the newest weights"),
     "optimizer": Unavailable((None,), "use opt_type, adam_epsilon, grad_clip and lr"),
     "placement_strategy": Unavailable(("PACK",), "everything runs on one machine"),
-    "evaluation_parallel_to_training": Unavailable((False,), "evaluation runs between iterations"),
     "custom_evaluation_function": Unavailable((None,), "use the result of algo.evaluate()"),
     "custom_eval_function": Unavailable((None,), "use the result of algo.evaluate()"),
     "evaluation_sample_timeout_s": Unavailable((180.0, 120.0), "use sample_timeout_s"),
     "off_policy_estimation_methods": Unavailable(({}, None), _OFFLINE),
+    **dict.fromkeys(("input_config", "output_config"), Unavailable(({}, None), _OFFLINE)),
+    **dict.fromkeys(("offline_sampling", "postprocess_inputs"), Unavailable((False,), _OFFLINE)),
+    "actions_in_input_normalized": Unavailable((False,), _OFFLINE),
+    "shuffle_buffer_size": Unavailable((0,), _OFFLINE),
+    "output_compress_columns": Unavailable((["obs", "new_obs"],), _OFFLINE),
+    "ope_split_batch_by_episode": Unavailable((True,), _OFFLINE),
+    "observation_fn": Unavailable((None,), _MULTI_AGENT),
+    "policy_map_capacity": Unavailable((100,), _MULTI_AGENT),
+    "policy_states_are_swappable": Unavailable((False,), _MULTI_AGENT),
+    "algorithm_config_overrides_per_module": Unavailable(({}, None), _MULTI_AGENT),
+    "extra_python_environs_for_driver": Unavailable(({}, None), "set them in os.environ before the algorithm is built"),
+    "extra_python_environs_for_worker": Unavailable(({}, None), "set them in os.environ before the algorithm is built"),
+    "torch_compile_learner": Unavailable((False,), _NO_COMPILE),
+    "torch_compile_learner_dynamo_mode": Unavailable((None,), _NO_COMPILE),
+    "torch_compile_worker": Unavailable((False,), _NO_COMPILE),
+    "torch_compile_worker_dynamo_mode": Unavailable((None,), _NO_COMPILE),
+    "action_mask_key": Unavailable(("action_mask",), "action masks are not available yet"),
+    # Settings of some algorithms that all of Ray's configs carry.
+    "max_requests_in_flight_per_sampler_worker": Unavailable((2,), "each round asks every worker once"),
+    "max_sample_requests_in_flight_per_worker": Unavailable((2,), "use max_requests_in_flight_per_sampler_worker"),
+    "max_requests_in_flight_per_aggregator_worker": Unavailable((2,), "an aggregator has one batch to join at a time"),
+    "use_critic": Unavailable((True,), "V-trace needs the critic"),
+    "use_gae": Unavailable((True,), "V-trace has its own advantages"),
+    "tau": Unavailable((1.0,), "the target network is copied whole"),
+    "env_runner_cls": Unavailable((None,), "workers are always RolloutWorkers"),
+    "update_worker_filter_stats": Unavailable((True,), "the statistics of all workers are always merged"),
+    "use_worker_filter_stats": Unavailable((True,), "the statistics of all workers are always merged"),
+    "remote_env_batch_wait_ms": Unavailable((0,), "environments live in their worker's process; use more workers"),
+    "_learner_class": Unavailable((None,), "override Algorithm.make_learner"),
+    "rl_module_spec": Unavailable((None,), "use model, or override Algorithm.make_policy_spec"),
+    "enable_async_evaluation": Unavailable((False,), "use evaluation_parallel_to_training"),
+    "logger_creator": Unavailable((None,), "use tune.run(callbacks=[...]), or on_train_result of your callbacks"),
+    "logger_config": Unavailable((None,), "use tune.run(callbacks=[...]), or on_train_result of your callbacks"),
+    "fake_sampler": Unavailable((False,), "samples come from the environment"),
+    "replay_sequence_length": Unavailable((None,), "networks with memory are not available yet"),
+    "_separate_vf_optimizer": Unavailable((False,), "one optimizer moves policy and value"),
+    "_lr_vf": Unavailable((0.0005,), "one optimizer moves policy and value"),
+    "after_train_step": Unavailable((None,), "use on_train_result of your callbacks"),
+    "before_learn_on_batch": Unavailable((None,), "use on_learn_on_batch of your callbacks"),
+    "_minibatch_size": Unavailable(("auto",), "the learner takes whole train batches"),
+    "categorical_distribution_temperature": Unavailable((1.0,), "use exploration_config with type SoftQ"),
     "_fake_gpus": Unavailable((False,), "set num_gpus=0 to do without one"),
 }
 

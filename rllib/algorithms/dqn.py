@@ -297,8 +297,8 @@ class DQN(Algorithm):
             sigma0=config.sigma0,
         )
 
-    def make_exploration(self) -> Exploration:
-        return NoisyWeights() if self.config.noisy else super().make_exploration()
+    def make_exploration(self, config: DQNConfig) -> Exploration:
+        return NoisyWeights() if config.noisy else super().make_exploration(config)
 
     def make_postprocess(self) -> Transitions:
         stored = observation_column(self.observation_space)

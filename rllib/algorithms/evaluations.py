@@ -1,10 +1,12 @@
 """The evaluations of a run: by this process, or by workers that do nothing else."""
 
+from collections.abc import Callable
+
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.worker_settings import actor_options, fault_tolerance
 from rllib.env.episodes import Episode
 from rllib.evaluation.evaluation_worker import EvaluationWorker
-from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.evaluator import Duration, play_episodes
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.policy import Policy
@@ -14,13 +16,13 @@ class Evaluations:
     """Plays whole episodes in fresh environments, on seeds that neither training nor another evaluation uses.
 
     Args:
-        config: of the algorithm.
+        config: of the evaluation: that of the algorithm with evaluation_config applied.
         settings: which environments.
         policy: what is evaluated.
 
     Attributes:
         count: evaluations so far.
-        workers: who plays, from the first evaluation on; None where this process does.
+        workers: the processes that play, from the first evaluation on; None where this process does.
     """
 
     def __init__(self, config: AlgorithmConfig, settings: RolloutSettings, policy: Policy):
@@ -29,17 +31,22 @@ class Evaluations:
         self.workers: WorkerSet | None = None
         self._stopped = False
 
-    def play(self, num_episodes: int, explore: bool, exploration: dict[str, float]) -> list[Episode]:
-        """One evaluation.
+    def start(self, duration: Duration, explore: bool, exploration: dict[str, float]) -> Callable[[], list[Episode]]:
+        """Begins one evaluation of the policy's present weights. Without evaluation workers it is played here and now.
 
         Args:
-            num_episodes: how many to play.
+            duration: how long to play.
             explore: sample actions instead of taking the most likely ones.
             exploration: as workers get it with a request to sample.
+
+        Returns:
+            a function that waits for the end and returns the episodes.
         """
         self.count += 1
         if not self._config.evaluation_num_workers or self._stopped:
-            return play_episodes(self._policy, self._settings, num_episodes, self.count, explore=explore)
+            self._policy.exploration = self._settings.exploration.numbers(int(exploration.get("timesteps", 0)))
+            episodes = play_episodes(self._policy, self._settings, duration, self.count, explore=explore)
+            return lambda: episodes
         if self.workers is None:
             self.workers = WorkerSet(
                 self._settings,
@@ -49,13 +56,18 @@ class Evaluations:
                 worker_class=EvaluationWorker,
             )
         filter_state = self._policy.filter.get_state() if self._policy.filters_observations else None
-        return self.workers.play_episodes(
-            self._policy.weights, filter_state, num_episodes, self.count, explore, exploration
+        return self.workers.start_episodes(
+            self._policy.weights, filter_state, duration, self.count, explore, exploration
         )
 
     @property
+    def num_environments(self) -> int:
+        """Environments that play at the same time, where the duration does not say otherwise."""
+        return max(self._config.evaluation_num_workers, 1) * self._config.num_envs_per_worker
+
+    @property
     def num_healthy_workers(self) -> int:
-        """Of its own."""
+        """Evaluation workers that are there."""
         return self.workers.num_healthy_workers if self.workers is not None else 0
 
     def stop(self) -> None:

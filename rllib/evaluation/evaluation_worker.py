@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from rllib.env.episodes import Episode
-from rllib.evaluation.evaluator import play_episodes
+from rllib.evaluation.evaluator import Duration, play_episodes
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Policy
 
@@ -44,16 +44,16 @@ class EvaluationWorker:
         if filter_state is not None:
             self.policy.filter.set_state(filter_state)
 
-    def play_episodes(self, num_episodes: int, round_index: int, explore: bool = False) -> list[Episode]:
+    def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
         """Whole episodes in fresh environments.
 
         Args:
-            num_episodes: how many.
+            duration: how long.
             round_index: which evaluation this is; each has its own seeds.
             explore: sample the actions instead of taking the most likely ones.
         """
         return play_episodes(
-            self.policy, self.settings, num_episodes, round_index, worker_index=self.worker_index, explore=explore
+            self.policy, self.settings, duration, round_index, worker_index=self.worker_index, explore=explore
         )
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 import contextlib
 import logging
 import time
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import numpy as np
 
@@ -15,11 +17,57 @@ from rllib.policy import Policy
 
 logger = logging.getLogger(__name__)
 
+_TOGETHER = 8
+
+
+@dataclass(frozen=True)
+class Duration:
+    """How long an evaluation goes on. Every episode that has begun by then is played to its end.
+
+    Args:
+        amount: at least 1; seconds may be any positive number.
+        unit: "episodes", "timesteps" (of all environments together) or "seconds".
+    """
+
+    amount: float
+    unit: Literal["episodes", "timesteps", "seconds"] = "episodes"
+
+    def split(self, parts: int) -> list[Self]:
+        """The shares of workers, or of environments, that play at the same time."""
+        if self.unit == "seconds":
+            return [self] * parts
+        share, left_over = divmod(self.amount, parts)
+        return [replace(self, amount=share + (part < left_over)) for part in range(parts)]
+
+
+class Budget:
+    """What is left of an evaluation's duration, by environment.
+
+    Args:
+        duration: of all of them together.
+        num_envs: how many there are.
+
+    Attributes:
+        playing: [N] bool, the environments whose present episode counts.
+    """
+
+    def __init__(self, duration: Duration, num_envs: int):
+        self._unit = duration.unit
+        self._ends_at = time.monotonic() + duration.amount
+        self._left = np.array([share.amount for share in duration.split(num_envs)])
+        self.playing = self._left > 0
+
+    def spend(self, env: int, length: int) -> None:
+        """Accounts for an episode that has ended after so many steps."""
+        self._left[env] -= length if self._unit == "timesteps" else 1
+        is_over = time.monotonic() >= self._ends_at if self._unit == "seconds" else self._left[env] <= 0
+        self.playing[env] = not is_over
+
 
 def play_episodes(
     policy: Policy,
     settings: RolloutSettings,
-    num_episodes: int,
+    duration: Duration,
     round_index: int,
     *,
     worker_index: int = 0,
@@ -33,23 +81,23 @@ def play_episodes(
     Args:
         policy: acts; its observation filter is applied, never updated.
         settings: which environments.
-        num_episodes: how many, at least 1.
+        duration: how long.
         round_index: which evaluation of the run this is; each has seeds of its own.
         worker_index: which evaluation worker this is.
         explore: sample the actions instead of taking the most likely ones.
 
     Raises:
-        ValueError: if num_episodes is not positive.
+        ValueError: if the duration is not positive.
     """
-    if num_episodes < 1:
-        raise ValueError(f"an evaluation plays at least one episode, but num_episodes={num_episodes} was given")
+    if duration.amount <= 0:
+        raise ValueError(f"an evaluation lasts at least one of its {duration.unit}, but {duration.amount} were given")
     # One environment is played as eight, which act together; a number that was chosen is kept, since a VectorEnv may
     # have no other.
-    num_envs = settings.num_envs if settings.num_envs > 1 else min(num_episodes, 8)
+    num_envs = settings.num_envs
+    if num_envs == 1:
+        num_envs = _TOGETHER if duration.unit == "seconds" else min(int(duration.amount), _TOGETHER)
     first = worker_index * num_envs
     indices = range(first, first + num_envs)
-    shares = np.full(num_envs, num_episodes // num_envs)
-    shares[: num_episodes % num_envs] += 1
     rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
     with (
         # Training environments may be stepped in this process, too, and evaluation must not change what they draw.
@@ -58,7 +106,7 @@ def play_episodes(
             settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
         ) as stream,
     ):
-        return _play(stream, policy, settings, shares, rng if explore else None)
+        return _play(stream, policy, settings, Budget(duration, num_envs), rng if explore else None)
 
 
 class Patience:
@@ -99,7 +147,7 @@ def _play(
     stream: EnvironmentStream,
     policy: Policy,
     settings: RolloutSettings,
-    shares: np.ndarray,
+    budget: Budget,
     rng: np.random.Generator | None,
 ) -> list[Episode]:
     num_envs = stream.num_envs
@@ -109,22 +157,21 @@ def _play(
     returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
     to_env = ActionMapper(stream.action_space, settings.normalize_actions, settings.clip_actions).to_env
     finished: list[Episode] = []
-    shares = shares.copy()
     stream.reset(observations)
     patience = Patience(settings.sample_timeout_s, "the evaluation waits for the end of")
     steps = 0
-    while shares.any():
+    while budget.playing.any():
         steps += 1
-        patience.check(shares > 0, steps)
+        patience.check(budget.playing, steps)
         seen = policy.filter(observations, update=False) if policy.filters_observations else observations
         actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True)
         ended = stream.step(to_env(actions), observations, rewards, terminated, truncated)
         returns += rewards
         lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
         for i, _ in ended:
-            if shares[i]:
+            if budget.playing[i]:
                 finished.append(Episode(float(returns[i]), int(lengths[i]), i))
-                shares[i] -= 1
+                budget.spend(i, int(lengths[i]))
             returns[i], lengths[i] = 0.0, 0
         for i in stream.replaced:
             returns[i], lengths[i] = 0.0, 0

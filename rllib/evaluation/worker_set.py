@@ -10,6 +10,7 @@ import numpy as np
 
 import runtime
 from rllib.env.episodes import Episode
+from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.fault_tolerance import DEATHS, FAILURES, FaultTolerance, Restarts, SilentActorError
 from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
@@ -70,13 +71,13 @@ class RolloutActor:
         weights: np.ndarray,
         filter_state: dict | None,
         exploration: Mapping[str, float] | None,
-        num_episodes: int,
+        duration: Duration,
         round_index: int,
         explore: bool,
     ) -> list[Episode]:
         """Evaluates these weights; the worker is an EvaluationWorker."""
         self._worker.set_weights(weights, 0, filter_state, exploration)
-        return self._worker.play_episodes(num_episodes, round_index, explore)
+        return self._worker.play_episodes(duration, round_index, explore)
 
     def apply(self, function: Callable, *args) -> Any:
         """function(worker, *args)."""
@@ -196,28 +197,32 @@ class WorkerSet:
 
         return request
 
-    def play_episodes(
+    def start_episodes(
         self,
         weights: np.ndarray,
         filter_state: dict | None,
-        num_episodes: int,
+        duration: Duration,
         round_index: int,
         explore: bool,
         exploration: Mapping[str, float] | None = None,
-    ) -> list[Episode]:
-        """Evaluates, the episodes shared out among the workers, which are of the class EvaluationWorker."""
-        if self._local is not None:
-            self._local.set_weights(weights, 0, filter_state, exploration)
-            return self._local.play_episodes(num_episodes, round_index, explore)
+    ) -> Callable[[], list[Episode]]:
+        """Begins an evaluation, shared out among the workers, which are remote ones of the class EvaluationWorker.
+
+        Returns:
+            a function that waits for the end and returns the episodes.
+        """
         shared = runtime.put(weights)
-        share, left_over = divmod(num_episodes, len(self.actors) or 1)
-        shares = {index: share + (place < left_over) for place, index in enumerate(self.actors)}
+        shares = dict(zip(self.actors, duration.split(len(self.actors) or 1)))
 
         def request(actor, index):
             return actor.play_episodes.remote(shared, filter_state, exploration, shares[index], round_index, explore)
 
-        played = self._from_each(request, [index for index, share in shares.items() if share])
-        return [episode for episodes in played for episode in episodes]
+        pending = self._begin(request, [index for index, share in shares.items() if share.amount])
+
+        def finish() -> list[Episode]:
+            return [episode for episodes in self._collect(pending, request).values() for episode in episodes]
+
+        return finish
 
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
         """function(worker, *args) on every worker, in order. The function is sent to their processes.
@@ -303,10 +308,21 @@ class WorkerSet:
                 what the request raises is the caller's affair.
             wait: (index, reference) -> answer; by default one that reports silence.
         """
+        return self._collect(self._begin(request, indices), request, is_sampling, wait)
+
+    def _begin(self, request: Callable, indices: Sequence[int] | None = None) -> dict[int, runtime.ObjectRef]:
         if not self.actors:
             raise ActorDiedError("no rollout worker is left; with recreate_failed_workers=True they are replaced")
+        return {index: request(self.actors[index], index) for index in indices or self.actors}
+
+    def _collect(
+        self,
+        pending: dict[int, runtime.ObjectRef],
+        request: Callable,
+        is_sampling: bool = True,
+        wait: Callable[[int, Any], Any] | None = None,
+    ) -> dict[int, Any]:
         failures = FAILURES if is_sampling else DEATHS
-        pending = {index: request(self.actors[index], index) for index in indices or self.actors}
         answers = {}
         for index, ref in pending.items():
             while ref is not None:

@@ -255,10 +255,18 @@ def test_a_wrong_value_is_told_with_the_rule_and_what_to_do(training, message):
         (lambda c: c.resources(num_gpus=2), "num_gpus=2.0 must be a number >= 0 and <= 1"),
         (lambda c: c.resources(num_gpus=1).training(learner="numpy"), "does not go with learner='numpy'"),
         (lambda c: c.evaluation(evaluation_interval=0), "must be an integer >= 1 or None"),
-        (lambda c: c.evaluation(evaluation_duration="auto"), "evaluation_duration='auto' must be an integer"),
-        (lambda c: c.evaluation(evaluation_duration_unit="timesteps"), "must be 'episodes'"),
+        (lambda c: c.evaluation(evaluation_duration="auto"), "needs evaluation_parallel_to_training=True"),
+        (
+            lambda c: c.evaluation(evaluation_parallel_to_training=True),
+            "Use .evaluation(evaluation_num_workers=1)",
+        ),
+        (lambda c: c.evaluation(evaluation_duration_unit="hours"), "must be 'episodes' or 'timesteps'"),
         (lambda c: c.evaluation(evaluation_config={"explor": True}), "Did you mean .exploration(explore=...)"),
-        (lambda c: c.evaluation(evaluation_config={"lr": 1}), "can change explore, but not lr"),
+        (lambda c: c.evaluation(evaluation_config={"lr": 1}), "but not lr. Leave that out of"),
+        (
+            lambda c: c.evaluation(evaluation_config={"exploration_config": {"type": "EpsilonGreedy"}}),
+            "evaluation_config: exploration_config",
+        ),
         (lambda c: c.evaluation(evaluation_config={"explore": 1}), "explore=1 must be True or False"),
         (
             lambda c: c.exploration(exploration_config={"type": "EpsilonGreedy"}),

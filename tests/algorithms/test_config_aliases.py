@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from rllib.algorithms import aliases
+from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.apex_dqn import ApexDQNConfig
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
@@ -129,11 +130,12 @@ def test_what_has_no_effect_is_accepted_and_told(name, caplog):
 @pytest.mark.parametrize("name", sorted(aliases.UNAVAILABLE))
 def test_what_is_not_available_is_refused_unless_it_asks_for_nothing(name):
     unavailable = aliases.UNAVAILABLE[name]
-    before = PPOConfig().to_dict()
+    config_class = next(config for config in (PPOConfig, DQNConfig) if name not in config.settings)
+    before = config_class().to_dict()
     for harmless in unavailable.harmless:
-        assert PPOConfig().update_from_dict({name: harmless}).to_dict() == before
+        assert config_class().update_from_dict({name: harmless}).to_dict() == before
     with pytest.raises(TypeError, match=f"{name}='something' cannot be used: "):
-        PPOConfig().update_from_dict({name: "something"})
+        config_class().update_from_dict({name: "something"})
 
 
 @pytest.mark.parametrize("name", sorted(aliases.ELSEWHERE))
@@ -269,6 +271,33 @@ def test_the_notice_comes_once_per_name(caplog):
 
 
 def test_no_name_is_in_two_tables():
-    tables = (aliases.ALIASES, aliases.IGNORED, aliases.UNAVAILABLE, PPOConfig.settings)
+    tables = (aliases.ALIASES, aliases.IGNORED, aliases.UNAVAILABLE, AlgorithmConfig.settings)
     names = [name for table in tables for name in table]
     assert len(names) == len(set(names))
+
+
+# What every config of Ray 2.6 holds beside the settings that there are here, as params.json of an old run has it.
+CARRIED_BY_RAY_2_6 = {
+    "extra_python_environs_for_driver": {},
+    "eager_max_retraces": 20,
+    "tf_session_args": {"intra_op_parallelism_threads": 2},
+    "torch_compile_worker": False,
+    "torch_compile_learner_dynamo_mode": None,
+    "action_mask_key": "action_mask",
+    "env_runner_cls": None,
+    "update_worker_filter_stats": True,
+    "max_requests_in_flight_per_sampler_worker": 2,
+    "policy_map_capacity": 100,
+    "output_compress_columns": ["obs", "new_obs"],
+    "ope_split_batch_by_episode": True,
+    "enable_async_evaluation": False,
+    "in_evaluation": False,
+    "sync_filters_on_rollout_workers_timeout_s": 60.0,
+    "logger_config": None,
+    "rl_module_spec": None,
+    "_disable_execution_plan_api": True,
+}
+
+
+def test_the_whole_dict_of_a_run_of_ray_is_taken():
+    assert PPOConfig().update_from_dict(CARRIED_BY_RAY_2_6).to_dict() == PPOConfig().to_dict()

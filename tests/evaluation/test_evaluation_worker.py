@@ -9,6 +9,7 @@ import runtime
 from rllib import PPOConfig
 from rllib.env.registry import resolve
 from rllib.evaluation.evaluation_worker import EvaluationWorker
+from rllib.evaluation.evaluator import Duration
 from tests.envs import CountingEnv
 from tests.evaluation.test_rollout_worker import settings
 
@@ -32,7 +33,7 @@ def test_a_worker_makes_the_environments_of_its_evaluations_alone(tmp_path):
     told.touch()
     player = EvaluationWorker(replace(settings(TellingEnv, num_envs=3), env_config={"told": str(told)}), 2)
     assert told.read_text() == ""
-    player.play_episodes(6, round_index=1)
+    player.play_episodes(Duration(6), round_index=1)
     assert told.read_text().splitlines() == ["2 evaluation"] * 3
 
 
@@ -57,13 +58,13 @@ def test_evaluation_actors_make_no_training_environments(tmp_path):
 
 def test_evaluation_plays_every_episode_to_its_end():
     player = worker(CountingEnv)
-    episodes = player.play_episodes(20, round_index=1)
+    episodes = player.play_episodes(Duration(20), round_index=1)
     assert len(episodes) == 20
     assert {episode.length for episode in episodes} <= {3, 5, 4}
-    again = player.play_episodes(20, round_index=1)
+    again = player.play_episodes(Duration(20), round_index=1)
     assert [e.episode_return for e in episodes] == [e.episode_return for e in again]
-    with pytest.raises(ValueError, match="num_episodes=0"):
-        player.play_episodes(0, round_index=1)
+    with pytest.raises(ValueError, match="an evaluation lasts at least one of its episodes, but 0 were given"):
+        player.play_episodes(Duration(0), round_index=1)
 
 
 def test_vector_environments_play_evaluations_with_their_own_number():
@@ -71,8 +72,8 @@ def test_vector_environments_play_evaluations_with_their_own_number():
         return gymnasium.vector.SyncVectorEnv([CountingEnv] * 4)
 
     player = EvaluationWorker(replace(settings(CountingEnv, num_envs=4), env=resolve(make)))
-    assert len(player.play_episodes(10, round_index=1)) == 10
-    assert len(player.play_episodes(3, round_index=1)) == 3
+    assert len(player.play_episodes(Duration(10), round_index=1)) == 10
+    assert len(player.play_episodes(Duration(3), round_index=1)) == 3
 
 
 def test_waiting_for_an_episode_without_end_is_told(caplog):
@@ -83,6 +84,6 @@ def test_waiting_for_an_episode_without_end_is_told(caplog):
             return observation, reward, ended, False, info
 
     player = worker(Endless, sample_timeout_s=0.01)
-    player.play_episodes(2, round_index=1)
+    player.play_episodes(Duration(2), round_index=1)
     assert "the evaluation waits for the end of episodes in environments [0, 1]" in caplog.text
     assert "needs a time limit" in caplog.text

@@ -12,6 +12,7 @@ from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluation_worker import EvaluationWorker
+from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.rollout_worker import RolloutWorker
 from tests.evaluation.test_rollout_worker import settings
 
@@ -141,6 +142,6 @@ def test_torch_that_an_environment_imports_later_is_seeded(monkeypatch):
 
 def test_each_evaluation_has_seeds_of_its_own():
     player = EvaluationWorker(settings(GlobalDraws), 1)
-    first, second, again = (player.play_episodes(2, round_index) for round_index in (1, 2, 1))
+    first, second, again = (player.play_episodes(Duration(2), round_index) for round_index in (1, 2, 1))
     returns = [[episode.episode_return for episode in played] for played in (first, second, again)]
     assert returns[0] == returns[2] != returns[1]

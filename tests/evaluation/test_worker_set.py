@@ -13,6 +13,7 @@ import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.evaluation.evaluation_worker import EvaluationWorker
+from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.fault_tolerance import FaultTolerance
 from rllib.evaluation.worker_set import WorkerSet, allocator
 from runtime.errors import ActorDiedError
@@ -255,9 +256,9 @@ def test_evaluation_on_workers_favours_no_short_episodes():
         settings(CountingEnv, env_config={"lengths": [5, 60]}, num_envs=1), 2, worker_class=EvaluationWorker
     )
     weights = _weights(workers)
-    lengths = [e.length for e in workers.play_episodes(weights, None, 3, round_index=1, explore=False)]
+    lengths = [e.length for e in workers.start_episodes(weights, None, Duration(3), round_index=1, explore=False)()]
     assert len(lengths) == 3
-    assert len(workers.play_episodes(weights, None, 1, round_index=2, explore=False)) == 1
+    assert len(workers.start_episodes(weights, None, Duration(1), round_index=2, explore=False)()) == 1
     workers.stop()
 
 

@@ -1,0 +1,132 @@
+"""What evaluation can do other than training: its own environment and settings, its duration, beside the training."""
+
+import time
+
+import numpy as np
+import pytest
+
+from rllib import DefaultCallbacks, PPOConfig
+from rllib.evaluation.evaluator import Budget, Duration
+from tests.envs import CountingEnv, SleepEnv
+
+
+def config(env=CountingEnv, env_config=None, **evaluation) -> PPOConfig:
+    return (
+        PPOConfig()
+        .environment(env, env_config=env_config or {"lengths": [5]})
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=2)
+        .training(train_batch_size=64, sgd_minibatch_size=64, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
+        .evaluation(**evaluation)
+        .debugging(seed=3)
+    )
+
+
+def lengths(evaluation) -> list[int]:
+    return evaluation["hist_stats"]["episode_lengths"]
+
+
+def test_evaluation_config_gives_evaluation_another_environment():
+    longer = {"env_config": {"lengths": [9]}, "num_envs_per_worker": 1, "seed": 5}
+    with config(evaluation_config=longer, evaluation_duration=3).build() as algo:
+        assert lengths(algo.evaluate()) == [9, 9, 9]
+        assert algo.train()["episode_len_mean"] == 5
+
+
+def test_evaluation_config_reaches_the_workers_that_evaluate():
+    longer = {"env_config": {"lengths": [9]}, "explore": True}
+    with config(evaluation_config=longer, evaluation_duration=3, evaluation_num_workers=1).build() as algo:
+        assert lengths(algo.evaluate()) == [9, 9, 9]
+
+
+def test_evaluation_in_another_space_is_refused_when_it_is_built():
+    with pytest.raises(ValueError, match=r"describes an environment with observations .* trained with"):
+        config(evaluation_config={"env": "FrozenLake-v1"}).build()
+
+
+def test_what_has_no_effect_in_evaluation_is_taken():
+    """Published scripts copy settings of the workers into it."""
+    given = {"rollout_fragment_length": 10, "num_workers": 0, "in_evaluation": True, "input": "sampler"}
+    with config(evaluation_config=given, evaluation_duration=1).build() as algo:
+        assert lengths(algo.evaluate()) == [5]
+
+
+def test_a_duration_in_timesteps_is_rounded_up_to_whole_episodes():
+    with config(evaluation_duration=23, evaluation_duration_unit="timesteps").build() as algo:
+        evaluation = algo.evaluate()
+        assert evaluation["timesteps_this_iter"] == 30, "12 and 11 steps, so three episodes of five in each of two"
+        assert algo.evaluate(num_episodes=1)["episodes_this_iter"] == 1
+
+
+@pytest.mark.parametrize(
+    ("duration", "shares"),
+    [
+        (Duration(5), [2, 2, 1]),
+        (Duration(2), [1, 1, 0]),
+        (Duration(100, "timesteps"), [34, 33, 33]),
+        (Duration(1.5, "seconds"), [1.5, 1.5, 1.5]),
+    ],
+    ids=str,
+)
+def test_a_duration_is_shared_out(duration, shares):
+    assert [share.amount for share in duration.split(3)] == shares
+
+
+def test_an_environment_plays_on_while_it_has_steps_or_time_left():
+    steps = Budget(Duration(20, "timesteps"), 2)
+    steps.spend(0, 9)
+    steps.spend(1, 10)
+    assert steps.playing.tolist() == [True, False]
+    over = Budget(Duration(1e-9, "seconds"), 2)
+    assert over.playing.all(), "each environment plays one episode at least"
+    over.spend(0, 1)
+    assert over.playing.tolist() == [False, True]
+
+
+class Order(DefaultCallbacks):
+    def __init__(self):
+        self.events = []
+
+    def on_evaluate_start(self, *, algorithm, **kwargs):
+        self.events.append(("start", algorithm.policy.weights.copy()))
+
+    def on_evaluate_end(self, *, algorithm, evaluation_metrics, **kwargs):
+        self.events.append(("end", algorithm.policy.weights.copy()))
+
+
+def test_evaluation_beside_the_training_plays_the_weights_from_before_it():
+    parallel = config(
+        evaluation_interval=2, evaluation_num_workers=1, evaluation_parallel_to_training=True, evaluation_duration=4
+    ).callbacks(Order)
+    with parallel.build() as algo:
+        assert "evaluation" not in algo.train()
+        before = algo.policy.weights.copy()
+        evaluation = algo.train()["evaluation"]
+        assert evaluation["episodes_this_iter"] == 4
+        (start, first), (end, last) = algo.callbacks.events
+        assert (start, end) == ("start", "end")
+        np.testing.assert_array_equal(first, before)
+        assert not np.array_equal(last, before), "the update came between"
+
+
+@pytest.mark.slow
+def test_evaluation_beside_the_training_costs_its_time_once():
+    slow = {"length": 64}
+    beside = {"evaluation_num_workers": 1, "evaluation_interval": 1, "evaluation_duration": 2}
+
+    def seconds(parallel):
+        with config(SleepEnv, slow, evaluation_parallel_to_training=parallel, **beside).build() as algo:
+            algo.train()
+            started = time.perf_counter()
+            algo.train()
+            return time.perf_counter() - started
+
+    assert seconds(True) < 0.8 * seconds(False)
+
+
+def test_an_automatic_duration_is_as_long_as_the_training_beside_it():
+    beside = {"evaluation_interval": 1, "evaluation_num_workers": 1, "evaluation_parallel_to_training": True}
+    with config(evaluation_duration="auto", **beside).build() as algo:
+        first = algo.train()["evaluation"]
+        assert first["episodes_this_iter"] == 2, "one for each environment, as long as nothing is known"
+        assert algo.train()["evaluation"]["episodes_this_iter"] >= 2
+        assert algo.evaluate()["episodes_this_iter"] == 10

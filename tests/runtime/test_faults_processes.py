@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -562,6 +563,34 @@ def test_grandchildren_end_with_the_session(fresh):
     background = runtime.get(run.remote(start_background_processes), timeout=20)
     runtime.shutdown()
     assert not any(map(process_alive, background))
+
+
+def test_actors_beyond_the_limit_of_open_files_fail(fresh, script):
+    source = """
+import runtime
+@runtime.remote(num_cpus=0)
+class Actor:
+    def ping(self):
+        return "pong"
+@runtime.remote
+def task(value):
+    return value
+runtime.init("zeromq", num_cpus=2)
+actors, failed = [Actor.remote() for _ in range(40)], 0
+for actor in actors:
+    try:
+        assert runtime.get(actor.ping.remote(), timeout=20) == "pong"
+    except runtime.ActorDiedError as error:
+        failed += 1
+        text = str(error)
+assert runtime.get(task.remote(bytes(1_000_000)), timeout=20) == bytes(1_000_000)
+print(40 - failed, text)
+"""
+    limit = (64, 64)
+    done = script(source, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[0]) >= 5 and "ulimit -n" in done.stdout
+    fresh.leftovers.check(5, own=False)
 
 
 def test_a_stopped_actor(fresh):

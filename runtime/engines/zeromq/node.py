@@ -37,6 +37,7 @@ LEAVE_MS = 500  # for the last frames, if the driver reads them
 REPORT = struct.Struct("<QQi")  # see zygote.py
 BORN = -1
 BIRTHS_AT_ONCE = 16
+RESERVED_FILES = 24  # of the node itself: 17 are always open
 SEGMENT_MODE = os.MFD_CLOEXEC
 
 
@@ -63,7 +64,12 @@ class Node:
 
     def __init__(self, config: dict, zygote: int, channel: socket.socket):
         self._config, self._session = config, config["session"]
-        self._state = NodeState(units(config["resources"]), tuple(config["gpu_ids"]), config["object_store_memory"])
+        self._state = NodeState(
+            units(config["resources"]),
+            tuple(config["gpu_ids"]),
+            config["object_store_memory"],
+            allow_many_files() - RESERVED_FILES,
+        )
         self._zygote, self._channel = zygote, channel
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65535)
@@ -418,7 +424,6 @@ def main(config: dict, zygote: int, channel: socket.socket) -> None:
         channel: socket to it.
     """
     adopt_orphans()
-    allow_many_files()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the driver's end is what ends it
     try:

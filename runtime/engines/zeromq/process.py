@@ -63,11 +63,12 @@ def has_ended(pidfd: int) -> bool:
     return bool(select.select([pidfd], [], [], 0)[0])
 
 
-def allow_many_files() -> None:
-    """Raises the soft limit of open files to the hard one: every peer takes two or three."""
+def allow_many_files() -> int:
+    """Raises the soft limit of open files to the hard one, which is returned: every peer takes two or three."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 def describe_exit(status: int) -> str:

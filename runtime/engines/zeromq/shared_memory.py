@@ -25,15 +25,18 @@ class SharedMemory:
     quota: bytes that there may be at once.
     instruct: takes an instruction.
     tell: sends a frame to a process, if it lives.
+    may_open: whether the node may open another file.
 
     Attributes:
         size_bytes: of all segments.
     """
 
-    def __init__(self, quota: int, instruct: Callable, tell: Callable[[int, bytes], None]):
+    def __init__(
+        self, quota: int, instruct: Callable, tell: Callable[[int, bytes], None], may_open: Callable[[], bool]
+    ):
         self.quota = quota
         self.size_bytes = 0
-        self._instruct, self._tell = instruct, tell
+        self._instruct, self._tell, self._may_open = instruct, tell, may_open
         self._segments: dict[int, Segment] = {}
         self._next_segment = 1
         self._grants: deque[Grow] = deque()  # that wait for memory
@@ -42,6 +45,11 @@ class SharedMemory:
     def is_short(self) -> bool:
         """Whether somebody waits for memory: nothing is to be kept for later."""
         return bool(self._grants)
+
+    @property
+    def segment_count(self) -> int:
+        """Number of segments there are."""
+        return len(self._segments)
 
     def grant(self, process: int, serial: int, size: int) -> None:
         """A process asks for a segment."""
@@ -83,6 +91,7 @@ class SharedMemory:
         for number in [n for n, s in self._segments.items() if s.creator == process and not s.live]:
             self.close(number)
         self._grants = deque(grant for grant in self._grants if grant.process != process)
+        self._serve_grants()
 
     def close(self, number: int) -> None:
         """Nobody needs a segment any more."""
@@ -94,7 +103,7 @@ class SharedMemory:
         self._serve_grants()
 
     def _serve_grants(self):
-        while self._grants and self.size_bytes + self._grants[0].size <= self.quota:
+        while self._grants and self.size_bytes + self._grants[0].size <= self.quota and self._may_open():
             grow = self._grants.popleft()
             grow.segment = self._next_segment
             self._next_segment += 1

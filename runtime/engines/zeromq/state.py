@@ -25,6 +25,8 @@ from .shared_memory import SharedMemory
 
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while somebody waits
 IDLE_TICKS = 60
+PROCESS_FILES = 4  # of the node: the pipe of its output, a socket to it with its descriptor for waking, one from it
+SEGMENT_FILES = 8  # that actors leave to shared memory
 
 
 class NodeState:
@@ -32,12 +34,14 @@ class NodeState:
     total: request of everything there is.
     gpu_ids: devices, one per whole GPU.
     quota: bytes of shared memory.
+    files: number of files that the node may have open for workers and segments.
     """
 
-    def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30):
+    def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30, files: int = 2**30):
         self.ledger = Ledger(total, gpu_ids)
         self.holds = Holds()
-        self.memory = SharedMemory(quota, self._send, self._tell)
+        self.memory = SharedMemory(quota, self._send, self._tell, lambda: self._spare_files > 0)
+        self._files = files
         self.objects = Objects(self.holds, self._hold, self._tell)
         self.processes = {wire.DRIVER: Process(wire.DRIVER, DRIVER, ready=True)}
         self.actors: dict[bytes, Actor] = {}
@@ -133,7 +137,8 @@ class NodeState:
         needs_gpu = any(name == "GPU" for name, _ in task.request)
         if self._idle and not needs_gpu:
             return self._idle.pop()
-        if self._task_workers >= self.largest_worker_count:
+        lacks_files = self._task_workers > 0 and self._spare_files < PROCESS_FILES
+        if lacks_files or self._task_workers >= self.largest_worker_count:
             return None
         self._task_workers += 1
         return self._new_process(TASK)
@@ -263,10 +268,14 @@ class NodeState:
             self._tell(source, actor.last)
 
     def _place_actors(self):
+        refused = []
         for actor in list(self._waiting_actors):
             if not self.ledger.fits(actor.control.request):
                 continue
             self._waiting_actors.remove(actor)
+            if self._spare_files < PROCESS_FILES + SEGMENT_FILES:
+                refused.append(actor)
+                continue
             self._still_ticks = 0
             actor.gpus = self.ledger.take(actor.control.held)
             worker = self._new_process(ACTOR_PROCESS)
@@ -275,6 +284,21 @@ class NodeState:
             held, env_vars = quantities(actor.control.held), actor.control.env_vars
             self._send(Spawn(worker.number, actor.control.name, held, actor.gpus, env_vars))
             self._notice_oversubscription()
+        for actor in refused:  # now, since its end may end others that wait
+            self._bury(actor, wire.ACTOR_DEAD, self._too_many_files(actor).encode())
+
+    @property
+    def _spare_files(self):
+        """Number of files that the node may still open. There is always room for one worker that runs tasks."""
+        processes = len(self.processes) - 1 + (not self._task_workers)
+        return self._files - PROCESS_FILES * processes - self.memory.segment_count
+
+    def _too_many_files(self, actor):
+        return (
+            f"actor {actor.control.name} could not be started: under the limit of open files (ulimit -n) the session's "
+            f"supervisor may use {self._files}, and each of {len(self.processes) - 1} processes needs {PROCESS_FILES}. "
+            "Raise the limit, or use fewer actors"
+        )
 
     def _notice_oversubscription(self):
         if self.ledger.free.get("CPU", 0) >= 0 or self._oversubscribed:

@@ -7,7 +7,7 @@ import pytest
 from runtime.engines.zeromq import control, wire
 from runtime.engines.zeromq.instructions import Close, Grow, Kill, Send, Spawn
 from runtime.engines.zeromq.ledger import quantities, units
-from runtime.engines.zeromq.state import NodeState
+from runtime.engines.zeromq.state import PROCESS_FILES, SEGMENT_FILES, NodeState
 
 DIGEST = bytes(32)
 CPU = (("CPU", 10_000),)
@@ -16,9 +16,9 @@ CPU = (("CPU", 10_000),)
 class Driven:
     """A state, what it has been told, and short ways to tell it more."""
 
-    def __init__(self, gpu_ids=(), quota=2**20, **resources):
+    def __init__(self, gpu_ids=(), quota=2**20, files=2**20, **resources):
         resources = {"CPU": 2, **resources}
-        self.state = NodeState(units(resources), gpu_ids, quota)
+        self.state = NodeState(units(resources), gpu_ids, quota, files)
         self.serial = 100
         self.state.define(1, control.Define(DIGEST, b"code", [], []), b"definition")
 
@@ -269,6 +269,55 @@ def test_more_actors_than_cpus_with_one_notice():
     assert len([i for i in taken if type(i) is Spawn]) == 3
     assert kinds(taken) == [wire.NOTICE] and d.free == {"CPU": -2}
     assert wire.header(frames(taken)[0])[2] == logging.INFO  # it is so with every small machine: no warning
+
+
+def test_an_actor_that_the_limit_of_open_files_forbids_fails():
+    d = Driven(files=3 * PROCESS_FILES + SEGMENT_FILES)
+    actors = [d.start_actor() for _ in range(2)]
+    d.create(held=CPU, name="third")
+    [frame] = frames(d.take())
+    assert wire.header(frame)[2] == wire.ACTOR_DEAD and "third could not be started" in text(frame)
+    assert "ulimit -n" in text(frame) and d.free == {"CPU": 2}
+    d.state.exited(actors[0][1], "exit code 0")
+    d.create(name="fourth")
+    assert [i.name for i in d.take(Spawn)] == ["fourth"]
+
+
+def test_there_is_always_room_for_the_worker_of_a_task():
+    d = Driven(files=3 * PROCESS_FILES + SEGMENT_FILES)
+    for _ in range(2):
+        d.start_actor()
+    for serial in range(SEGMENT_FILES + 1):
+        d.state.grant(1, serial, 10)
+    assert len(d.take(Grow)) == SEGMENT_FILES
+    serial = d.submit()
+    [spawn] = d.take(Spawn)
+    waiting = d.submit()
+    assert d.take(Spawn) == []
+    d.state.ready(spawn.process)
+    d.state.done(spawn.process, serial, 1)
+    assert f"task {waiting}".encode() in frames(d.take(), spawn.process)
+
+
+def test_segments_count_among_open_files():
+    d = Driven(files=PROCESS_FILES + 2)
+    for serial in range(3):
+        d.state.grant(1, serial, 10)
+    taken = d.take()
+    assert len([i for i in taken if type(i) is Grow]) == 2 and kinds(taken) == [wire.CLOSED]
+    d.state.returned(1, 1)
+    assert len(d.take(Grow)) == 1
+
+
+def test_shared_memory_gets_the_files_of_a_process_that_ended():
+    d = Driven(files=2 * PROCESS_FILES)
+    serials = [d.submit() for _ in range(2)]
+    ended, _ = d.take(Spawn)
+    d.state.grant(1, serials[0], 10)
+    assert d.take(Grow) == []
+    d.state.done(ended.process, serials[0], 1)
+    d.state.exited(ended.process, "exit code 0")
+    assert len(d.take(Grow)) == 1
 
 
 def test_what_a_dead_process_wanted_is_void():

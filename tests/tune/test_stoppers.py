@@ -77,7 +77,7 @@ def test_combined_tells_which():
         (lambda: TrialPlateauStopper("m", metric_threshold=1), "needs mode"),
         (lambda: TrialPlateauStopper("x")("t", {"m": 1}), "They have: m"),
         (lambda: ExperimentPlateauStopper("m", top=1), "top must be > 1"),
-        (lambda: TimeoutStopper(0), "> 0 s"),
+        (lambda: TimeoutStopper(0), "timeout must be a number of seconds > 0.*got 0"),
     ],
 )
 def test_what_is_refused(make, message):

@@ -2,14 +2,20 @@
 
 import contextlib
 import logging
+import sys
+import threading
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+import gymnasium
 import numpy as np
 
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode
+from rllib.env.spaces import mismatch
 from rllib.env.stream import EnvironmentStream
 from rllib.evaluation import seeding
 from rllib.evaluation.settings import RolloutSettings
@@ -87,7 +93,7 @@ def play_episodes(
         explore: sample the actions instead of taking the most likely ones.
 
     Raises:
-        ValueError: if the duration is not positive.
+        ValueError: if the duration is not positive, or an observation is not finite or not in its Discrete space.
     """
     if duration.amount <= 0:
         raise ValueError(f"an evaluation lasts at least one of its {duration.unit}, but {duration.amount} were given")
@@ -100,27 +106,41 @@ def play_episodes(
     indices = range(first, first + num_envs)
     rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
     with (
+        Patience(settings.sample_timeout_s, "the evaluation") as patience,
         # Training environments may be stepped in this process, too, and evaluation must not change what they draw.
         seeding.keeping_process_state(),
         contextlib.closing(
             settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
         ) as stream,
     ):
-        return _play(stream, policy, settings, Budget(duration, num_envs), rng if explore else None)
+        check = _SpaceCheck(stream, worker_index)
+        return _play(stream, policy, settings, Budget(duration, num_envs), rng if explore else None, patience, check)
 
 
 class Patience:
     """Says what a loop over environments waits for, each time that it has gone on for too long.
 
+    As a context manager it also says where this thread is when it has not got from one round to the next for so long.
+
     Args:
         timeout_s: seconds between two warnings.
-        what: the beginning of the sentence.
+        what: who waits, the beginning of the sentences.
     """
 
     def __init__(self, timeout_s: float, what: str):
         self._timeout_s = timeout_s
         self._what = what
-        self._started = self._told = time.monotonic()
+        self._started = self._told = self._round = time.monotonic()
+        self._done = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(
+            target=self._watch, args=(threading.get_ident(),), name="rllib-patience", daemon=True
+        ).start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._done.set()
 
     def check(self, waiting: np.ndarray, steps: int) -> None:
         """To be called in every round.
@@ -129,18 +149,91 @@ class Patience:
             waiting: [N] bool, the environments whose episodes have not ended.
             steps: rounds so far.
         """
-        now = time.monotonic()
+        now = self._round = time.monotonic()
         if now - self._told < self._timeout_s:
             return
         self._told = now
         logger.warning(
-            "%s episodes in environments %s, for %.0f s and %d steps now; an environment in which the policy may never "
-            "reach an end needs a time limit (max_episode_steps, or gymnasium.wrappers.TimeLimit)",
+            "%s waits for the end of episodes in environments %s, for %.0f s and %d steps now; an environment in which "
+            "the policy may never reach an end needs a time limit (max_episode_steps, or gymnasium.wrappers.TimeLimit)",
             self._what,
             np.flatnonzero(waiting)[:8].tolist(),
             now - self._started,
             steps,
         )
+
+    def _watch(self, thread: int) -> None:
+        """Runs beside the loop, whose thread is given."""
+        due = self._round + self._timeout_s
+        while not self._done.wait(max(due - time.monotonic(), 0)):
+            stalled_s = time.monotonic() - self._round
+            if stalled_s < self._timeout_s:
+                due = self._round + self._timeout_s
+                continue
+            due += self._timeout_s
+            logger.warning(
+                "%s has waited %.3g s for one step of its environments; does one hang? (sample_timeout_s=%g) "
+                "It is at\n%s",
+                self._what,
+                stalled_s,
+                self._timeout_s,
+                "".join(traceback.format_stack(sys._current_frames()[thread])[-3:]).rstrip(),
+            )
+
+
+class _SpaceCheck:
+    """Holds every observation that the policy is shown against its space.
+
+    One that is not finite, or no number of a Discrete space, is an error: the policy's answer would mean nothing. One
+    beyond the bounds of a Box is told once, as training goes on with such as well.
+
+    Args:
+        stream: whose observations.
+        worker_index: for messages.
+    """
+
+    def __init__(self, stream: EnvironmentStream, worker_index: int):
+        self._space = space = stream.observation_space
+        if stream.column.shape != (space.shape or ()):
+            self._space = space = gymnasium.spaces.flatten_space(space)
+        self._worker_index = worker_index
+        self._is_float = stream.observation_dtype.kind == "f"
+        self._is_box = isinstance(space, gymnasium.spaces.Box)
+        if self._is_box:
+            self._low, self._high = (bound.astype(stream.observation_dtype) for bound in (space.low, space.high))
+        else:
+            self._low, self._high = space.start, space.start + space.n - 1
+        # Pixels cannot leave their bounds.
+        self._has_told = stream.observation_dtype == np.uint8 and (self._low == 0).all() and (self._high == 255).all()
+
+    def __call__(self, observations: np.ndarray, steps: int) -> None:
+        """Checks observations [N, *shape] as stored.
+
+        Args:
+            observations: see above.
+            steps: how many were made before.
+
+        Raises:
+            ValueError: naming the environment and the step.
+        """
+        if self._is_float and not np.isfinite(observations.sum(dtype=np.float64)):
+            raise ValueError(self._problem(observations, ~np.isfinite(observations), steps))
+        if self._has_told:
+            return
+        outside = (observations < self._low) | (observations > self._high)
+        if not outside.any():
+            return
+        problem = self._problem(observations, outside, steps)
+        if not self._is_box:
+            raise ValueError(problem)
+        self._has_told = True
+        logger.warning("%s; the evaluation goes on, and tells no more of these", problem)
+
+    def _problem(self, observations: np.ndarray, is_bad: np.ndarray, steps: int) -> str:
+        index = int(np.argwhere(is_bad)[0][0])
+        row = observations[index]
+        problem = mismatch(self._space, row) or f"observation {row.tolist()} is not finite"
+        return f"environment {index} of evaluation worker {self._worker_index}: the {problem}, after {steps} steps"
 
 
 def _play(
@@ -149,6 +242,8 @@ def _play(
     settings: RolloutSettings,
     budget: Budget,
     rng: np.random.Generator | None,
+    patience: Patience,
+    check: Callable[[np.ndarray, int], None],
 ) -> list[Episode]:
     num_envs = stream.num_envs
     observations = np.empty((num_envs, *stream.observation_shape), stream.observation_dtype)
@@ -158,9 +253,9 @@ def _play(
     to_env = ActionMapper(stream.action_space, settings.normalize_actions, settings.clip_actions).to_env
     finished: list[Episode] = []
     stream.reset(observations)
-    patience = Patience(settings.sample_timeout_s, "the evaluation waits for the end of")
     steps = 0
     while budget.playing.any():
+        check(observations, steps)
         steps += 1
         patience.check(budget.playing, steps)
         seen = policy.filter(observations, update=False) if policy.filters_observations else observations

@@ -333,7 +333,7 @@ class RolloutWorker:
         """Goes on until the episode that each environment was in at the end of the fragment is over."""
         parts = [fragment]
         ended = fragment[sb.TERMINATEDS][-1] | fragment[sb.TRUNCATEDS][-1]
-        patience = Patience(self.settings.sample_timeout_s, "batch_mode='complete_episodes' waits for the end of")
+        patience = Patience(self.settings.sample_timeout_s, "batch_mode='complete_episodes'")
         while not ended.all():
             patience.check(~ended, len(parts))
             active = [not over for over in ended.tolist()]

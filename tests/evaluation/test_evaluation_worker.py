@@ -1,8 +1,10 @@
 """Evaluation workers: whole episodes, in environments that exist for nothing else."""
 
+import time
 from dataclasses import replace
 
 import gymnasium
+import numpy as np
 import pytest
 
 import runtime
@@ -10,7 +12,7 @@ from rllib import PPOConfig
 from rllib.env.registry import resolve
 from rllib.evaluation.evaluation_worker import EvaluationWorker
 from rllib.evaluation.evaluator import Duration
-from tests.envs import CountingEnv
+from tests.envs import CountingEnv, ProbeEnv
 from tests.evaluation.test_rollout_worker import settings
 
 
@@ -87,3 +89,73 @@ def test_waiting_for_an_episode_without_end_is_told(caplog):
     player.play_episodes(Duration(2), round_index=1)
     assert "the evaluation waits for the end of episodes in environments [0, 1]" in caplog.text
     assert "needs a time limit" in caplog.text
+
+
+class Late(ProbeEnv):
+    """Observations follow the space for ten steps; then comes `late`. An episode has 20 steps."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.observation_space = self.config["space"]
+
+    def shown(self):
+        return self.config["late"] if self.t >= 10 else self.observation_space.sample()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.shown(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.shown(), 1.0, self.t == 20, False, {}
+
+
+BOX = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+
+def plays(space, late):
+    return worker(Late, env_config={"space": space, "late": late}).play_episodes(Duration(2), round_index=1)
+
+
+@pytest.mark.parametrize(
+    ("space", "late", "problem"),
+    [
+        (BOX, np.array([0, np.nan], np.float32), r"observation\[1\] is nan"),
+        (gymnasium.spaces.Box(-np.inf, np.inf, (1,)), np.array([np.inf], np.float32), r"\[inf\] is not finite"),
+        (gymnasium.spaces.Discrete(5), 7, r"7 lies above the upper bound 4 of Discrete\(5\)"),
+        (gymnasium.spaces.Dict({"a": BOX}), {"a": np.array([np.nan, 0], np.float32)}, r"observation\[0\] is nan"),
+    ],
+)
+def test_an_observation_that_means_nothing_ends_the_evaluation(space, late, problem):
+    with pytest.raises(ValueError, match=rf"environment 0 of evaluation worker 0: the .*{problem}.*, after 10 steps"):
+        plays(space, late)
+
+
+def test_an_observation_beyond_its_bounds_is_told_once(caplog):
+    assert len(plays(BOX, np.array([0, 50], np.float32))) == 2
+    assert caplog.text.count("observation[1] = 50.0 lies above the upper bound 1.0") == 1
+
+
+class Hanging(CountingEnv):
+    def step(self, action):
+        if self.t == 2:
+            time.sleep(1.0)
+        return super().step(action)
+
+
+def test_an_environment_that_hangs_in_evaluation_is_told_in_time(caplog):
+    worker(Hanging, sample_timeout_s=0.1).play_episodes(Duration(1), round_index=1)
+    told = [record for record in caplog.records if "for one step of its environments; does one hang?" in record.message]
+    assert told
+    assert "time.sleep(1.0)" in told[0].message
+    assert told[0].args[1] < 1.0, "seconds that the step had taken"
+
+
+def test_steps_that_go_on_are_no_hang(caplog):
+    class Slow(CountingEnv):
+        def step(self, action):
+            time.sleep(0.01)
+            return super().step(action)
+
+    worker(Slow, env_config={"lengths": [80]}, sample_timeout_s=0.4).play_episodes(Duration(2), round_index=1)
+    assert "does one hang" not in caplog.text

@@ -55,13 +55,6 @@ DEPARTURES = (
         ("IMPALA", "ApexDQN"),
     ),
     Departure(
-        "batch_mode",
-        "truncate_episodes",
-        "complete_episodes",
-        "Without a value function nothing is known about the rest of an episode that is cut.",
-        ("PG",),
-    ),
-    Departure(
         "max_requests_in_flight_per_replay_worker",
         float("inf"),
         2,

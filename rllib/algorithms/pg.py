@@ -6,8 +6,9 @@ Departures from the paper:
 - Adam is the default optimizer;
 - standardize_advantages=True takes the batch's mean return as the baseline and its spread as the unit.
 
-Batches are whole episodes: without a value function nothing is known about what would have followed a cut. An episode
-that a time limit ends counts as over there.
+Without a value function nothing is known about what would have followed a cut: rewards to go end there, also where a
+fragment ends (batch_mode="truncate_episodes", the default) or a time limit. batch_mode="complete_episodes" goes on to
+the end of every episode, for environments in which every episode ends.
 """
 
 from typing import Annotated, Any, Self
@@ -15,7 +16,6 @@ from typing import Annotated, Any, Self
 from rllib import sample_batch as sb
 from rllib.algorithms.actor_critic import PolicyGradientConfig, standardized
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.config_object import relation
 from rllib.algorithms.settings import section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
@@ -29,7 +29,7 @@ class PGConfig(PolicyGradientConfig):
     on_policy = True
 
     @section
-    def rollouts(self, *, rollout_fragment_length="auto", batch_mode="complete_episodes") -> Self:
+    def rollouts(self, *, rollout_fragment_length="auto") -> Self:
         """Who samples, how much at a time, and how."""
 
     @section
@@ -41,14 +41,6 @@ class PGConfig(PolicyGradientConfig):
         standardize_advantages: Annotated[bool, "returns with mean 0, standard deviation 1 over each batch"] = False,
     ) -> Self:
         """How it learns."""
-
-    @relation("batch_mode")
-    def _check_batch_mode(self):
-        if self.batch_mode != "complete_episodes":
-            return (
-                f"batch_mode={self.batch_mode!r} does not go with PG, which has no value function to bootstrap cut "
-                'episodes from. Use .rollouts(batch_mode="complete_episodes"), or A2C.'
-            )
 
 
 class PG(Algorithm):

@@ -6,7 +6,7 @@ import pytest
 import runtime
 from rllib import A2CConfig, A3CConfig, Algorithm, APPOConfig, DefaultCallbacks, IMPALAConfig, PGConfig, PPOConfig
 from rllib import sample_batch as sb
-from tests.envs import HundredReward
+from tests.envs import HundredReward, InfiniteHorizon
 
 MODEL = {"model": {"fcnet_hiddens": [16], "vf_share_layers": True}}
 SHARED = {"lr": 1e-3, "gamma": 0.95, "lambda_": 0.9, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "grad_clip": 0.5}
@@ -21,7 +21,8 @@ def session():
 
 def config(config_class, env="CartPole-v1", num_workers=0, num_envs=4, fragment=10, env_config=None, **training):
     config = config_class().environment(env, env_config=env_config or {}).debugging(seed=3)
-    rollouts = {} if config_class is PGConfig else {"rollout_fragment_length": fragment}
+    whole = {"batch_mode": "complete_episodes"}
+    rollouts = whole if config_class is PGConfig else {"rollout_fragment_length": fragment}
     if config_class not in (PGConfig, A3CConfig):
         training = {"train_batch_size": fragment * num_envs * max(num_workers, 1), **training}
     return (
@@ -140,6 +141,18 @@ def test_returns_without_a_critic_are_rewards_to_go():
         assert sorted(set(batch[sb.ADVANTAGES].tolist())) == [100.0, 150.0, 175.0]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_pg_learns_where_episodes_never_end(num_workers):
+    """The reward is 1 a step, so rewards to go are the steps that are left of the fragment."""
+    endless = PGConfig().environment(InfiniteHorizon, env_config={"length": 10**9})
+    endless.rollouts(num_rollout_workers=num_workers).training(train_batch_size=24, gamma=1.0)
+    with endless.build() as algo:
+        num_fragments = max(num_workers, 1)
+        returns = sorted(algo.sample(24)[sb.ADVANTAGES].tolist())
+        assert returns == sorted([*range(1, 24 // num_fragments + 1)] * num_fragments)
+        assert algo.train()["num_env_steps_trained"] >= 24
+
+
 def test_without_a_critic_the_value_head_stays():
     settings = {"use_critic": False, "use_gae": False}
     with config(A2CConfig, **settings).build() as algo:
@@ -165,7 +178,6 @@ def test_observation_filters_are_merged(kind):
         (A2CConfig().training(opt_type="adagrad"), "opt_type='adagrad'"),
         (A2CConfig().training(model={"fcnet_hidens": [8]}), "fcnet_hidens"),
         (A3CConfig().training(max_requests_in_flight_per_sampler_worker=0), "must be an integer >= 1"),
-        (PGConfig().rollouts(batch_mode="truncate_episodes"), "no value function"),
     ],
 )
 def test_what_does_not_fit_is_refused(config_, message):

@@ -151,6 +151,7 @@ IGNORED: Mapping[str, str] = {
     "always_attach_evaluation_results": "results hold an evaluation in the iterations that evaluate",
     "sampler_perf_stats_ema_coef": "the results' timers are means over the iteration",
     "in_evaluation": "evaluation knows itself",
+    "vtrace_drop_last_ts": "the value of what followed the last step is known, so no step is dropped",
     "simple_optimizer": "the learner is chosen by .training(learner=...)",
 }
 
@@ -175,7 +176,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "input": Unavailable(("sampler",), _OFFLINE),
     "input_": Unavailable(("sampler",), _OFFLINE),
     "output": Unavailable((None,), _OFFLINE),
-    "horizon": Unavailable((None,), "wrap the environment in gymnasium.wrappers.TimeLimit to end episodes early"),
+    "horizon": Unavailable((None,), "use env_config={'max_episode_steps': ...}, or gymnasium.wrappers.TimeLimit"),
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
     "monitor": Unavailable((False, None), "recording videos is not available yet"),

@@ -100,13 +100,11 @@ def _with_objective(spec: ExperimentSpec, parts, is_algorithm: bool) -> Experime
 
 
 def _settings(spec: ExperimentSpec, searcher) -> RunSettings:
-    stopper = make_stopper(spec.stop)
     return RunSettings(
         metric=spec.metric,
         mode=spec.mode,
-        stop=stopper.reached,
+        stopper=make_stopper(spec.stop),
         trial_time_s=time_limit_s(spec.stop),
-        stop_all=lambda: str(stopper) if stopper.stop_all() else None,
         num_samples=spec.num_samples,
         checkpoint_freq=spec.checkpoint_freq,
         checkpoint_at_end=spec.checkpoint_at_end,

@@ -24,7 +24,7 @@ def take_up(runner: TrialRunner, directory: ExperimentDirectory, resume) -> None
         return
     snapshot = directory.read_snapshot()
     if snapshot:
-        runner.decisions.set_state(snapshot)
+        runner.set_state(snapshot)
     told = Retelling(runner.decisions, directory.path, directory.past, runner.is_function)
     told.retell(snapshot.get("position", 1) - 1)
     directory.past = []

@@ -1,7 +1,8 @@
 """How the trials of an experiment are run."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+
+from rllib.tune.stoppers import Stopper
 
 
 @dataclass
@@ -9,10 +10,9 @@ class RunSettings:
     """How trials are run.
 
     Attributes:
+        stopper: decides when a trial, or the whole experiment, ends.
         metric, mode: by which trials are compared; None where nobody compares.
-        stop: decides by a result whether its trial ends: (trial_id, result) -> reason or None.
         trial_time_s: of which a trial that does not answer has had enough, as time_total_s; None: it is waited for.
-        stop_all: whether the whole experiment ends: () -> reason or None.
         num_samples: how many configurations a searcher is asked for; -1: as many as the time allows.
         checkpoint_freq: iterations between checkpoints; 0: none.
         checkpoint_at_end: a checkpoint when the trial ends.
@@ -24,11 +24,10 @@ class RunSettings:
         restore: directory of a checkpoint from which every trial starts.
     """
 
+    stopper: Stopper
     metric: str | None = None
     mode: str | None = None
-    stop: Callable[[str, dict], str | None] = lambda trial_id, result: None
     trial_time_s: float | None = None
-    stop_all: Callable[[], str | None] = lambda: None
     num_samples: int = 1
     checkpoint_freq: int = 0
     checkpoint_at_end: bool = False

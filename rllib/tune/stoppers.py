@@ -12,6 +12,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from rllib.algorithms.settings import nearest
 from rllib.tune.result_keys import lookup
@@ -34,6 +35,13 @@ class Stopper:
     def reached(self, trial_id: str, result: Mapping) -> str | None:
         """Why the trial ends, as words; None: it goes on."""
         return str(self) if self(trial_id, result) else None
+
+    def get_state(self) -> Any:
+        """All that `set_state` needs to go on in a resumed experiment, as JSON-able data."""
+        return None
+
+    def set_state(self, state: Any) -> None:
+        """Goes on where `get_state` was called; None: from the beginning."""
 
     def __str__(self):
         return type(self).__name__
@@ -149,13 +157,15 @@ class MaximumIterationStopper(Stopper):
 class TimeoutStopper(Stopper):
     """Ends the experiment after so much time, counted from the first time it is asked.
 
+    A resumed experiment has what the original left of it.
+
     Args:
         timeout: seconds, or a timedelta.
     """
 
     def __init__(self, timeout: float | timedelta, clock: Callable[[], float] = time.monotonic):
         self._timeout_s = seconds(timeout, "timeout")
-        self._clock, self._begin = clock, None
+        self._clock, self._begin, self._used_before_s = clock, None, 0.0
 
     def __call__(self, trial_id, result) -> bool:
         return self.stop_all()
@@ -163,7 +173,16 @@ class TimeoutStopper(Stopper):
     def stop_all(self) -> bool:
         if self._begin is None:
             self._begin = self._clock()
-        return self._clock() - self._begin >= self._timeout_s
+        return self._used_s() >= self._timeout_s
+
+    def _used_s(self) -> float:
+        return self._used_before_s + (0.0 if self._begin is None else self._clock() - self._begin)
+
+    def get_state(self) -> float:
+        return self._used_s()
+
+    def set_state(self, state: float | None) -> None:
+        self._used_before_s, self._begin = state or 0.0, None
 
     def __str__(self):
         return f"timeout of {self._timeout_s:g} s"
@@ -223,6 +242,14 @@ class TrialPlateauStopper(Stopper):
             return False
         return statistics.pstdev(recent) < self._std
 
+    def get_state(self) -> dict[str, list]:
+        return {trial_id: [count, list(self._recent[trial_id])] for trial_id, count in self._counts.items()}
+
+    def set_state(self, state: Mapping[str, list] | None) -> None:
+        for trial_id, (count, recent) in (state or {}).items():
+            self._counts[trial_id] = count
+            self._recent[trial_id].extend(math.nan if value is None else value for value in recent)
+
     def __str__(self):
         return f"a plateau of {self._metric}"
 
@@ -261,6 +288,12 @@ class ExperimentPlateauStopper(Stopper):
     def stop_all(self) -> bool:
         return self._level_for > self._patience
 
+    def get_state(self) -> list:
+        return [self._level_for, self._best]
+
+    def set_state(self, state: list | None) -> None:
+        self._level_for, self._best = state or (0, [])
+
     def __str__(self):
         return f"a plateau of the best {self._metric}"
 
@@ -281,6 +314,13 @@ class CombinedStopper(Stopper):
 
     def stop_all(self) -> bool:
         return any([stopper.stop_all() for stopper in self._stoppers])
+
+    def get_state(self) -> list:
+        return [stopper.get_state() for stopper in self._stoppers]
+
+    def set_state(self, state: list | None) -> None:
+        for stopper, own in zip(self._stoppers, state or ()):
+            stopper.set_state(own)
 
     def __str__(self):
         return " or ".join(map(str, self._stoppers))

@@ -208,7 +208,7 @@ class TrialLifecycle:
         self._take_result(live, result, checkpoint)
         if live.ending is not None:
             return
-        reached = self._settings.stop(trial.trial_id, result)
+        reached = self._settings.stopper.reached(trial.trial_id, result)
         if result.get("done") or reached:
             result["done"] = True
             self._complete(live, reached)

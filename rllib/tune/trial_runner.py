@@ -79,6 +79,15 @@ class TrialRunner:
         self._exhausted = False
         self._began = time.monotonic()
 
+    def get_state(self) -> dict[str, Any]:
+        """All that searcher, scheduler and stopper know."""
+        return {**self.decisions.get_state(), "stopper": self.settings.stopper.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on where `get_state` was called."""
+        self.decisions.set_state(state)
+        self.settings.stopper.set_state(state.get("stopper"))
+
     def resume(self, trials: Sequence[Trial], which: Callable[[Trial], bool]) -> None:
         """Takes in the trials of the journal; those that `which` picks run on, or again."""
         for trial in trials:
@@ -103,7 +112,7 @@ class TrialRunner:
         self._observers.set_up(self.settings.num_samples)
         interrupts = Interrupts()
         try:
-            self.directory.snapshot(self.decisions.get_state, now=True)
+            self.directory.snapshot(self.get_state, now=True)
             with interrupts:
                 self._follow_last_results()
                 while not interrupts.seen and self._step():
@@ -112,7 +121,7 @@ class TrialRunner:
                     self.interrupted = True
                     self._give_up()
             # Not after an error, which may have come between what is in the journal and what follows from it.
-            self.directory.snapshot(self.decisions.get_state, now=True)
+            self.directory.snapshot(self.get_state, now=True)
         except OSError as error:
             self.lifecycle.abandon()
             if not _is_of_files(error, self.directory.path):
@@ -131,7 +140,7 @@ class TrialRunner:
     def _follow_last_results(self) -> None:
         """An experiment may have been interrupted when a trial had a result, before anything followed from it."""
         for trial in [trial for trial in self._waiting.values() if trial.last_result]:
-            reached = self.settings.stop(trial.trial_id, trial.last_result)
+            reached = self.settings.stopper.reached(trial.trial_id, trial.last_result)
             decision = "CONTINUE" if reached else self.decisions.standing_verdict(self.lifecycle, trial)
             if reached or decision == "STOP":
                 self.lifecycle.finish(trial, TERMINATED, reached or "the scheduler")
@@ -159,7 +168,7 @@ class TrialRunner:
         self._take_answers()
         self.lifecycle.check_deadlines()
         self.directory.sync()
-        self.directory.snapshot(self.decisions.get_state)
+        self.directory.snapshot(self.get_state)
         self._observers.hear("on_step_end")
         self._observers.report(self.status)
         return True
@@ -179,7 +188,7 @@ class TrialRunner:
             return f"its time budget of {budget:g} s is used up"
         if self.settings.fail_fast and failed is not None:
             return f"{failed} has failed, and fail_fast is set"
-        return self.settings.stop_all()
+        return str(self.settings.stopper) if self.settings.stopper.stop_all() else None
 
     def _add_trials(self) -> None:
         """Asks the searcher for configurations, a few ahead of what runs."""

@@ -109,6 +109,24 @@ def test_a_restored_tuner_keeps_the_searcher_and_its_state(tmp_path, space):
     assert [result.config["rate"] for result in results] == [trial.config["rate"] for trial in whole.trials]
 
 
+class LargeTimeout(tune.TimeoutStopper):
+    """Says in the experiment's directory how much was used before each run."""
+
+    def __init__(self, path):
+        super().__init__(600)
+        self.path = path
+
+    def set_state(self, state):
+        super().set_state(state)
+        self.path.write_text(str(self.get_state()))
+
+
+def test_a_restored_tuner_has_what_is_left_of_its_timeout(tmp_path):
+    path = broken_off(tmp_path, stop=[LargeTimeout(tmp_path / "used_s"), {"training_iteration": 5}])
+    (result,) = tune.Tuner.restore(path, Climber).fit()
+    assert result.metrics["training_iteration"] == 5 and float((tmp_path / "used_s").read_text()) > 0
+
+
 def test_what_a_restored_tuner_is_given_goes_before_what_was_saved(tmp_path):
     path = broken_off(tmp_path, stop={"training_iteration": 5})
     more = {"run_config": tune.RunConfig(stop={"training_iteration": 4}), "tune_config": tune.TuneConfig(num_samples=2)}

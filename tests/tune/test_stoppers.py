@@ -1,10 +1,12 @@
 """What `stop` may be, and when it ends a trial or the experiment."""
 
+import json
 import math
 from datetime import timedelta
 
 import pytest
 
+from rllib.tune.loggers import encode
 from rllib.tune.stoppers import (
     CombinedStopper,
     ExperimentPlateauStopper,
@@ -47,6 +49,36 @@ def test_timeout_ends_everything():
     assert not stopper("t", {})
     now[0] = 105.0
     assert stopper("t", {}) and stopper.stop_all()
+
+
+def through_json(state):
+    return json.loads(encode(state))
+
+
+def test_a_timeout_counts_over_resumes():
+    now = [100.0]
+    first, second = (make_stopper([TimeoutStopper(5, clock=lambda: now[0]), {"m": 9}]) for _ in range(2))
+    assert not first.stop_all()
+    now[0] = 103.0
+    second.set_state(through_json(first.get_state()))
+    now[0] = 200.0  # nobody ran it meanwhile
+    assert not second.stop_all()
+    now[0] = 201.9
+    assert not second.stop_all()
+    now[0] = 202.0
+    assert second.stop_all()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: TrialPlateauStopper("m"), lambda: ExperimentPlateauStopper("m", top=3, mode="max", patience=1)]
+)
+@pytest.mark.parametrize("resumed_after", range(7))
+def test_a_plateau_goes_on_over_resumes(make, resumed_after):
+    values = [1, float("nan"), 3, 4, 4, 4, 4, 4, 4]
+    first, second = make(), make()
+    assert _ends_at(first, values[:resumed_after]) is None
+    second.set_state(through_json(first.get_state()))
+    assert _ends_at(second, values[resumed_after:]) + resumed_after == _ends_at(make(), values)
 
 
 def test_trial_plateau():

@@ -74,8 +74,8 @@ class A2C(Algorithm):
         return self.make_default_learner(POLICY_GRADIENT_LOSS)
 
     def training_step(self) -> dict[str, float]:
-        batch = self.sample(self.config.min_train_batch)
         lr, settings = self._lr(self.timesteps), self.loss_settings()
+        batch = self.sample(self.config.min_train_batch)
         stats = self.learn(batch, shuffle=False, lr=lr, **settings)
         return {**stats, "cur_lr": lr, "entropy_coeff": settings["entropy_coeff"]}
 

@@ -194,6 +194,7 @@ class ApexDQN(DQN):
     # ------------------------------------------------------------------ training
 
     def training_step(self) -> dict[str, float]:
+        lr = self._lr(self.timesteps)
         if self._updates_owed < MOST_UPDATES_OWED or not self.replay.is_ready:
             self._store(self._arriving_fragments())
         if self._updates_owed >= 1:
@@ -201,7 +202,7 @@ class ApexDQN(DQN):
             with self.metrics.timer("replay"):
                 sample = self.replay.next_sample(self.config.sample_timeout_s)
             if sample is not None:
-                self._stats = self._update_from(*sample)
+                self._stats = self._update_from(*sample, lr)
             self._update_target()
         return {**self._stats, **self.exploration_stats(), **self._asynchrony()}
 
@@ -237,8 +238,8 @@ class ApexDQN(DQN):
                 self._updates_owed += batch.count * config.training_intensity / config.train_batch_size
         self.replay.wait_for_room(0.0)
 
-    def _update_from(self, source: tuple[int, int], batch: SampleBatch) -> dict[str, float]:
-        stats = self._learn_from(batch)
+    def _update_from(self, source: tuple[int, int], batch: SampleBatch, lr: float) -> dict[str, float]:
+        stats = self._learn_from(batch, lr)
         self.replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
         if self.config.training_intensity is not None:
             self._updates_owed -= 1

@@ -347,11 +347,12 @@ class DQN(Algorithm):
         return self.make_default_learner(self.make_loss())
 
     def training_step(self) -> dict[str, float]:
+        lr = self._lr(self.timesteps)
         batch = self.sample(1)
         self.replay.add(batch, self.config.get_rollout_fragment_length())
         if self.timesteps >= max(self.config.num_steps_sampled_before_learning_starts, 1):
             for _ in range(self._updates_for(batch.env_steps)):
-                self._stats = self._update()
+                self._stats = self._update(lr)
             self._update_target()
         return {**self._stats, **self.exploration_stats()}
 
@@ -365,15 +366,14 @@ class DQN(Algorithm):
         self._updates_owed -= due
         return due
 
-    def _update(self) -> dict[str, float]:
+    def _update(self, lr: float) -> dict[str, float]:
         batch = self.replay.sample(self.config.train_batch_size, self._learner_rng, self._beta(self.timesteps))
-        stats = self._learn_from(batch)
+        stats = self._learn_from(batch, lr)
         self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
         return stats
 
-    def _learn_from(self, batch: SampleBatch) -> dict[str, Any]:
+    def _learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
         """One update on sampled rows; its statistics, with the rows' new td_error."""
-        lr = self._lr(self.timesteps)
         # Replayed rows are of many weights, which is no lag: new rows are sampled by the newest (Ape-X tells how old).
         batch.policy_version = self.num_updates
         for policy in (self.policy, self.target):

@@ -223,8 +223,9 @@ class IMPALA(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        batch, num_epochs = self._ring.next(self.next_batch)
         coefficients = {"lr": self._lr(self.timesteps), "entropy_coeff": self._entropy_coeff(self.timesteps)}
+        loss_settings = self.loss_settings()
+        batch, num_epochs = self._ring.next(self.next_batch)
         lags = [self.num_updates - version for version in batch.versions]
         stats = self.learn(
             self.prepared(batch.columns),
@@ -238,7 +239,7 @@ class IMPALA(Algorithm):
             lambda_=config.lambda_,
             vf_loss_coeff=config.vf_loss_coeff,
             **coefficients,
-            **self.loss_settings(),
+            **loss_settings,
         )
         self.after_update(stats)
         return {

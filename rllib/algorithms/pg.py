@@ -60,10 +60,10 @@ class PG(Algorithm):
         return self.make_default_learner(POLICY_GRADIENT_LOSS)
 
     def training_step(self) -> dict[str, float]:
+        lr, entropy_coeff = self._lr(self.timesteps), self._entropy_coeff(self.timesteps)
         batch = self.sample(self.config.min_train_batch)
         if self.config.standardize_advantages:
             batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-        lr, entropy_coeff = self._lr(self.timesteps), self._entropy_coeff(self.timesteps)
         stats = self.learn(batch, shuffle=False, lr=lr, vf_loss_coeff=0.0, entropy_coeff=entropy_coeff)
         del stats["vf_loss"], stats["vf_explained_var"]
         return {**stats, "cur_lr": lr, "entropy_coeff": entropy_coeff}

@@ -73,15 +73,15 @@ class PPO(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        batch = self.sample(config.min_train_batch)
-        if config.standardize_advantages:
-            batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
         coefficients = {
             "lr": self._lr(self.timesteps),
             "clip_param": self._clip_param(self.timesteps),
             "entropy_coeff": self._entropy_coeff(self.timesteps),
             "kl_coeff": self._kl_coeff,
         }
+        batch = self.sample(config.min_train_batch)
+        if config.standardize_advantages:
+            batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
         stats = self.learn(
             batch,
             num_epochs=config.num_sgd_iter,

@@ -99,10 +99,9 @@ class PQN(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        explored = self.exploration_stats()
+        lr, explored = self._lr(self.timesteps), self.exploration_stats()
         batch = self.sample(config.min_train_batch)
         batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
-        lr = self._lr(self.timesteps)
         stats = self.learn(batch, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, lr=lr)
         del stats["td_error"]
         return {**stats, "cur_lr": lr, **explored}

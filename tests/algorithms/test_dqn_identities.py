@@ -53,8 +53,7 @@ def test_p11_importance_weights_undo_the_bias_of_priorities(beta, is_unbiased):
             algo.training_step()
         actions, rewards = (algo.replay.columns[name][:1996, 0] for name in (sb.ACTIONS, sb.REWARDS))
         for update in range(2000):
-            algo._lr = lambda _, update=update: 4e-3 * (1 - update / 2000)
-            algo._update()
+            algo._update(4e-3 * (1 - update / 2000))
         q = algo.policy.action_values(np.zeros((1, 1), np.float32)).q_values()[0]
         stored = [rewards[actions == action] for action in (0, 1)]
         error = [(value - draws.mean()) / (draws.std() / np.sqrt(len(draws))) for value, draws in zip(q, stored)]
@@ -83,7 +82,7 @@ def test_noise_is_the_same_for_choosing_and_learning_and_another_for_the_target(
         add_targets = algo._add_targets
         algo._add_targets = lambda batch: (seen.append(algo.policy.network.noise.copy()), add_targets(batch))[1]
         for _ in range(3):
-            algo._update()
+            algo._update(algo.config.lr)
             assert np.array_equal(seen[-1], algo.policy.network.noise)
             assert not np.array_equal(algo.policy.network.noise, algo.target.network.noise)
     assert not np.array_equal(seen[0], seen[1]) and not np.array_equal(seen[1], seen[2])
@@ -103,7 +102,7 @@ def test_exchanged_actions_exchange_values():
                     for name in ("policy.head.weight", "policy.head.bias"):
                         head[name][:] = head[name][::-1].copy()
             for _ in range(50):
-                algo._update()
+                algo._update(algo.config.lr)
             observations = np.linspace(0, 0.8, 5, dtype=np.float32)[:, None]
             values.append(algo.policy.action_values(observations).q_values().copy())
     np.testing.assert_allclose(values[1][:, ::-1], values[0], atol=1e-5)

@@ -1,4 +1,4 @@
-"""What holds for every algorithm: Ray's defaults and result keys; it trains by its name and by its config."""
+"""What holds for every algorithm: Ray's result keys; it trains by its name and by its config."""
 
 import json
 
@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import rllib
 import runtime
-from rllib.algorithms.registry import algorithm_names, get_algorithm_config
+from rllib.algorithms.registry import algorithm_names
 from rllib.cli import command
 from tests.envs import ConstantReward
 
@@ -34,47 +34,6 @@ SMALL = {
     "ES": {"episodes_per_batch": 4, "train_batch_size": 1, "noise_size": 50_000},
     "ARS": {"num_rollouts": 2, "rollouts_used": 2, "noise_size": 50_000},
 }
-# As in API.md 1.1; rollout workers, GPUs and the reporting are tested where the algorithm is.
-_ACTOR_CRITIC = {
-    "lr": 1e-4, "lambda_": 1, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "grad_clip": 40, "num_rollout_workers": 2,
-}  # fmt: skip
-_IMPALA = {
-    "lr": 5e-4, "train_batch_size": 500, "rollout_fragment_length": 50, "num_rollout_workers": 2, "vtrace": True,
-    "vtrace_clip_rho_threshold": 1, "vtrace_clip_pg_rho_threshold": 1, "broadcast_interval": 1,
-    "learner_queue_size": 16, "learner_queue_timeout": 300, "num_sgd_iter": 1, "minibatch_buffer_size": 1,
-    "num_aggregation_workers": 0, "replay_proportion": 0, "opt_type": "adam", "decay": 0.99, "momentum": 0,
-    "rmsprop_epsilon": 0.1, "grad_clip": 40, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01,
-    "min_time_s_per_iteration": 10,
-}  # fmt: skip
-_EVOLUTION = {"noise_stdev": 0.02, "noise_size": 250_000_000, "observation_filter": "MeanStdFilter"}
-DEFAULTS = {
-    "PPO": {
-        "lr": 5e-5, "train_batch_size": 4000, "sgd_minibatch_size": 128, "num_sgd_iter": 30, "gamma": 0.99,
-        "rollout_fragment_length": "auto", "num_rollout_workers": 2, "lambda_": 1, "use_gae": True,
-        "use_critic": True, "use_kl_loss": True, "kl_coeff": 0.2, "kl_target": 0.01, "clip_param": 0.3,
-        "vf_clip_param": 10, "vf_loss_coeff": 1, "entropy_coeff": 0, "shuffle_sequences": True, "grad_clip": None,
-    },
-    "A2C": {**_ACTOR_CRITIC, "rollout_fragment_length": "auto", "microbatch_size": None,
-            "min_time_s_per_iteration": 10},
-    "A3C": {**_ACTOR_CRITIC, "rollout_fragment_length": 10, "min_time_s_per_iteration": 5},
-    "IMPALA": _IMPALA,
-    "APPO": {**_IMPALA, "clip_param": 0.4, "use_kl_loss": False, "kl_coeff": 1, "kl_target": 0.01, "lambda_": 1,
-             "target_update_frequency": 1, "tau": 1},
-    "DQN": {
-        "lr": 5e-4, "train_batch_size": 32, "rollout_fragment_length": "auto", "double_q": True, "dueling": True,
-        "n_step": 1, "num_atoms": 1, "v_min": -10, "v_max": 10, "noisy": False, "sigma0": 0.5, "hiddens": [256],
-        "target_network_update_freq": 500, "num_steps_sampled_before_learning_starts": 1000, "grad_clip": 40,
-        "adam_epsilon": 1e-8, "training_intensity": None, "td_error_loss_fn": "huber",
-        "min_sample_timesteps_per_iteration": 1000,
-    },
-    "ES": {
-        **_EVOLUTION, "stepsize": 0.01, "action_noise_std": 0.01, "l2_coeff": 0.005, "episodes_per_batch": 1000,
-        "train_batch_size": 10_000, "eval_prob": 0.03, "report_length": 10, "num_rollout_workers": 10,
-        "return_proc_mode": "centered_rank",
-    },
-    "ARS": {**_EVOLUTION, "sgd_stepsize": 0.01, "num_rollouts": 32, "rollouts_used": 32, "num_rollout_workers": 2},
-}  # fmt: skip
-
 # API.md 1.7; those that Tune adds to a trial's results (trial_id, experiment_id, ...) are not the algorithm's.
 KEYS = """
 episode_reward_mean episode_reward_max episode_reward_min episode_len_mean episodes_this_iter episodes_total
@@ -140,19 +99,21 @@ def test_every_algorithm_is_here():
     assert set(SMALL) == set(STATS) == set(algorithm_names())
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_defaults_are_those_of_ray(name):
-    config = get_algorithm_config(name)
-    assert {setting: config[setting] for setting in DEFAULTS[name]} == DEFAULTS[name]
-
-
-def test_replay_and_exploration_begin_as_rays():
-    config = get_algorithm_config("DQN")
-    replay = {"capacity": 50_000, "prioritized_replay_alpha": 0.6, "prioritized_replay_beta": 0.4,
-              "prioritized_replay_eps": 1e-6, "type": "MultiAgentPrioritizedReplayBuffer"}  # fmt: skip
-    assert replay.items() <= config.replay_settings().items()
-    epsilon = {"initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000}
-    assert epsilon.items() <= config.exploration_config.items()
+# The others have no learning rate, and Ape-X's iterations are of several updates.
+@pytest.mark.parametrize("name", sorted(set(SMALL) - {"ES", "ARS", "ApexDQN"}))
+def test_a_learning_rate_that_falls_to_zero_is_not_zero_in_the_last_update(name):
+    """A batch is learned from by the schedule's value before it was sampled."""
+    total, rates = 400, []
+    config = small(name).training(lr=[[0, 1e-3], [total, 0.0]]).evaluation(evaluation_interval=None)
+    config.reporting(min_sample_timesteps_per_iteration=0, min_train_timesteps_per_iteration=0)
+    with config.build() as algo:
+        while algo.timesteps < total:
+            before = algo.timesteps
+            stats = algo.train()["info"]["learner"].get("default_policy", {}).get("learner_stats", {})
+            if "cur_lr" in stats:
+                rates.append((stats["cur_lr"], pytest.approx(1e-3 * (1 - before / total))))
+    assert rates and rates[-1][0] > 0
+    assert all(rate == expected for rate, expected in rates), rates
 
 
 @pytest.mark.parametrize("name", SMALL)

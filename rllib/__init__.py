@@ -13,6 +13,7 @@ _LAZY = {
     "DefaultCallbacks": "rllib.evaluation.callbacks",
     "Policy": "rllib.policy",
     "SampleBatch": "rllib.sample_batch",
+    "make_multi_callbacks": "rllib.evaluation.callbacks",
     "register_env": "rllib.env.registry",
 }
 # Each algorithm's class and its config, PPO and PPOConfig.

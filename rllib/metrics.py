@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 
 from rllib.env.episodes import Episode
@@ -262,7 +262,7 @@ class Metrics:
         """What a checkpoint keeps, as JSON-able data."""
         return {
             "counters": dict(self.counters),
-            "episodes": [asdict(episode) for episode in self.episodes],
+            "episodes": [_without_media(episode) for episode in self.episodes],
             "episodes_total": self.episodes_total,
             "iteration": self.iteration,
             "time_total_s": self.time_total_s,
@@ -305,9 +305,9 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
         "policy_reward_mean": {DEFAULT_POLICY: mean} if returns else {},
         "policy_reward_min": {DEFAULT_POLICY: low} if returns else {},
         "policy_reward_max": {DEFAULT_POLICY: high} if returns else {},
-        "hist_stats": {"episode_reward": returns, "episode_lengths": lengths},
+        "hist_stats": {**_joined_histograms(episodes), "episode_reward": returns, "episode_lengths": lengths},
         "custom_metrics": _custom_metrics(episodes),
-        "episode_media": {},
+        "episode_media": _media(episodes),
     }
 
 
@@ -316,9 +316,33 @@ def _custom_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
     values = defaultdict(list)
     for episode in episodes:
         for name, value in episode.custom_metrics.items():
-            values[name].append(value)
+            numbers = value if isinstance(value, list) else [value]
+            values[name].extend(number for number in numbers if not math.isnan(number))
     spreads = {name: zip(("mean", "min", "max"), _spread(given)) for name, given in values.items()}
     return {f"{name}_{part}": number for name, spread in spreads.items() for part, number in spread}
+
+
+def _joined_histograms(episodes: Iterable[Episode]) -> dict[str, list[float]]:
+    """The numbers of all episodes under each name that callbacks have put into the episodes' hist_data."""
+    joined = defaultdict(list)
+    for episode in episodes:
+        for name, numbers in episode.hist_data.items():
+            joined[name] += numbers
+    return dict(joined)
+
+
+def _media(episodes: Iterable[Episode]) -> dict[str, list]:
+    """The same for their media."""
+    listed = defaultdict(list)
+    for episode in episodes:
+        for name, item in episode.media.items():
+            listed[name].append(item)
+    return dict(listed)
+
+
+def _without_media(episode: Episode) -> dict:
+    """As data; media can be anything, and are not saved."""
+    return {name: value for name, value in asdict(replace(episode, media={})).items() if name != "media"}
 
 
 def _spread(values: list) -> tuple[float, float, float]:

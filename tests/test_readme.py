@@ -1,4 +1,4 @@
-"""Every snippet of README.md and docs/tune.md runs."""
+"""Every snippet of README.md, docs/tune.md and docs/callbacks.md runs."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 SNIPPETS = [
     pytest.param(snippet, id=f"{page}-{number}")
-    for page in ("README.md", "docs/tune.md")
+    for page in ("README.md", "docs/tune.md", "docs/callbacks.md")
     for number, snippet in enumerate(blocks(page, "python"))
 ]
 

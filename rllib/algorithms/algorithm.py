@@ -23,9 +23,9 @@ from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration import exploration_settings
 from rllib.algorithms.exploration_of import make_exploration
 from rllib.algorithms.inference import Inference
-from rllib.algorithms.worker_settings import actor_options, callbacks_class, fault_tolerance, rollout_settings
+from rllib.algorithms.worker_settings import actor_options, fault_tolerance, rollout_settings
 from rllib.evaluation import seeding
-from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.callbacks import hears, make_callbacks
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.exploration import Exploration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
@@ -65,7 +65,7 @@ class Algorithm(Checkpointed):
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
         self.config = frozen(self.config_class, config, env)
-        self.callbacks = callbacks_class(self.config)()
+        self.callbacks = make_callbacks(self.config.callbacks_class)
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = learned_environment(self.config)
@@ -75,6 +75,7 @@ class Algorithm(Checkpointed):
         rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
         spec = self.make_policy_spec(observation_space, action_space)
         self.policy = Policy(spec, rng=rng)
+        self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
         self.learner = self.make_learner()
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = rollout_settings(
@@ -245,7 +246,7 @@ class Algorithm(Checkpointed):
         """One `Learner.update` on the batch, counted and timed; see there for the settings."""
         lag = self.num_updates - batch.policy_version
         told: dict[str, float] = {}
-        if type(self.callbacks).on_learn_on_batch is not DefaultCallbacks.on_learn_on_batch:
+        if hears(self.callbacks, "on_learn_on_batch"):
             batch = _writable(batch)
         self.callbacks.on_learn_on_batch(policy=self.policy, train_batch=batch, result=told)
         with self.metrics.timer("learn"):

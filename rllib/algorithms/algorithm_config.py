@@ -209,7 +209,7 @@ class AlgorithmConfig(ConfigObject):
     @section
     def callbacks(
         self,
-        callbacks_class: Annotated[Any, "class derived from DefaultCallbacks, whose methods are called"] = None,
+        callbacks_class: Annotated[Any, "class derived from DefaultCallbacks, or a list of them"] = None,
     ) -> Self:
         """What else is called while it trains."""
 

@@ -30,6 +30,7 @@ class Evaluations:
         self.count = 0
         self.workers: WorkerSet | None = None
         self._stopped = False
+        self._callbacks = settings.callbacks()
 
     def start(self, duration: Duration, explore: bool, exploration: dict[str, float]) -> Callable[[], list[Episode]]:
         """Begins one evaluation of the policy's present weights. Without evaluation workers it is played here and now.
@@ -45,7 +46,9 @@ class Evaluations:
         self.count += 1
         if not self._config.evaluation_num_workers or self._stopped:
             self._policy.exploration = self._settings.exploration.numbers(int(exploration.get("timesteps", 0)))
-            episodes = play_episodes(self._policy, self._settings, duration, self.count, explore=explore)
+            episodes = play_episodes(
+                self._policy, self._settings, duration, self.count, explore=explore, callbacks=self._callbacks
+            )
             return lambda: episodes
         if self.workers is None:
             self.workers = WorkerSet(

@@ -1,8 +1,10 @@
 """What the config says about workers: what they do, what their processes need, and what happens when one fails."""
 
+from functools import partial
+
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.env.registry import EnvFactory
-from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.fault_tolerance import FaultTolerance
 from rllib.evaluation.settings import RolloutSettings
 
@@ -27,18 +29,14 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> Rollou
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
         clip_rewards=env.clips_rewards if config.clip_rewards is None else config.clip_rewards,
-        callbacks=callbacks_class(config),
+        callbacks=partial(make_callbacks, config.callbacks_class),
+        config=config if config.callbacks_class else None,
         sample_timeout_s=config.sample_timeout_s,
         check_env=not config.disable_env_checking,
         seeds_driver=config.seed is not None,
         replace_failed_envs=config.restart_failed_sub_environments,
         **more,
     )
-
-
-def callbacks_class(config: AlgorithmConfig) -> type[DefaultCallbacks]:
-    """The user's hooks."""
-    return config.callbacks_class or DefaultCallbacks
 
 
 def actor_options(config: AlgorithmConfig) -> dict:

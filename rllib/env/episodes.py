@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,15 @@ import numpy as np
 class Episode:
     """One finished episode: its undiscounted return, its length in steps, and which of the environments ran it.
 
-    `custom_metrics` is for callbacks: the numbers that they put in are averaged over episodes in the results.
+    The last three are what callbacks have put into the running episode (evaluation/episode_hooks.py).
     """
 
     episode_return: float
     length: int
     env_index: int = 0
-    custom_metrics: dict[str, float] = field(default_factory=dict)
+    custom_metrics: dict[str, float | list[float]] = field(default_factory=dict)
+    hist_data: dict[str, list[float]] = field(default_factory=dict)
+    media: dict[str, Any] = field(default_factory=dict)
 
 
 class EpisodeTracker:

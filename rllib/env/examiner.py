@@ -27,8 +27,8 @@ class Examiner:
         """Whether `self.env` may be stepped directly from now on."""
         return self._steps_left == 0
 
-    def reset(self, seed: int):
-        """The first observation of the first episode.
+    def reset(self, seed: int) -> tuple:
+        """(observation, info) of the first episode's reset.
 
         Raises:
             ValueError, TypeError: if the observation does not lie in its space, or info is no dict.
@@ -43,7 +43,7 @@ class Examiner:
             self._adapt("reset() returns the observation alone")
         elif not takes_seed(self.env):
             self._adapt("reset() takes no seed")
-        return observation
+        return observation, {} if bare else result[1]
 
     def step(self, action) -> tuple:
         """(observation, reward, terminated, truncated, info) of a step.

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -9,6 +10,34 @@ from rllib.env.observations import observation_column
 
 # An environment that fails so often, without a step in between, fails for a reason that a new one does not mend.
 MAX_FAILURES_IN_A_ROW = 3
+
+
+class EpisodeObserver(Protocol):
+    """Is told what happens to each environment, by its index.
+
+    Attributes:
+        follows_episodes: False if steps need not be reported.
+    """
+
+    follows_episodes: bool
+
+    def environment_made(self, index: int, env) -> None:
+        """A new environment has taken the place of one that failed."""
+
+    def created(self, index: int) -> None:
+        """It is about to be reset."""
+
+    def started(self, index: int, observation, info: dict) -> None:
+        """It has been reset."""
+
+    def stepped(self, index: int, action, result: tuple) -> None:
+        """It has been stepped; `result` is what step() gave."""
+
+    def ended(self, index: int) -> None:
+        """Its episode is over; if it is reset, then after this."""
+
+    def failed(self, index: int) -> None:
+        """It has raised, and its episode is void."""
 
 
 class EnvironmentStream(ABC):
@@ -32,6 +61,7 @@ class EnvironmentStream(ABC):
     resets_ended: bool = True
     reset_rows: np.ndarray | None = None
     replaced: Sequence[int] = ()
+    _observer: "EpisodeObserver | None" = None
 
     def __init__(self, num_envs: int, observation_space, action_space):
         self.num_envs = num_envs
@@ -40,6 +70,15 @@ class EnvironmentStream(ABC):
         self.column = observation_column(observation_space)
         self.observation_shape = self.column.shape
         self.observation_dtype = self.column.dtype
+
+    @property
+    @abstractmethod
+    def environments(self) -> list:
+        """The environments themselves, without gymnasium's outermost standard wrappers."""
+
+    def watch(self, observer: "EpisodeObserver") -> None:
+        """Has every episode that begins from now on reported; each step then costs a call more."""
+        self._observer = observer
 
     @abstractmethod
     def reset(self, observations: np.ndarray) -> None:

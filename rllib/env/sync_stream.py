@@ -86,6 +86,15 @@ class SyncStream(EnvironmentStream):
         self._deadlines = [NEVER] * self.num_envs  # clock at which it reaches its time limit
         self._next_deadline = NEVER  # the earliest of them
 
+    @property
+    def environments(self):
+        return list(self._envs)
+
+    def watch(self, observer):
+        super().watch(observer)
+        if observer.follows_episodes:
+            self._steps = [partial(self._watched_step, index) for index in range(self.num_envs)]
+
     def reset(self, observations):
         rows = [self._reset_env(index) for index in range(self.num_envs)]
         self._next_deadline = min(self._deadlines)
@@ -205,6 +214,8 @@ class SyncStream(EnvironmentStream):
             if final.shape != self.observation_shape:
                 raise self._misfit([rows[index]], index)
             finals.append((index, final))
+            if self._observer is not None:
+                self._observer.ended(index)
             if self.resets_ended:
                 rows[index] = self._reset_env(index)
             else:
@@ -215,25 +226,31 @@ class SyncStream(EnvironmentStream):
     def _reset_env(self, index: int):
         """Starts an episode in one environment and returns its first observation, unconverted."""
         length = self._clock - self._starts[index]
+        if self._observer is not None:
+            self._observer.created(index)
         try:
-            observation = self._first_observation(index)
+            observation, info = self._first_result(index)
         except Exception as error:
             before = f" after an episode of {length} steps" if length else ""
             error.add_note(f"{self._place(index)} raised in reset(){before}")
             if self._remake is None:
                 raise
+            if self._observer is not None:
+                self._observer.failed(index)
             return self._replace(index, error, f"in reset(){before}")
         self._starts[index] = self._clock
         self._deadlines[index] = self._clock + self._limits[index]
+        if self._observer is not None:
+            self._observer.started(index, observation, info)
         return observation
 
-    def _first_observation(self, index: int):
+    def _first_result(self, index: int) -> tuple:
         seed, self._seeds[index] = self._seeds[index], None
         if seed is None:
-            return self._envs[index].reset()[0]
-        observation = self._examiners[index].reset(seed)
+            return self._envs[index].reset()
+        result = self._examiners[index].reset(seed)
         self._envs[index] = self._examiners[index].env
-        return observation
+        return result
 
     def _examined_step(self, index: int, action) -> tuple:
         """A step of an environment that is still examined; after the last one this method is not called again."""
@@ -244,6 +261,13 @@ class SyncStream(EnvironmentStream):
             self._own_steps[index] = examiner.env.step
         return result
 
+    def _watched_step(self, index: int, action) -> tuple:
+        """A step that is reported to the observer, unless the environment failed in it."""
+        result = self._own_steps[index](action) if self._remake is None else self._guarded_step(index, action)
+        if index not in self.replaced:
+            self._observer.stepped(index, action, result)
+        return result
+
     # ---- environments that fail, where `remake` replaces them
 
     def _guarded_step(self, index: int, action) -> tuple:
@@ -252,6 +276,8 @@ class SyncStream(EnvironmentStream):
             result = self._own_steps[index](action)
         except Exception as error:
             step = self._clock - self._starts[index]
+            if self._observer is not None:
+                self._observer.failed(index)
             observation = self._replace(index, error, f"in step() at step {step} of its episode")
             self.replaced.append(index)
             return observation, 0.0, False, False, {}
@@ -283,6 +309,8 @@ class SyncStream(EnvironmentStream):
         self._envs[index], self._limits[index] = env, limit
         self._examiners[index] = Examiner(env, self._checked_steps, tells=False)
         self._own_steps[index] = partial(self._examined_step, index)
+        if self._observer is not None:
+            self._observer.environment_made(index, env)
         observation = self._reset_env(index)
         self._next_deadline = min(self._deadlines)
         return observation

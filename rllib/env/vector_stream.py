@@ -73,9 +73,16 @@ class VectorEnvStream(EnvironmentStream):
         self._has_failed = False
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
 
+    @property
+    def environments(self):
+        return list(getattr(self._env.unwrapped, "envs", [self._env]))
+
     def reset(self, observations):
+        if self._observer is not None:
+            for index in range(self.num_envs):
+                self._observer.created(index)
         try:
-            batch, _ = self._call("reset", lambda: self._env.reset(seed=self._seed))
+            batch, infos = self._call("reset", lambda: self._env.reset(seed=self._seed))
         except Exception as error:
             self._replace(error, observations)
             return
@@ -85,6 +92,7 @@ class VectorEnvStream(EnvironmentStream):
         self.reset_rows = None
         self._check(batch)
         self.column.write_batch(batch, observations)
+        self._report_starts(range(self.num_envs), batch, infos)
 
     def reseed(self, seeds):
         self._given_seeds = seeds
@@ -121,6 +129,8 @@ class VectorEnvStream(EnvironmentStream):
         self._drop_reset_rows(rewards, terminated, truncated)
         self.column.write_batch(batch, observations)
         ended = np.flatnonzero(terminated | truncated)
+        if self._observer is not None:
+            self._report_step(actions, (batch, rewards, terminated, truncated, infos))
         if not len(ended):
             return []
         if self._mode is AutoresetMode.SAME_STEP:
@@ -146,6 +156,32 @@ class VectorEnvStream(EnvironmentStream):
             logger.warning("%s failed to close", env_name(env), exc_info=True)
             _end_processes(env)
 
+    def _report_starts(self, indices, batch, infos: dict) -> None:
+        """Reports resets whose episodes were created."""
+        for index in indices if self._observer is not None else ():
+            self._observer.started(index, _at(batch, index), _info_at(infos, index))
+
+    def _report_step(self, actions, results: tuple) -> None:
+        """Reports the step of every environment, and what it began or ended; that of mode DISABLED resets later."""
+        observer, (batch, rewards, terminated, truncated, infos) = self._observer, results
+        same_step = self._mode is AutoresetMode.SAME_STEP
+        for index in range(self.num_envs):
+            if self.reset_rows is not None and self.reset_rows[index]:
+                observer.created(index)
+                self._report_starts([index], batch, infos)
+                continue
+            is_over = terminated[index] or truncated[index]
+            final = is_over and same_step
+            observation = _at(infos["final_obs"] if final and "final_obs" in infos else batch, index)
+            info = _info_at(infos.get("final_info", {}) if final else infos, index)
+            flags = bool(terminated[index]), bool(truncated[index])
+            observer.stepped(index, actions[index], (observation, float(rewards[index]), *flags, info))
+            if is_over:
+                observer.ended(index)
+            if final:
+                observer.created(index)
+                self._report_starts([index], batch, infos)
+
     def _replace(self, error: Exception, observations: np.ndarray) -> None:
         """Closes the failed vector environment, makes a new one in its place and writes its first observations.
 
@@ -155,6 +191,9 @@ class VectorEnvStream(EnvironmentStream):
         self._failures += 1
         if self._remake is None or self._failures > MAX_FAILURES_IN_A_ROW:
             raise error
+        if self._observer is not None:
+            for index in range(self.num_envs):
+                self._observer.failed(index)
         logger.warning("%s raised; it is replaced, all its environments at once", env_name(self._env), exc_info=error)
         self.close()
         self._env, self._has_failed = self._remake(0), False
@@ -162,6 +201,9 @@ class VectorEnvStream(EnvironmentStream):
         seeds = [successor_seed(seed, self._replacements) for seed in self._given_seeds]
         self._seed = _seed_argument(self._env, seeds)
         self._resets_next[:] = False
+        if self._observer is not None:
+            for index, env in enumerate(self.environments):
+                self._observer.environment_made(index, env)
         self.reset(observations)
 
     def _drop_reset_rows(self, rewards, terminated, truncated) -> None:
@@ -176,7 +218,12 @@ class VectorEnvStream(EnvironmentStream):
     def _reset_masked(self, mask: np.ndarray, observations: np.ndarray) -> None:
         """Resets the environments of the mask, and writes their first observations; mode DISABLED."""
         # gymnasium takes the mask out of the dict it is given, hence a new dict and a new array each time.
-        batch, _ = self._call("reset", lambda: self._env.reset(options={"reset_mask": mask.copy()}))
+        starting = np.flatnonzero(mask)
+        if self._observer is not None:
+            for index in starting:
+                self._observer.created(index)
+        batch, infos = self._call("reset", lambda: self._env.reset(options={"reset_mask": mask.copy()}))
+        self._report_starts(starting, batch, infos)
         fresh = np.empty_like(observations)
         self.column.write_batch(batch, fresh)
         if not self._mask_is_kept and not mask.all():
@@ -299,6 +346,17 @@ def _end_processes(env: VectorEnv) -> None:
             process.terminate()
             process.join(CLOSE_TIMEOUT_S)
     env.unwrapped.closed = True  # keeps its __del__ from trying once more
+
+
+def _info_at(infos: dict, index: int) -> dict:
+    """The info of one environment, out of gymnasium's dict of arrays with their masks."""
+    return {
+        name: _at(values, index)
+        for name, values in infos.items()
+        if isinstance(values, (np.ndarray, list, tuple, dict))
+        and not name.startswith("_")
+        and infos.get(f"_{name}", [True] * (index + 1))[index]
+    }
 
 
 def _at(batch, index: int):

@@ -1,4 +1,4 @@
-"""What a user's own code may hook into: a class of methods that are called along the way.
+"""What a user's own code may hook into: a class of methods that are called along the way (docs/callbacks.md).
 
     class Print(DefaultCallbacks):
         def on_train_result(self, *, algorithm, result, **kwargs):
@@ -8,18 +8,12 @@
 
 Names and arguments are Ray 2.6's; all are keywords, and `**kwargs` takes those that may come later. The driver has one
 object of the class and every worker has its own: what they have to tell each other goes into an episode's
-`custom_metrics`, which come back in the results as name_mean, name_min and name_max.
+`custom_metrics` and `hist_data`, which come back in the results.
 """
 
-# Ray's hooks that are called for every step, or that belong to parts that are not there.
-NOT_CALLED = (
-    "on_create_policy",
-    "on_episode_created",
-    "on_episode_start",
-    "on_episode_step",
-    "on_postprocess_trajectory",
-    "on_sub_environment_created",
-)
+import difflib
+import inspect
+from collections.abc import Callable, Sequence
 
 
 class DefaultCallbacks:
@@ -49,7 +43,7 @@ class DefaultCallbacks:
         """After each evaluation; evaluation_metrics is {"evaluation": statistics}."""
 
     def on_workers_recreated(self, *, algorithm, worker_set, worker_ids, is_evaluation, **kwargs) -> None:
-        """After dead workers were replaced.
+        """After failed workers were replaced.
 
         Args:
             algorithm: whose they are.
@@ -58,35 +52,152 @@ class DefaultCallbacks:
             is_evaluation: whether they evaluate.
         """
 
-    # ------------------------------------------------------------------ in the workers
+    # ------------------------------------------------------------------ in the driver and in the workers
 
-    def on_episode_end(self, *, worker, episode, env_index, **kwargs) -> None:
-        """For each episode that ended in a fragment, when the fragment is full.
+    def on_create_policy(self, *, policy_id, policy) -> None:
+        """Once in each process that has the policy, when it is made."""
+
+    # ------------------------------------------------------------------ where environments are
+
+    def on_sub_environment_created(self, *, worker, sub_environment, env_context, **kwargs) -> None:
+        """For each environment of a worker, when it has been made; also for one that replaces a failed one.
 
         Args:
-            worker: the RolloutWorker; its environments are in `worker.stream`.
-            episode: the finished Episode; put numbers into its `custom_metrics`.
+            worker: a rllib.evaluation.worker.Worker.
+            sub_environment: the environment, without gymnasium's outermost standard wrappers.
+            env_context: the EnvContext that it was made with.
+        """
+
+    def on_episode_created(self, *, worker, base_env, policies, env_index, episode, **kwargs) -> None:
+        """Before an environment is reset.
+
+        Args:
+            worker: a rllib.evaluation.worker.Worker.
+            base_env: its environments (`get_sub_environments()`), an episode_hooks.BaseEnv.
+            policies: {"default_policy": policy}.
             env_index: of the environment within the worker.
+            episode: the new RunningEpisode.
+        """
+
+    def on_episode_start(self, *, worker, base_env, policies, episode, env_index, **kwargs) -> None:
+        """After a reset; `episode` has the first observation. Arguments as for `on_episode_created`."""
+
+    def on_episode_step(self, *, worker, base_env, policies, episode, env_index, **kwargs) -> None:
+        """After each step, the last included. Arguments as for `on_episode_created`."""
+
+    def on_episode_end(self, *, worker, base_env, policies, episode, env_index, **kwargs) -> None:
+        """After an episode's last step, before the environment is reset. Arguments as for `on_episode_created`.
+
+        What is put into the episode's `custom_metrics` and `hist_data` comes back in the results.
+        """
+
+    def on_postprocess_trajectory(
+        self, *, worker, episode, agent_id, policy_id, policies, postprocessed_batch, original_batches, **kwargs
+    ) -> None:
+        """For each part of an episode in a full fragment, when advantages or the like have been computed.
+
+        Args:
+            worker: the RolloutWorker.
+            episode: the RunningEpisode that the rows are of.
+            agent_id, policy_id: "agent0" and "default_policy".
+            policies: {"default_policy": policy}.
+            postprocessed_batch: SampleBatch of the rows; changes to its columns are learned from.
+            original_batches: {"agent0": ("default_policy", policy, rows without the computed columns)}.
         """
 
     def on_sample_end(self, *, worker, samples, **kwargs) -> None:
         """When a fragment is complete; `samples` is the SampleBatch that is sent, its columns still writable."""
 
 
-def callbacks_problem(callbacks_class) -> str | None:
-    """Which rule the class breaks, as a sentence; None if it keeps them all."""
-    if callbacks_class is None:
+HOOKS = tuple(name for name in vars(DefaultCallbacks) if name.startswith("on_"))
+# Hooks of later versions of RLlib that have no counterpart here.
+_LATER_HOOKS = ("on_checkpoint_loaded", "on_env_runners_recreated", "on_environment_created", "on_sample_start")
+
+
+def hears(callbacks: DefaultCallbacks, hook: str) -> bool:
+    """Whether this object does anything when the hook is called."""
+    return getattr(type(callbacks), hook) is not getattr(DefaultCallbacks, hook)
+
+
+def make_multi_callbacks(callback_class_list: Sequence[Callable[[], DefaultCallbacks]]) -> type[DefaultCallbacks]:
+    """One class of callbacks from several: each hook calls those of its parts that define it, in the given order.
+
+    Args:
+        callback_class_list: classes derived from DefaultCallbacks, or functions that return an object of one.
+
+    Raises:
+        ValueError: if one of them is neither.
+    """
+    parts = tuple(callback_class_list)
+    for part in parts:
+        if problem := callbacks_problem(part):
+            raise ValueError(problem)
+
+    def init(self):
+        self._parts = [part() for part in parts]
+
+    def forward(hook):
+        def call(self, **kwargs):
+            for part in self._parts:
+                getattr(part, hook)(**kwargs)
+
+        return call
+
+    def is_heard(hook):
+        return any(getattr(part, hook, None) is not getattr(DefaultCallbacks, hook) for part in parts)
+
+    hooks = {hook: forward(hook) for hook in HOOKS if is_heard(hook)}
+    return type("MultiCallbacks", (DefaultCallbacks,), {"__init__": init, **hooks})
+
+
+def make_callbacks(given) -> DefaultCallbacks:
+    """The object whose hooks are called.
+
+    Args:
+        given: None, a class derived from DefaultCallbacks, a function that returns an object of one, or a list of such.
+
+    Raises:
+        ValueError: if it is none of these, or has a hook that cannot be called.
+    """
+    if isinstance(given, (list, tuple)):
+        given = make_multi_callbacks(given)
+    made = (given or DefaultCallbacks)()
+    if problem := callbacks_problem(type(made)):
+        raise ValueError(problem)
+    return made
+
+
+def callbacks_problem(given) -> str | None:
+    """Which rule the setting `callbacks_class` breaks, as a sentence; None if it keeps them all."""
+    if isinstance(given, (list, tuple)):
+        return next(filter(None, map(callbacks_problem, given)), None)
+    if given is None or (callable(given) and not isinstance(given, type)):
         return None
-    if not isinstance(callbacks_class, type) or not issubclass(callbacks_class, DefaultCallbacks):
+    if not isinstance(given, type) or not issubclass(given, DefaultCallbacks):
         return (
-            f"callbacks_class={callbacks_class!r} must be a class derived from DefaultCallbacks. "
+            f"callbacks_class={given!r} must be a class derived from DefaultCallbacks, or a list of such classes. "
             "Use .callbacks(MyCallbacks) with `from rllib import DefaultCallbacks`."
         )
-    unheard = [name for name in NOT_CALLED if hasattr(callbacks_class, name)]
-    if unheard:
-        hooks = [name for name in vars(DefaultCallbacks) if name.startswith("on_")]
+    for name in dir(given):
+        if name.startswith("on_") and (problem := _hook_problem(given, name)):
+            return f"callbacks_class={given.__name__} {problem}"
+    return None
+
+
+def _hook_problem(owner: type[DefaultCallbacks], name: str) -> str | None:
+    if name not in HOOKS:
+        near = difflib.get_close_matches(name, HOOKS, n=1)
+        if not near and name not in _LATER_HOOKS:
+            return None  # a method of the user's own
+        hint = f"Did you mean {near[0]}?" if near else f"The hooks are {', '.join(HOOKS)}."
+        return f"has {name}, which nothing calls. {hint} A method of your own needs a name that is less like a hook's."
+    declared = inspect.signature(getattr(DefaultCallbacks, name)).parameters.values()
+    given = [parameter.name for parameter in declared if parameter.kind is parameter.KEYWORD_ONLY]
+    try:
+        inspect.signature(getattr(owner, name)).bind(None, **dict.fromkeys(given))
+    except TypeError as error:
         return (
-            f"callbacks_class={callbacks_class.__name__} has {', '.join(unheard)}, which nothing calls here. "
-            f"Use those that are called: {', '.join(hooks)}."
+            f"has {name}{inspect.signature(getattr(owner, name))}, which cannot be called with {', '.join(given)} "
+            f"({error}). Use def {name}(self, *, {', '.join(given)}, **kwargs)."
         )
     return None

@@ -7,10 +7,12 @@ import numpy as np
 from rllib.env.episodes import Episode
 from rllib.evaluation.evaluator import Duration, play_episodes
 from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.worker import Worker
+from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy
 
 
-class EvaluationWorker:
+class EvaluationWorker(Worker):
     """A policy that plays, for a WorkerSet that only evaluates. The environments live as long as one evaluation.
 
     Args:
@@ -27,9 +29,9 @@ class EvaluationWorker:
         incarnation: int = 0,
         allocate: Callable[..., np.ndarray] = np.empty,
     ):
-        self.settings = settings
-        self.worker_index = worker_index
-        self.policy = Policy(settings.policy)
+        super().__init__(settings, worker_index, Policy(settings.policy))
+        self.callbacks = settings.callbacks()
+        self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
 
     def set_weights(
         self,
@@ -53,7 +55,13 @@ class EvaluationWorker:
             explore: sample the actions instead of taking the most likely ones.
         """
         return play_episodes(
-            self.policy, self.settings, duration, round_index, worker_index=self.worker_index, explore=explore
+            self.policy,
+            self.settings,
+            duration,
+            round_index,
+            worker_index=self.worker_index,
+            explore=explore,
+            callbacks=self.callbacks,
         )
 
     def close(self) -> None:

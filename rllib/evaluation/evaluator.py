@@ -18,7 +18,10 @@ from rllib.env.episodes import Episode
 from rllib.env.spaces import mismatch
 from rllib.env.stream import EnvironmentStream
 from rllib.evaluation import seeding
+from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.worker import Worker
 from rllib.policy import Policy
 
 logger = logging.getLogger(__name__)
@@ -65,9 +68,15 @@ class Budget:
 
     def spend(self, env: int, length: int) -> None:
         """Accounts for an episode that has ended after so many steps."""
+        self.playing[env] = self.goes_on(env, length)
         self._left[env] -= length if self._unit == "timesteps" else 1
-        is_over = time.monotonic() >= self._ends_at if self._unit == "seconds" else self._left[env] <= 0
-        self.playing[env] = not is_over
+
+    def goes_on(self, env: int, length: int) -> bool:
+        """Whether another episode counts after one of this length; with 0, whether the present one does."""
+        if self._unit == "seconds":
+            return bool(self.playing[env]) and time.monotonic() < self._ends_at
+        spent = length if self._unit == "timesteps" else min(length, 1)
+        return bool(self.playing[env]) and self._left[env] > spent
 
 
 def play_episodes(
@@ -78,6 +87,7 @@ def play_episodes(
     *,
     worker_index: int = 0,
     explore: bool = False,
+    callbacks: DefaultCallbacks | None = None,
 ) -> list[Episode]:
     """Plays episodes and returns them, statistics of the raw rewards.
 
@@ -91,6 +101,7 @@ def play_episodes(
         round_index: which evaluation of the run this is; each has seeds of its own.
         worker_index: which evaluation worker this is.
         explore: sample the actions instead of taking the most likely ones.
+        callbacks: the user's; None makes new ones.
 
     Raises:
         ValueError: if the duration is not positive, or an observation is not finite or not in its Discrete space.
@@ -113,8 +124,13 @@ def play_episodes(
             settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
         ) as stream,
     ):
-        check = _SpaceCheck(stream, worker_index)
-        return _play(stream, policy, settings, Budget(duration, num_envs), rng if explore else None, patience, check)
+        budget, check = Budget(duration, num_envs), _SpaceCheck(stream, worker_index)
+        worker = Worker(settings, worker_index, policy, stream)
+        hooks = EpisodeHooks(callbacks or settings.callbacks(), worker, in_evaluation=True, wants=budget.goes_on)
+        episodes = _play(stream, policy, settings, budget, rng if explore else None, patience, check)
+        for episode in episodes:
+            hooks.report(episode, episode.env_index)
+        return episodes
 
 
 class Patience:

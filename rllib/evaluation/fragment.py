@@ -24,6 +24,7 @@ class Fragment:
             for those that terminated there, where the postprocess asks for them).
         valid: [T, N] bool, False for rows that are no transitions; None when all are.
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
+        cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
         has_values: whether acting has filled the column vf_preds.
     """
 
@@ -47,6 +48,7 @@ class Fragment:
         self.final_observations: list[tuple[int, int, np.ndarray]] = []
         self.valid: np.ndarray | None = None
         self.failures: list[tuple[int, int]] = []
+        self.cuts: set[tuple[int, int]] = set()
         self.has_values = False
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -68,6 +70,7 @@ class Fragment:
             goes_on = t > 0 and self.valid[t - 1, i] and not self[sb.TERMINATEDS][t - 1, i]
             if goes_on and not self[sb.TRUNCATEDS][t - 1, i]:
                 self[sb.TRUNCATEDS][t - 1, i] = True
+                self.cuts.add((t - 1, i))
                 self.final_observations.append((t - 1, i, self.observations[t, i].copy()))
 
     @staticmethod

@@ -16,7 +16,10 @@ import numpy as np
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
+from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.worker import Worker
+from rllib.metrics import DEFAULT_POLICY
 from rllib.models.distributions import DiagGaussian
 from rllib.models.filters import RunningMoments
 from rllib.models.network_per_row import NetworkPerRow
@@ -62,7 +65,7 @@ def play(worker: "PerturbationWorker", trials: Sequence[Trial], weights: np.ndar
     return worker.play(trials, weights, filter_state)
 
 
-class PerturbationWorker:
+class PerturbationWorker(Worker):
     """N environments that play trials.
 
     Args:
@@ -84,11 +87,10 @@ class PerturbationWorker:
         allocate: Callable[..., np.ndarray] = np.empty,
         noise: np.ndarray | None = None,
     ):
-        self.settings = settings
-        self.worker_index = worker_index
-        self.policy = Policy(settings.policy)
+        super().__init__(settings, worker_index, Policy(settings.policy))
         self.noise = NoiseTable(noise)
         self.callbacks = settings.callbacks()
+        self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
         count = settings.num_envs
         first = max(worker_index - 1, 0) * count
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, range(first, first + count), worker_index, incarnation)
@@ -104,6 +106,7 @@ class PerturbationWorker:
         except BaseException:
             self.stream.close()
             raise
+        self._hooks = EpisodeHooks(self.callbacks, self)
 
     def play(self, trials: Sequence[Trial], weights: np.ndarray, filter_state: dict | None) -> list[Outcome]:
         """One episode for each trial.
@@ -121,6 +124,7 @@ class PerturbationWorker:
             self.policy.filter.set_state(filter_state)
         # A run that an exception ended has left episodes behind.
         self._slots = [None] * len(self._slots)
+        self._hooks.start_over()
         queue = deque(enumerate(trials))
         outcomes: list[Outcome | None] = [None] * len(trials)
         for slot in range(min(len(self._slots), len(trials))):
@@ -174,7 +178,7 @@ class PerturbationWorker:
 
     def _outcome(self, slot: int, running: "_Running", total: float, step: int) -> Outcome:
         episode = Episode(total, step - running.start)
-        self.callbacks.on_episode_end(worker=self, episode=episode, env_index=slot)
+        self._hooks.report(episode, slot)
         if running.observed is None:
             return Outcome(running.trial, episode)
         rows = np.array(running.observed)

@@ -17,10 +17,13 @@ from rllib import sample_batch as sb
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.evaluation import seeding
+from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.evaluator import Patience
 from rllib.evaluation.exploration import Greedy, Place
 from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.worker import Worker
+from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import ENVIRONMENTS_ALIKE, Policy
 from rllib.sample_batch import Column, SampleBatch
 
@@ -66,7 +69,7 @@ class Gradient:
     policy_version: int
 
 
-class RolloutWorker:
+class RolloutWorker(Worker):
     """N environments, a policy, and the loop between them.
 
     Args:
@@ -86,11 +89,10 @@ class RolloutWorker:
         incarnation: int = 0,
         allocate: Callable[..., np.ndarray] = np.empty,
     ):
-        self.settings = settings
-        self.worker_index = worker_index
-        self.policy = Policy(settings.policy)
+        super().__init__(settings, worker_index, Policy(settings.policy))
         self.policy_version = 0
         self.callbacks = settings.callbacks()
+        self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
         self._allocate = allocate
         # Sequences are copied out of the fragment, which then needs no memory that others can see.
         self._allocate_fragment = np.empty if settings.sequences else allocate
@@ -101,6 +103,7 @@ class RolloutWorker:
         self._indices = range(first, first + settings.num_envs)
         self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in self._indices]
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
+        self._hooks = EpisodeHooks(self.callbacks, self)
         self.episodes = EpisodeTracker(settings.num_envs)
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
         self._explorer = self._make_explorer(incarnation)
@@ -189,6 +192,7 @@ class RolloutWorker:
         """
         self._observations = None
         self.episodes.reset()
+        self._hooks.start_over()
         self._explorer.start_over()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
@@ -218,7 +222,7 @@ class RolloutWorker:
         report.longest_running = self.episodes.longest_running
         report.filter_delta = self.policy.filter.pop_delta()
         for episode in report.episodes:
-            self.callbacks.on_episode_end(worker=self, episode=episode, env_index=episode.env_index)
+            self._hooks.report(episode, episode.env_index)
         self.callbacks.on_sample_end(worker=self, samples=batch)
         return batch, report
 
@@ -356,6 +360,7 @@ class RolloutWorker:
                 dist_inputs.reshape(rows, -1), actions.reshape(rows, *actions.shape[2:])
             )
         self.settings.postprocess(fragment, self.policy)
+        self._hooks.postprocess(fragment, [column.name for column in self.settings.postprocess.columns])
 
     def _check_finite(self, fragment: Fragment) -> None:
         """Names the place of a NaN or an infinity, which would otherwise show far from its cause."""

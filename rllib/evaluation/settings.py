@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from rllib.env.registry import EnvFactory
 from rllib.env.stream import EnvironmentStream
@@ -66,7 +66,8 @@ class RolloutSettings:
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
         sample_timeout_s: what takes longer without an end is reported.
-        callbacks: class of the user's hooks.
+        callbacks: makes the object with the user's hooks.
+        config: the algorithm's, for the hooks.
         sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that
             values can be computed by the learner (Fragment.to_sequences).
         learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
@@ -88,7 +89,8 @@ class RolloutSettings:
     clip_actions: bool = False
     clip_rewards: bool | float | None = None
     sample_timeout_s: float = 60.0
-    callbacks: type[DefaultCallbacks] = DefaultCallbacks
+    callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
+    config: Any = None
     sequences: bool = False
     learner: Callable[[Policy], Learner] | None = None
     check_env: bool = True

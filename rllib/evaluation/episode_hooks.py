@@ -1,0 +1,315 @@
+"""Calls the user's hooks that follow single episodes, where there are any, and collects what they report."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.env.episodes import Episode
+from rllib.env.registry import EnvContext
+from rllib.env.stream import EnvironmentStream
+from rllib.evaluation.callbacks import DefaultCallbacks, hears
+from rllib.evaluation.fragment import Fragment
+from rllib.evaluation.worker import Worker
+from rllib.metrics import DEFAULT_POLICY
+from rllib.sample_batch import SampleBatch
+
+AGENT = "agent0"
+_EPISODE_HOOKS = (
+    "on_episode_created",
+    "on_episode_start",
+    "on_episode_step",
+    "on_episode_end",
+    "on_postprocess_trajectory",
+)
+
+
+class RunningEpisode:
+    """An episode as hooks see it, from its reset on. The `..._for` methods take RLlib's agent id and need none.
+
+    Attributes:
+        episode_id: a number, unique in its process.
+        env_id: index of the environment within the worker.
+        worker: whose environment it is.
+        length: steps so far.
+        total_reward: sum of the raw rewards so far.
+        user_data: for whatever hooks want to remember.
+        custom_metrics: name -> number; the results have name_mean, name_min and name_max.
+        hist_data: name -> list of numbers; joined over episodes they are in the results' `hist_stats`.
+        media: name -> anything; listed in the results' `episode_media`.
+        is_faulty: whether the environment raised, so that the episode is void.
+    """
+
+    _ids = iter(range(1, 2**62))
+
+    def __init__(self, worker: Worker, env_id: int):
+        self.episode_id = next(self._ids)
+        self.env_id = env_id
+        self.worker = worker
+        self.length = 0
+        self.total_reward = 0.0
+        self.user_data: dict[str, Any] = {}
+        self.custom_metrics: dict[str, float] = {}
+        self.hist_data: dict[str, list[float]] = {}
+        self.media: dict[str, Any] = {}
+        self.is_faulty = False
+        self._observation = self._info = self._action = self._previous_action = None
+        self._reward = self._previous_reward = 0.0
+        self._terminated = self._truncated = False
+
+    def started(self, observation, info: dict) -> None:
+        """Takes what reset() gave."""
+        self._observation, self._info = observation, info
+
+    def stepped(self, action, observation, reward, terminated, truncated, info: dict) -> None:
+        """Takes what step(action) gave."""
+        self.length += 1
+        self.total_reward += float(reward)
+        self._previous_action, self._action = self._action, action
+        self._previous_reward, self._reward = self._reward, float(reward)
+        self._observation, self._info = observation, info
+        self._terminated, self._truncated = bool(terminated), bool(truncated)
+
+    def ended(self) -> None:
+        """The episode is over; where the environment has not said so, a time limit has."""
+        self._truncated = self._truncated or not self._terminated
+
+    def last_observation_for(self, agent_id=AGENT):
+        """The newest observation, as the environment gave it."""
+        return self._observation
+
+    last_raw_obs_for = last_observation_for
+
+    def last_info_for(self, agent_id=AGENT) -> dict | None:
+        """The info that came with it."""
+        return self._info
+
+    def last_action_for(self, agent_id=AGENT):
+        """The newest action, as the environment got it; zeros before the first step."""
+        return self._zero_action() if self._action is None else self._action
+
+    def prev_action_for(self, agent_id=AGENT):
+        """The action before that; zeros where there is none."""
+        return self._zero_action() if self._previous_action is None else self._previous_action
+
+    def last_reward_for(self, agent_id=AGENT) -> float:
+        """The newest reward; 0 before the first step."""
+        return self._reward
+
+    def prev_reward_for(self, agent_id=AGENT) -> float:
+        """The reward before that; 0 where there is none."""
+        return self._previous_reward
+
+    def last_terminated_for(self, agent_id=AGENT) -> bool:
+        """Whether the newest step terminated the episode."""
+        return self._terminated
+
+    def last_truncated_for(self, agent_id=AGENT) -> bool:
+        """Whether the newest step truncated the episode; a time limit is known from `on_episode_end` on."""
+        return self._truncated
+
+    def policy_for(self, agent_id=AGENT) -> str:
+        """Name of the policy that acts."""
+        return DEFAULT_POLICY
+
+    def get_agents(self) -> list[str]:
+        """The only agent."""
+        return [AGENT]
+
+    @property
+    def agent_rewards(self) -> dict[tuple[str, str], float]:
+        """The total reward by (agent, policy)."""
+        return {(AGENT, DEFAULT_POLICY): self.total_reward}
+
+    def _zero_action(self):
+        space = self.worker.stream.action_space
+        return np.zeros(space.shape, space.dtype)
+
+
+class BaseEnv:
+    """The environments of a worker as RLlib's hooks get them."""
+
+    def __init__(self, stream: EnvironmentStream):
+        self._stream = stream
+        self.num_envs = stream.num_envs
+        self.observation_space, self.action_space = stream.observation_space, stream.action_space
+
+    @property
+    def envs(self) -> list:
+        """The environments, without gymnasium's outermost standard wrappers."""
+        return self._stream.environments
+
+    def get_sub_environments(self, as_dict: bool = False) -> list | dict:
+        """`envs`, or index -> environment."""
+        return dict(enumerate(self.envs)) if as_dict else self.envs
+
+    get_unwrapped = get_sub_environments
+
+    @property
+    def vector_env(self) -> "BaseEnv":
+        """This object, which has `envs`."""
+        return self
+
+    def try_render(self, env_id: int = 0):
+        """What the environment's render() gives."""
+        return self.envs[env_id].render()
+
+
+class EpisodeHooks:
+    """Follows the episodes of a stream for the user's callbacks.
+
+    Args:
+        callbacks: the user's object.
+        worker: handed to its hooks; its stream is watched if a hook needs that.
+        in_evaluation: for the EnvContext.
+        wants: (environment, length of the episode that it has just ended, or 0) -> whether the next one is followed.
+    """
+
+    def __init__(
+        self,
+        callbacks: DefaultCallbacks,
+        worker: Worker,
+        *,
+        in_evaluation: bool = False,
+        wants: Callable[[int, int], bool] = lambda index, length: True,
+    ):
+        self._callbacks, self._worker, self._in_evaluation = callbacks, worker, in_evaluation
+        stream = worker.stream
+        self._arguments = {"worker": worker, "base_env": BaseEnv(stream), "policies": worker.policy_map}
+        self._wants = wants
+        self._hears_steps = hears(callbacks, "on_episode_step")
+        self._hears_parts = hears(callbacks, "on_postprocess_trajectory")
+        # Whether anything of an episode is wanted. If not, steps are not watched and cost nothing.
+        self.follows_episodes = any(hears(callbacks, hook) for hook in _EPISODE_HOOKS)
+        self.start_over()
+        if self.follows_episodes or hears(callbacks, "on_sub_environment_created"):
+            for index, env in enumerate(stream.environments):
+                self.environment_made(index, env)
+            stream.watch(self)
+
+    def start_over(self) -> None:
+        """Forgets the running episodes, and the finished ones that were not reported."""
+        count = self._worker.stream.num_envs
+        self._running: list[RunningEpisode | None] = [None] * count
+        self._finished: list[deque[RunningEpisode]] = [deque() for _ in range(count)]
+        self._just_ended = [0] * count  # length of the episode that an environment has ended and not followed up
+
+    # ------------------------------------------------------------------ called by the stream
+
+    def environment_made(self, index: int, env) -> None:
+        """There is a new environment with this index."""
+        settings, count = self._worker.settings, self._worker.stream.num_envs
+        context = EnvContext(
+            settings.env_config,
+            self._worker.worker_index,
+            index,
+            settings.num_workers,
+            count,
+            in_evaluation=self._in_evaluation,
+        )
+        self._callbacks.on_sub_environment_created(worker=self._worker, sub_environment=env, env_context=context)
+
+    def created(self, index: int) -> None:
+        """An environment is about to be reset."""
+        self._running[index] = None
+        length, self._just_ended[index] = self._just_ended[index], 0
+        if not self.follows_episodes or not self._wants(index, length):
+            return
+        episode = self._running[index] = RunningEpisode(self._worker, index)
+        self._callbacks.on_episode_created(**self._arguments, env_index=index, episode=episode)
+
+    def started(self, index: int, observation, info: dict) -> None:
+        """It has been reset."""
+        episode = self._running[index]
+        if episode is not None:
+            episode.started(observation, info)
+            self._callbacks.on_episode_start(**self._arguments, episode=episode, env_index=index)
+
+    def stepped(self, index: int, action, result: tuple) -> None:
+        """It has been stepped; `result` is what step() gave."""
+        episode = self._running[index]
+        if episode is not None:
+            episode.stepped(action, *result)
+            if self._hears_steps:
+                self._callbacks.on_episode_step(**self._arguments, episode=episode, env_index=index)
+
+    def ended(self, index: int) -> None:
+        """Its episode is over, and its next one has not begun."""
+        episode, self._running[index] = self._running[index], None
+        if episode is not None:
+            episode.ended()
+            self._just_ended[index] = episode.length
+            self._finished[index].append(episode)
+            self._callbacks.on_episode_end(**self._arguments, episode=episode, env_index=index)
+
+    def failed(self, index: int) -> None:
+        """It has raised, and its episode is void."""
+        episode, self._running[index] = self._running[index], None
+        if episode is not None:
+            episode.is_faulty = True
+
+    # ------------------------------------------------------------------ called by the worker
+
+    def postprocess(self, fragment: Fragment, computed: Sequence[str]) -> None:
+        """Calls `on_postprocess_trajectory` for each part of an episode in a full fragment.
+
+        Args:
+            fragment: its columns are changed as the hook changes the batches.
+            computed: the columns that the algorithm has computed from the others.
+        """
+        if not self._hears_parts:
+            return
+        ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
+        for index in range(fragment.num_envs):
+            episodes = iter([*self._finished[index], self._running[index]])
+            start = 0
+            for t in range(fragment.num_steps):
+                if ended[t, index] or t == fragment.num_steps - 1:
+                    # Steps of a void episode are learned from, but the episode is gone.
+                    is_void = (t, index) in fragment.cuts
+                    episode = RunningEpisode(self._worker, index) if is_void else next(episodes)
+                    self._postprocess(fragment, computed, index, slice(start, t + 1), episode)
+                    start = t + 1
+
+    def _postprocess(self, fragment: Fragment, computed, index: int, steps: slice, episode) -> None:
+        valid = slice(None) if fragment.valid is None else fragment.valid[steps, index]
+        columns = {name: column[: fragment.num_steps][steps, index] for name, column in fragment.columns.items()}
+        batch = SampleBatch({name: column[valid] for name, column in columns.items()})
+        if not batch.count or episode is None:
+            return
+        original = SampleBatch({name: column.copy() for name, column in batch.items() if name not in computed})
+        self._callbacks.on_postprocess_trajectory(
+            worker=self._worker,
+            episode=episode,
+            agent_id=AGENT,
+            policy_id=DEFAULT_POLICY,
+            policies=self._worker.policy_map,
+            postprocessed_batch=batch,
+            original_batches={AGENT: (DEFAULT_POLICY, self._worker.policy, original)},
+        )
+        for name, column in columns.items():
+            column[valid] = batch[name]
+
+    def report(self, episode: Episode, index: int) -> None:
+        """Gives a finished episode what hooks have put into it.
+
+        Args:
+            episode: the oldest one of its environment that was not given yet.
+            index: of the environment.
+        """
+        if self.follows_episodes:
+            running = self._finished[index].popleft()
+            episode.custom_metrics.update({name: _plain(value) for name, value in running.custom_metrics.items()})
+            episode.hist_data.update({name: _numbers(values) for name, values in running.hist_data.items()})
+            episode.media.update(running.media)
+
+
+def _plain(value) -> float | list[float]:
+    """A number, or a list of them, as results and checkpoints can hold it."""
+    return float(value) if np.ndim(value) == 0 else _numbers(value)
+
+
+def _numbers(values) -> list[float]:
+    return np.ravel(np.asarray(values, np.float64)).tolist()

@@ -1,0 +1,54 @@
+"""What callbacks and `foreach_worker` see of a worker, whatever kind it is."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rllib.metrics import DEFAULT_POLICY
+from rllib.policy import Policy
+
+
+class Worker:
+    """Environments and a policy, with the attributes that RLlib's RolloutWorker has.
+
+    Args:
+        settings: the RolloutSettings.
+        worker_index: 0 in the driver, 1... for the remote ones.
+        policy: acts.
+        stream: the environments; None where there are none between evaluations.
+    """
+
+    def __init__(self, settings, worker_index: int, policy: Policy, stream=None):
+        self.settings, self.worker_index, self.policy, self.stream = settings, worker_index, policy, stream
+
+    @property
+    def config(self):
+        """The algorithm's config; None where no callbacks are set."""
+        return self.settings.config
+
+    @property
+    def policy_config(self) -> dict:
+        """The same as a dict."""
+        return self.config.to_dict()
+
+    @property
+    def num_workers(self) -> int:
+        """Remote workers of the set that this one belongs to."""
+        return self.settings.num_workers
+
+    @property
+    def policy_map(self) -> dict[str, Policy]:
+        """The policies by name: one."""
+        return {DEFAULT_POLICY: self.policy}
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy | None:
+        """The policy with this name; None if there is none."""
+        return self.policy_map.get(policy_id)
+
+    @property
+    def env(self):
+        """The first environment."""
+        return self.stream.environments[0]
+
+    def foreach_env(self, function: Callable[[Any], Any]) -> list:
+        """function(environment) for each environment."""
+        return [function(env) for env in self.stream.environments]

@@ -1,5 +1,6 @@
 """Waiting, parallel work, threads, recursion and forks, with processes."""
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -407,3 +408,55 @@ print(runtime.get(Node.remote(0).grow.remote()))
     done = script(source)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "['node 0', 'node 1', 'node 2']"
+
+
+def test_actors_that_wait_for_one_another_are_named(fresh, caplog):
+    @runtime.remote(num_cpus=0)
+    class Asker:
+        def __init__(self):
+            self.others = []
+
+        def know(self, *others):
+            self.others = others
+
+        def ask(self):
+            return runtime.get([other.answer.remote() for other in self.others])
+
+        def ask_by_task(self):
+            return runtime.get(ask_for.remote(self.others))
+
+        def answer(self):
+            return self.ask()
+
+        def sleep(self):
+            time.sleep(7)
+
+        def wait_for_sleep(self):
+            runtime.get(self.others[0].sleep.remote())
+
+        def wait_with_timeout(self):
+            with contextlib.suppress(runtime.GetTimeoutError):
+                runtime.get(self.others[0].answer.remote(), timeout=7)
+
+    @runtime.remote
+    def ask_for(others):
+        return runtime.get(others[0].answer.remote())
+
+    fresh(num_cpus=2)
+    alone, one, two, tasked, patient, sleeper, timed = [
+        Asker.options(name=name).remote() for name in ("alone", "one", "two", "tasked", "patient", "sleeper", "timed")
+    ]
+    known = {alone: [alone], one: [two], two: [one], tasked: [tasked], patient: [sleeper], timed: [timed]}
+    runtime.get([actor.know.remote(*others) for actor, others in known.items()], timeout=20)
+    stuck = [actor.ask.remote() for actor in (alone, one, two)] + [tasked.ask_by_task.remote()]
+    ending = [patient.wait_for_sleep.remote(), timed.wait_with_timeout.remote()]
+    assert len(runtime.wait(ending, num_returns=2, timeout=30)[0]) == 2
+    assert runtime.wait(stuck, timeout=0)[0] == []
+    told = [record.getMessage() for record in caplog.records if "deadlock" in record.getMessage()]
+    assert len(told) == 3, told
+    for names in (
+        ["alone.ask(), which waits for alone.ask()."],
+        ["one.ask(), which waits for two.ask(), which", "two.ask(), which waits for one.ask(), which"],
+        ["ask_for(), which waits for tasked.ask_by_task(), ", "tasked.ask_by_task(), which waits for ask_for(), "],
+    ):
+        assert any(name in message for name in names for message in told), (names, told)

@@ -42,6 +42,10 @@ class Channel:
         """Nothing waits for it: with the last handle it may go."""
         return not self.pending and not self.outbox
 
+    def owes(self, serials: set[int]) -> bool:
+        """Whether a call with one of these serials has not been answered."""
+        return not serials.isdisjoint(self.pending) or any(call.serial in serials for call in self.outbox)
+
 
 class Channels:
     """All of a process.

@@ -60,6 +60,18 @@ class References(msgspec.Struct, array_like=True, frozen=True):
     release: list[bytes]
 
 
+class Waits(msgspec.Struct, array_like=True, frozen=True):
+    """What a call waits for without a timeout; all of it is needed.
+
+    Attributes:
+        name: of the call, for messages.
+        keys: of the actors whose answers, and the tasks whose results it needs. Empty: it does not wait any more.
+    """
+
+    name: str
+    keys: list[bytes]
+
+
 class Failed(msgspec.Struct, array_like=True, frozen=True):
     """A task failed without an exception of its own; `error` names a class of runtime.errors."""
 
@@ -100,7 +112,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-_decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in (Task, Create, Define, References, Failed, Free)}
+_received = Task, Create, Define, References, Waits, Failed, Free
+_decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in _received}
 
 
 def decode(kind: type, frame: bytes, size: int | None = None):

@@ -186,7 +186,8 @@ class Mailbox:
         Args:
             target: a reference or Waiter. When another thread may read meanwhile, `target.watch(event)` is called.
             timeout_s: None for no limit.
-            blocked_after_s, blocked: called once when the wait has lasted that long.
+            blocked_after_s, blocked: called with the target when the wait has lasted that long. It returns None, or for
+                how much longer, without a timeout, the wait is to last until what is called.
 
         Returns:
             Whether it was set in time (also when the mailbox is closed or the node has died).
@@ -212,8 +213,11 @@ class Mailbox:
             if deadline is not None and now >= deadline:
                 return False
             if blocked is not None and now >= until:
-                blocked()
-                until, blocked = deadline, None
+                again = blocked(target)
+                if again is None or deadline is not None:
+                    until, blocked = deadline, None
+                else:
+                    until, blocked = now + again[0], again[1]
         return True
 
     def _lead(self, target, until):

@@ -150,6 +150,8 @@ class Node:
             state.blocked(source)
         elif kind == wire.UNBLOCKED:
             state.unblocked(source)
+        elif kind == wire.WAITING:
+            state.waiting(source, control.decode(control.Waits, frame))
         elif kind == wire.CREATE:
             state.create(source, serial, control.decode(control.Create, frame, a), frame)
         elif kind == wire.READY:

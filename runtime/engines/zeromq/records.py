@@ -65,6 +65,7 @@ class Process:
         defined: digests of the definitions it has.
         contacts: processes that may have a socket to it.
         leaving: what it said before it ended on its own account.
+        waits: what its call has waited for during some seconds, None if it has not.
     """
 
     number: int
@@ -79,6 +80,7 @@ class Process:
     defined: set[bytes] = field(default_factory=set)
     contacts: set[int] = field(default_factory=set)
     leaving: str = ""
+    waits: control.Waits | None = None
 
     @property
     def cpus(self) -> Request:

@@ -109,6 +109,44 @@ class NodeState:
             worker.blocked = False
             self.ledger.take(worker.cpus)
 
+    def waiting(self, process: int, waits: control.Waits) -> None:
+        """A process has waited for long, or does not wait any more. If it closes a circle, the user hears of it."""
+        worker = self.processes.get(process)
+        if worker is None:
+            return
+        worker.waits = waits if waits.keys else None
+        circle = self._circle_from(worker)
+        if circle:
+            names = ", which waits for ".join(p.waits.name for p in [*circle, worker])
+            self._notice(
+                f"deadlock: {names}. An actor runs one call at a time, so this never ends. Return the reference "
+                "instead of waiting for it, or wait with a timeout",
+                logging.WARNING,
+            )
+
+    def _circle_from(self, start):
+        """Processes that wait for one another, the last of them for the first; empty if there are none."""
+        paths, seen = [[start]], set()
+        while paths:
+            path = paths.pop()
+            for process in self._waited_for_by(path[-1]):
+                if process is start:
+                    return path
+                if process.number not in seen:
+                    seen.add(process.number)
+                    paths.append([*path, process])
+        return []
+
+    def _waited_for_by(self, worker):
+        """The processes that are to do what a process waits for."""
+        keys = worker.waits.keys if worker.waits is not None else ()
+        running = {p.task.key: p for p in self.processes.values() if p.task is not None} if keys else {}
+        for key in keys:
+            actor = self.actors.get(key)
+            process = running.get(key) if actor is None else self.processes.get(actor.process)
+            if process is not None:
+                yield process
+
     def _push(self, task):
         self._submitted += 1
         heappush(self._queues.setdefault(task.request, []), (-task.depth, self._submitted, task))

@@ -53,6 +53,7 @@ READY = 17  # a worker's mailbox is bound
 LEAVING = 18  # the sender ends on its own account; text: why; answered by GOODBYE
 SHUTDOWN = 19  # the driver ends the session
 RESOURCES = 20  # serial of the request; answered in kind
+WAITING = 33  # control: what the sender's call has waited for during some seconds; nothing when that is over
 # From the node to a client:
 ACTOR_STATE = (
     21  # serial, a: key of the actor; b: its process or 0; flags: see below; c: number of values; text or value
@@ -68,7 +69,7 @@ NOTICE = 29  # flags: level; text for the driver's logger
 STOP = 30  # the actor ends after the calls it has
 GOODBYE = 31
 
-LAST_KIND = 32
+LAST_KIND = 33
 
 ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
 

@@ -32,11 +32,13 @@ from .interrupts import confine_handlers_to_user_code, runs_no_user_code, runs_u
 from .ledger import quantities
 from .mailbox import Waiter
 from .process import adopt_orphans, die_with_parent
+from .refs import SERIAL_STEP, Reference, Watch
 from .serializer import error_value
 from .store import IDLE_SEGMENT_S
 
 QUICK_S, QUICK_RUNS = 100e-6, 8  # a method is quick after so many runs in less than this
 HELD_REPLIES = 32
+REPORT_WAIT_S = 5.0
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
 
 
@@ -99,7 +101,7 @@ class Worker(Client):
         self._actor: bytes | None = None
         self._running: tuple | None = None  # (kind, serial, source, name) of what runs
         self._request = ()
-        self._blocked = self._stopping = False
+        self._blocked = self._waiting = self._stopping = False
         self._main = threading.get_ident()
         self._goodbye = Waiter()
         add = self._inbox.add
@@ -341,7 +343,10 @@ class Worker(Client):
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _wait_lending(self, target, timeout_s):
-        """Waits; replies that are held back go first, and after a while the CPUs of the waiting task go to others."""
+        """Waits; replies that are held back go first, and after a while the CPUs of the waiting task go to others.
+
+        Seconds later, what it waits for is reported to the node, which looks for calls that wait for one another.
+        """
         if self._held_count:
             with self.mailbox.lock:
                 self._send_held()
@@ -350,19 +355,45 @@ class Worker(Client):
         try:
             return self.mailbox.wait(target, timeout_s, BLOCKED_AFTER_S, self._lend_cpus)
         finally:
-            self._take_cpus_back()
+            self._go_on()
 
-    def _lend_cpus(self):
+    def _lend_cpus(self, target):
         if any(name == "CPU" for name, _ in self._request):
             self._blocked = True
             with self.mailbox.lock:
                 self.mailbox.send(wire.NODE, wire.message(wire.BLOCKED, self.process))
+        return REPORT_WAIT_S, self._report_wait
 
-    def _take_cpus_back(self):
+    def _report_wait(self, target):
+        with self.mailbox.lock:
+            keys = self._keys_of(target)
+            if keys and self._running is not None:
+                self._waiting = True
+                name = f"{self._settings.name}.{self._running[3]}()" if self._actor else f"{self._running[3]}()"
+                self._send_waits(control.Waits(name, keys))
+
+    def _keys_of(self, target):
+        """Keys of the actors and tasks of this process that are needed for the end of a wait. Lock held."""
+        refs = (target,) if type(target) is Reference else ()
+        if type(target) is Watch and target.count >= len(target.refs):
+            refs = target.refs
+        serials = {ref.serial - ref.serial % SERIAL_STEP for ref in refs if ref.owner == self.process}
+        tasks = [wire.key(serial, self.process) for serial in serials if serial in self.tasks.pending]
+        return tasks + [channel.key for channel in self.channels.by_key.values() if channel.owes(serials)]
+
+    def _send_waits(self, waits):
+        """Lock held."""
+        self.mailbox.send(wire.NODE, wire.message(wire.WAITING, self.process, body=control.encode(waits)))
+
+    def _go_on(self):
         if self._blocked:
             self._blocked = False
             with self.mailbox.lock:
                 self.mailbox.send(wire.NODE, wire.message(wire.UNBLOCKED, self.process))
+        if self._waiting:
+            self._waiting = False
+            with self.mailbox.lock:
+                self._send_waits(control.Waits("", []))
 
     # -- information --------------------------------------------------------------------------------------------------
 

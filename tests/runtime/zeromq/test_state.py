@@ -338,6 +338,42 @@ def test_what_a_dead_process_wanted_is_void():
     assert not d.state.holds.items
 
 
+def test_calls_that_wait_for_one_another_are_named_once():
+    d = Driven()
+    first, first_process = d.start_actor(name="A")
+    second, second_process = d.start_actor(name="B")
+    serial = d.submit(source=second_process, request=())
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.take()
+    task = wire.key(serial, second_process)
+    d.state.waiting(first_process, control.Waits("A.ask()", [second]))
+    d.state.waiting(second_process, control.Waits("B.ask()", [wire.key(999, 1), task]))
+    assert d.take() == []
+    d.state.waiting(spawn.process, control.Waits("f()", [first]))
+    [frame] = frames(d.take(), 1)
+    assert wire.header(frame)[1:3] == (wire.NOTICE, logging.WARNING)
+    assert "f(), which waits for A.ask(), which waits for B.ask(), which waits for f()." in text(frame)
+
+
+def test_a_call_that_waits_for_its_own_actor_is_named():
+    d = Driven()
+    key, process = d.start_actor()
+    d.state.waiting(process, control.Waits("A.ask()", [key]))
+    assert "A.ask(), which waits for A.ask()." in text(frames(d.take(), 1)[0])
+
+
+def test_who_has_stopped_waiting_closes_no_circle():
+    d = Driven()
+    first, first_process = d.start_actor(name="A")
+    second, second_process = d.start_actor(name="B")
+    d.state.waiting(first_process, control.Waits("A.ask()", [second]))
+    d.state.waiting(first_process, control.Waits("", []))
+    d.state.waiting(second_process, control.Waits("B.ask()", [first]))
+    d.state.waiting(99, control.Waits("stranger()", [first]))
+    assert d.take() == []
+
+
 def test_the_value_of_a_published_object():
     d = Driven()
     _, reader = d.start_actor()

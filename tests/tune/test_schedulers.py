@@ -7,7 +7,7 @@ import pytest
 
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.schedulers.base import FIFOScheduler
-from tests.tune.simulator import ERROR, PAUSED, TERMINATED, Simulator
+from tests.tune.simulator import ERROR, PAUSED, TERMINATED, SimTrial, Simulator
 
 NAN = float("nan")
 
@@ -173,6 +173,32 @@ def test_median_stopping_may_pause_instead():
     )
     simulator = Simulator(scheduler, _configs([5, 1, 9]), _by_quality, slots=1, max_iterations=6).run()
     assert simulator.iterations() == [6, 6, 6]
+
+
+@pytest.mark.parametrize("through_json", [False, True])
+def test_median_stopping_sees_completed_trials(through_json):
+    """Good trials that end early, at their only or second result, are the median for a bad one that goes on."""
+
+    def complete(name, results):
+        trial = SimTrial(name, {})
+        for result in results[:-1]:
+            assert scheduler.on_trial_result(None, trial, result) == "CONTINUE"
+        scheduler.on_trial_complete(None, trial, results[-1])
+
+    settings = {"time_attr": "training_iteration", "grace_period": 2, "min_samples_required": 2}
+    scheduler = _make("median_stopping", **settings)
+    complete("a", [{"training_iteration": 1, "score": 9}])
+    complete("b", [{"training_iteration": 1, "score": 7}, {"training_iteration": 2, "score": 9}])
+    if through_json:
+        scheduler = _after_json("median_stopping", scheduler, **settings)
+    good, bad = SimTrial("good", {}), SimTrial("bad", {})
+    assert scheduler.on_trial_result(None, good, {"training_iteration": 5, "score": 8.6}) == "CONTINUE"
+    assert scheduler.on_trial_result(None, bad, {"training_iteration": 5, "score": 8.4}) == "STOP"
+    # What the rule itself has stopped has not completed, and does not lower the median later on.
+    scheduler.on_trial_complete(None, bad, {"training_iteration": 5, "score": 8.4})
+    assert scheduler.on_trial_result(None, good, {"training_iteration": 6, "score": 8.0}) == "CONTINUE"
+    late = SimTrial("late", {})
+    assert scheduler.on_trial_result(None, late, {"training_iteration": 7, "score": 8.45}) == "STOP"
 
 
 # ---------------------------------------------------------------------- what all share

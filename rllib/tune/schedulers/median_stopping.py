@@ -3,8 +3,9 @@
 A trial is stopped at time t if its best value so far is strictly worse than the median, over the other trials, of the
 mean of all that they reported up to t.
 
-Departure: Vizier takes completed trials; here everything counts that has reached t, so that the rule works for trials
-that run side by side. Ray, besides, leaves the results of the grace period out of the means; here as in the paper.
+Departure: Vizier takes completed trials; here trials that still run, or that this rule has stopped, count as well if
+they have reached t, so that the rule works for trials that run side by side. A completed trial counts at any t. Ray
+takes only trials that have reached t, and leaves the results of the grace period out of the means.
 """
 
 import bisect
@@ -16,10 +17,10 @@ from rllib.tune.schedulers.base import TrialScheduler
 
 
 class _Curve:
-    """What a trial has reported: the times, the mean up to each, the best so far."""
+    """What a trial has reported: the times, the mean up to each, the best so far; whether it has completed."""
 
-    def __init__(self, times=(), means=(), best: float = -math.inf):
-        self.times, self.means, self.best = list(times), list(means), best
+    def __init__(self, times=(), means=(), best: float = -math.inf, is_complete: bool = False):
+        self.times, self.means, self.best, self.is_complete = list(times), list(means), best, is_complete
 
     def add(self, time: float, score: float) -> None:
         if self.times and time <= self.times[-1]:
@@ -32,9 +33,9 @@ class _Curve:
         self.best = max(self.best, score)
 
     def mean_up_to(self, time: float) -> float:
-        """Mean of what was reported up to then; NaN if it has not come so far, or has reported nothing by then."""
+        """Mean of what was reported up to then; NaN if nothing was, or if the trial is still to come so far."""
         index = bisect.bisect_right(self.times, time)
-        return self.means[index - 1] if index and self.times[-1] >= time else math.nan
+        return self.means[index - 1] if index and (self.is_complete or self.times[-1] >= time) else math.nan
 
 
 class MedianStoppingRule(TrialScheduler):
@@ -65,13 +66,10 @@ class MedianStoppingRule(TrialScheduler):
         self._min_slice, self._hard_stop = min_time_slice, hard_stop
         self._curves: dict[str, _Curve] = {}
         self._paused_at: dict[str, float] = {}
-        self._num_stopped = 0
+        self._stopped: list[str] = []
 
     def on_trial_result(self, runner, trial, result: Mapping) -> str:
-        time, score = self.progress(result), self.score(result)
-        own = self._curves.setdefault(trial.trial_id, _Curve())
-        if score > -math.inf:  # a NaN neither helps the trial nor spoils its mean
-            own.add(time, score)
+        time, own = self.progress(result), self._take(trial, result)
         if time < self._grace:
             return self.CONTINUE
         others = (curve.mean_up_to(time) for key, curve in self._curves.items() if key != trial.trial_id)
@@ -79,26 +77,38 @@ class MedianStoppingRule(TrialScheduler):
         if len(means) < self._min_samples or own.best >= statistics.median(means):
             return self.CONTINUE
         if self._hard_stop:
-            self._num_stopped += 1
+            self._stopped.append(trial.trial_id)
             return self.STOP
         if time - self._paused_at.get(trial.trial_id, -math.inf) < self._min_slice or not runner.waiting_trials():
             return self.CONTINUE
         self._paused_at[trial.trial_id] = time
         return self.PAUSE
 
+    def on_trial_complete(self, runner, trial, result: Mapping) -> None:
+        """A trial's last result comes here alone, unless this rule has stopped it."""
+        if trial.trial_id not in self._stopped:
+            self._take(trial, result).is_complete = True
+
+    def _take(self, trial, result: Mapping) -> _Curve:
+        time, score = self.progress(result), self.score(result)
+        curve = self._curves.setdefault(trial.trial_id, _Curve())
+        if score > -math.inf:  # a NaN neither helps the trial nor spoils its mean
+            curve.add(time, score)
+        return curve
+
     def debug_string(self) -> str:
-        return f"Median stopping rule: {self._num_stopped} trials stopped"
+        return f"Median stopping rule: {len(self._stopped)} trials stopped"
 
     def get_state(self):
         curves = {
-            key: [curve.times, curve.means, None if curve.best == -math.inf else curve.best]
+            key: [curve.times, curve.means, None if curve.best == -math.inf else curve.best, curve.is_complete]
             for key, curve in self._curves.items()
         }
-        return {"curves": curves, "paused_at": self._paused_at, "num_stopped": self._num_stopped}
+        return {"curves": curves, "paused_at": self._paused_at, "stopped": self._stopped}
 
     def set_state(self, state) -> None:
         self._curves = {
-            key: _Curve(times, means, -math.inf if best is None else best)
-            for key, (times, means, best) in state["curves"].items()
+            key: _Curve(times, means, -math.inf if best is None else best, *is_complete)
+            for key, (times, means, best, *is_complete) in state["curves"].items()
         }
-        self._paused_at, self._num_stopped = dict(state["paused_at"]), state["num_stopped"]
+        self._paused_at, self._stopped = dict(state["paused_at"]), list(state.get("stopped", ()))

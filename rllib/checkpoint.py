@@ -12,14 +12,16 @@ but the user's own code; the manifest names it, and it is loaded only on request
 
 import contextlib
 import ctypes
+import fcntl
 import hashlib
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ __all__ = ["FORMAT_VERSION", "CheckpointError", "UserCode", "read_checkpoint", "
 FORMAT = "rllib checkpoint"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+# What `_sibling` makes for a checkpoint that is being written.
+_TEMPORARY = re.compile(r"\..+\.tmp-[0-9a-f]{8}")
 _RECORDED_LIBRARIES = ("numpy", "gymnasium", "torch", "safetensors", "cloudpickle")
 
 Tree = Mapping[str, Mapping[str, Any]]
@@ -58,24 +62,64 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
     Raises:
         ValueError: if something else than a checkpoint lies at `path`, or a file name has another ending.
         TypeError: for a value that can be written neither as JSON nor by cloudpickle.
+        OSError: naming the path and the cause, such as a full disk; what was there is unchanged.
     """
     path = Path(path).absolute()
     _refuse_to_replace(path)
     files = _serialised(tree)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _sibling(path, "tmp")
     try:
-        for name, content in files.items():
-            _write_file(temporary / name, content)
-        _write_file(temporary / MANIFEST, _manifest(files))
-        for directory in {temporary, *((temporary / name).parent for name in files)}:
-            _sync_directory(directory)
-        _put_in_place(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    _sync_directory(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path.parent)
+        with _temporary_directory(path) as temporary:
+            for name, content in files.items():
+                _write_file(temporary / name, content)
+            _write_file(temporary / MANIFEST, _manifest(files))
+            for directory in {temporary, *((temporary / name).parent for name in files)}:
+                _sync_directory(directory)
+            _put_in_place(temporary, path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        message = f"the checkpoint could not be written ({error.strerror}); one that was there before is unchanged"
+        raise OSError(error.errno, message, str(path)) from error
     return path
+
+
+@contextlib.contextmanager
+def _temporary_directory(path: Path) -> Iterator[Path]:
+    """A new hidden directory beside the path, removed in the end if it is still there.
+
+    It is locked as long as this process lives, so that others know whether somebody still writes to it.
+    """
+    temporary = _sibling(path, "tmp")
+    temporary.mkdir()
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # file systems without locks: nothing is removed there
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Removes the temporaries of writers that were killed: those that nobody holds a lock of."""
+    for found in directory.iterdir():
+        if not _TEMPORARY.fullmatch(found.name) or not found.is_dir() or not _is_ours(found):
+            continue
+        with contextlib.suppress(OSError):  # it is locked, or somebody else removes it, too
+            descriptor = os.open(found, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(found)
+            finally:
+                os.close(descriptor)
+
+
+def _is_ours(directory: Path) -> bool:
+    """Whether it is part of a checkpoint. An empty one may be somebody's who has not locked it yet."""
+    files = [file for file in directory.rglob("*") if not file.is_dir()]
+    return bool(files) and all(file.suffix in (".json", ".safetensors", ".pkl") for file in files)
 
 
 def _refuse_to_replace(path: Path) -> None:
@@ -186,7 +230,7 @@ def _put_in_place(temporary: Path, path: Path) -> None:
     if not path.exists() or not any(path.iterdir()):
         os.rename(temporary, path)  # takes the place of an empty directory, too
     elif _exchange(temporary, path):
-        shutil.rmtree(temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
     else:
         # Without an exchange there is a moment in which the old checkpoint has only its other name.
         old = _sibling(path, "old")

@@ -1,5 +1,6 @@
 """Checkpoints: whole or not at all, and everything comes back."""
 
+import errno
 import json
 import os
 import shutil
@@ -240,6 +241,51 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_checkpoint(tmp_path):
             process.send_signal(signal.SIGKILL)
         tree = read_checkpoint(path)
         assert (tree["b.safetensors"]["i"] == tree["a.json"]["i"]).all()
+
+
+def test_the_next_save_removes_what_a_killed_writer_left(tmp_path):
+    """Of this checkpoint or another one beside it; what a living process writes stays, and what is not ours."""
+    script = (
+        "import os, signal, sys\n"
+        "from rllib import checkpoint\n"
+        "def stop(*_):\n"
+        "    print('writing', flush=True)\n"
+        "    signal.pause()\n"
+        "checkpoint._put_in_place = stop\n"
+        "checkpoint.write_checkpoint(sys.argv[1], {'a.json': {'i': 1}})\n"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, tmp_path / name], stdout=subprocess.PIPE) for name in "cde"
+    ]
+    for writer in writers:
+        assert writer.stdout.readline() == b"writing\n"
+    for writer in writers[:2]:
+        writer.kill()
+        writer.wait()
+    (foreign := tmp_path / ".x.tmp-0123abcd").mkdir()
+    (foreign / "notes.txt").write_text("mine")
+    assert len(list(tmp_path.iterdir())) == 4
+    write_checkpoint(tmp_path / "c", a_tree())
+    (left,) = tmp_path.glob(".e.tmp-*")
+    assert {path.name for path in tmp_path.iterdir()} == {"c", left.name, foreign.name}
+    writers[2].kill()
+    writers[2].wait()
+    for writer in writers:
+        writer.stdout.close()
+
+
+def test_a_full_disk_is_named_with_the_path(tmp_path, monkeypatch):
+    path = write_checkpoint(tmp_path / "c", a_tree())
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device.*before is unchanged.*/c") as caught:
+        write_checkpoint(path, {"config.json": {}})
+    assert caught.value.errno == errno.ENOSPC and caught.value.filename == str(path)
+    assert_same(read_checkpoint(path), a_tree())
+    assert [found.name for found in tmp_path.iterdir()] == ["c"]
 
 
 # ---------------------------------------------------------------------- what is refused

@@ -100,6 +100,8 @@ class RolloutWorker(Worker):
         total = settings.num_envs * max(settings.num_workers, 1)
         if settings.acts_among_all and total <= ENVIRONMENTS_ALIKE:
             self.policy.act_among(total, slice(first, first + settings.num_envs))
+            if self.policy.filters_observations:
+                self.policy.filter.keep_apart(settings.num_envs)
         self._indices = range(first, first + settings.num_envs)
         self._rngs = [seeding.generator(settings.seed, seeding.ACTIONS, i, incarnation) for i in self._indices]
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
@@ -294,7 +296,7 @@ class RolloutWorker(Worker):
             if filtering and still is None:
                 self._filtered(target, following)
             elif filtering:
-                following[active] = self.policy.filter(target[active], update=True)
+                following[active] = policy.filter(target[active], update=True, environments=np.flatnonzero(active))
             if ended:
                 self._note_ends(fragment, t, ended)
             dropped = self.stream.reset_rows
@@ -325,7 +327,7 @@ class RolloutWorker(Worker):
         for i, final in ended:
             if self._every_final_observation or (truncated[i] and not terminated[i]):
                 if self.policy.filters_observations:
-                    final = self.policy.filter(np.asarray(final)[None], update=False)[0]
+                    final = self.policy.filter(np.asarray(final)[None], environments=np.array([i]))[0]
                 fragment.final_observations.append((t, i, final))
 
     def _note_failures(self, fragment: Fragment, t: int) -> None:

@@ -74,7 +74,14 @@ class NoFilter:
 
     filters = False
 
-    def __call__(self, observations: np.ndarray, out: np.ndarray | None = None, *, update: bool = False) -> np.ndarray:
+    def __call__(
+        self,
+        observations: np.ndarray,
+        out: np.ndarray | None = None,
+        *,
+        update: bool = False,
+        environments: np.ndarray | None = None,
+    ) -> np.ndarray:
         """The observations themselves, or a copy of them in out."""
         if out is None:
             return observations
@@ -110,56 +117,93 @@ class MeanStdFilter:
 
     def __init__(self, shape: tuple[int, ...]):
         self.shape = shape
-        size = int(np.prod(shape, dtype=int))
-        self._merged, self._delta = RunningMoments(size), RunningMoments(size)
-        # Rows that are not in the delta yet: the sums over many rows at once cost as much as over one step's few.
-        self._pending = np.empty((PENDING_ROWS, size))
-        self._num_pending = 0
-        self._refresh(self._merged)
+        self._size = int(np.prod(shape, dtype=int))
+        self._merged = RunningMoments(self._size)
+        self.keep_apart(1)
 
-    def __call__(self, observations: np.ndarray, out: np.ndarray | None = None, *, update: bool = False) -> np.ndarray:
+    def keep_apart(self, num_streams: int) -> None:
+        """Counts the observations of several environments apart from one another, from now on.
+
+        Sums round by the order of their terms, so deltas that are merged environment by environment give the same bits
+        whichever worker an environment is in. Before the first merge each environment is normalised by its own.
+
+        Args:
+            num_streams: how many environments; 1 counts all rows together.
+        """
+        self._deltas = [RunningMoments(self._size) for _ in range(num_streams)]
+        # Rows that are not in the deltas yet: the sums over many rows at once cost as much as over one step's few.
+        self._pending = np.empty((num_streams, PENDING_ROWS, self._size))
+        self._num_pending = np.zeros(num_streams, int)
+        self._all = np.arange(num_streams)
+        self._refresh()
+
+    def __call__(
+        self,
+        observations: np.ndarray,
+        out: np.ndarray | None = None,
+        *,
+        update: bool = False,
+        environments: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Normalised observations [B, *shape] float32, in out where it is given.
 
         Args:
             observations: [B, *shape] of any numeric dtype.
             out: float32 of that shape.
             update: note the observations for the next `pop_delta`.
+            environments: [B], whose they are where environments are kept apart; None: one of each.
         """
         if out is None:
             out = np.empty(observations.shape, np.float32)
         rows = observations.reshape(len(observations), -1)
         if update:
-            self._note(rows)
+            self._note(rows, environments)
             if self._merged.count < 2:
-                self._flush()
-                self._refresh(self._delta)
+                self._flush(self._all)
+                self._refresh()
+        mean, inverse_std = self._mean, self._inverse_std
+        if mean.ndim == 2:
+            if environments is None:
+                environments = self._all if len(rows) == len(self._all) else 0
+            mean, inverse_std = mean[environments], inverse_std[environments]
         # In float64: the mean may be large against the deviations.
-        normal = rows - self._mean
-        normal *= self._inverse_std
+        normal = rows - mean
+        normal *= inverse_std
         np.clip(normal, -CLIP, CLIP, out=normal)
         out[...] = normal.reshape(out.shape)
         return out
 
-    def _note(self, rows: np.ndarray) -> None:
-        if self._num_pending + len(rows) > PENDING_ROWS:
-            self._flush()
-        if len(rows) > PENDING_ROWS:
-            self._delta.add(rows)
+    def _note(self, rows: np.ndarray, environments: np.ndarray | None) -> None:
+        if len(self._deltas) > 1:
+            environments = self._all if environments is None else environments
+            self._pending[environments, self._num_pending[environments]] = rows
+            self._num_pending[environments] += 1
+            if self._num_pending.max() == PENDING_ROWS:
+                self._flush(np.flatnonzero(self._num_pending == PENDING_ROWS))
             return
-        end = self._num_pending + len(rows)
-        self._pending[self._num_pending : end] = rows
-        self._num_pending = end
+        start = int(self._num_pending[0])
+        if start + len(rows) > PENDING_ROWS:
+            self._flush(self._all)
+            start = 0
+        if len(rows) > PENDING_ROWS:
+            self._deltas[0].add(rows)
+            return
+        self._pending[0, start : start + len(rows)] = rows
+        self._num_pending[0] = start + len(rows)
 
-    def _flush(self) -> None:
-        """Counts the pending rows in the delta."""
-        self._delta.add(self._pending[: self._num_pending])
-        self._num_pending = 0
+    def _flush(self, streams: np.ndarray) -> None:
+        """Counts the pending rows in the deltas."""
+        for stream in streams.tolist():
+            self._deltas[stream].add(self._pending[stream, : self._num_pending[stream]])
+        self._num_pending[streams] = 0
 
-    def _refresh(self, moments: RunningMoments) -> None:
-        # A number that never varied is only shifted: it comes out as 0, not as NaN.
-        variance = moments.variance if moments.count >= 2 else np.ones_like(moments.mean)
-        self._mean = moments.mean if moments.count >= 2 else np.zeros_like(moments.mean)
-        self._inverse_std = 1 / (np.sqrt(variance) + EPSILON)
+    def _refresh(self) -> None:
+        """Sets what is subtracted and multiplied by: [size], or before the first merge one row a stream."""
+        if self._merged.count >= 2:
+            self._mean, self._inverse_std = _normalisation(self._merged)
+        else:
+            own = [_normalisation(delta) for delta in self._deltas]
+            self._mean, self._inverse_std = (np.stack(column) for column in zip(*own))
 
     @property
     def count(self) -> float:
@@ -177,18 +221,20 @@ class MeanStdFilter:
         return self._merged.variance
 
     def pop_delta(self) -> dict[str, np.ndarray]:
-        """What was noted since the last call, for `merge` in the driver; it is forgotten here."""
-        self._flush()
-        state = self._delta.get_state()
-        self._delta = RunningMoments(len(self._delta.mean))
-        return state
+        """What was noted since the last call, for `merge` in the driver, one row a stream; it is forgotten here."""
+        self._flush(self._all)
+        states = [delta.get_state() for delta in self._deltas]
+        self._deltas = [RunningMoments(self._size) for _ in self._deltas]
+        return {name: np.stack([state[name] for state in states]) for name in states[0]}
 
     def merge(self, delta: dict[str, np.ndarray]) -> None:
-        """Counts the observations of a delta."""
-        other = RunningMoments(len(self._merged.mean))
-        other.set_state(delta)
-        self._merged.merge(other)
-        self._refresh(self._merged)
+        """Counts the observations of a delta: moments, or rows of moments."""
+        counts, means, m2 = np.atleast_1d(delta["count"]), np.atleast_2d(delta["mean"]), np.atleast_2d(delta["m2"])
+        for moments in zip(counts, means, m2, strict=True):
+            other = RunningMoments(self._size)
+            other.set_state(dict(zip(("count", "mean", "m2"), moments)))
+            self._merged.merge(other)
+        self._refresh()
 
     def get_state(self) -> dict[str, np.ndarray]:
         """The merged statistics."""
@@ -197,9 +243,16 @@ class MeanStdFilter:
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Replaces the merged statistics; what was noted for the next delta stays."""
         self._merged.set_state(state)
-        self._flush()
-        if self._merged.count >= 2 or self._delta.count < 2:
-            self._refresh(self._merged)
+        self._flush(self._all)
+        self._refresh()
+
+
+def _normalisation(moments: RunningMoments) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and inverse of the standard deviation, [size] each; of fewer than two rows, what changes nothing."""
+    if moments.count < 2:
+        return np.zeros_like(moments.mean), np.full_like(moments.mean, 1 / (1 + EPSILON))
+    # A number that never varied is only shifted: it comes out as 0, not as NaN.
+    return moments.mean, 1 / (np.sqrt(moments.variance) + EPSILON)
 
 
 Filter = NoFilter | MeanStdFilter

@@ -22,7 +22,9 @@ def algorithms() -> dict:
     dqn = {"num_steps_sampled_before_learning_starts": 64, "lr": 1e-3, "model": {"fcnet_hiddens": [32]}}
     return {
         "ppo": PPOConfig().training(**PPO).rollouts(rollout_fragment_length=16),  # two rounds a batch
-        "ppo of whole episodes": PPOConfig().training(**PPO).rollouts(batch_mode="complete_episodes"),
+        "ppo of whole episodes, filtered": PPOConfig()
+        .training(**PPO)
+        .rollouts(batch_mode="complete_episodes", observation_filter="MeanStdFilter"),
         "a2c with shared layers": A2CConfig().training(
             train_batch_size=80, lr=1e-3, model={**MODEL, "vf_share_layers": True}
         ),

@@ -74,9 +74,43 @@ def test_steps_of_any_size_are_counted(rows):
         observation_filter(part, update=True)
     delta = observation_filter.pop_delta()
     assert delta["count"] == 3 * rows
-    np.testing.assert_allclose(delta["mean"], data.mean(0), rtol=1e-10)
-    np.testing.assert_allclose(delta["m2"], ((data - data.mean(0)) ** 2).sum(0), rtol=1e-9)
+    np.testing.assert_allclose(delta["mean"][0], data.mean(0), rtol=1e-10)
+    np.testing.assert_allclose(delta["m2"][0], ((data - data.mean(0)) ** 2).sum(0), rtol=1e-9)
     assert observation_filter.pop_delta()["count"] == 0
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("split", [(4,), (2, 2), (1, 1, 1, 1)])
+def test_bits_do_not_depend_on_which_worker_has_an_environment(size, split):
+    """From before the first merge on, with more steps than fit into the pending rows, and environments that wait."""
+    data = np.random.default_rng(6).standard_normal((600, 4, size)) * 3 + 50
+    plays = np.random.default_rng(7).random((600, 4)) < 0.9
+    plays[:300] = True
+    ends = np.cumsum(split)
+
+    def run(spans):
+        driver, workers = MeanStdFilter((size,)), [MeanStdFilter((size,)) for _ in spans]
+        seen = np.zeros(data.shape, np.float32)
+        for worker, span in zip(workers, spans):
+            worker.keep_apart(span.stop - span.start)
+        for fragment in np.array_split(np.arange(600), 2):
+            for worker, span in zip(workers, spans):
+                for t in fragment:
+                    own = np.flatnonzero(plays[t, span])
+                    place = span.start + own
+                    if len(own):
+                        worker(data[t, place], update=True, environments=own)
+                        seen[t, place] = worker(data[t, place], environments=own)
+            sync(driver, workers)
+        return driver, seen
+
+    alone, seen_alone = run([slice(0, 4)])
+    driver, seen = run([slice(int(end) - count, int(end)) for end, count in zip(ends, split)])
+    assert driver.count == plays.sum()
+    np.testing.assert_array_equal(seen, seen_alone)
+    np.testing.assert_array_equal(driver.mean, alone.mean)
+    np.testing.assert_array_equal(driver.variance, alone.variance)
+    np.testing.assert_allclose(driver.variance, data[plays].var(0), rtol=1e-9)
 
 
 def test_a_delta_taken_between_two_syncs_is_not_lost_by_new_statistics():

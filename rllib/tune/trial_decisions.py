@@ -10,6 +10,7 @@ from typing import Any
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.observers import Observers
 from rllib.tune.result_keys import lookup
+from rllib.tune.schedulers.base import FIFOScheduler
 from rllib.tune.trial import ERROR, Trial
 
 # Iteration of the last result that was judged, and the decision.
@@ -120,8 +121,8 @@ class TrialDecisions:
     def get_state(self) -> dict[str, Any]:
         """All that they know, and their verdicts."""
         return {
-            "searcher": self.searcher.get_state(),
-            "scheduler": self.scheduler.get_state(),
+            "searcher": _state(self.searcher),
+            "scheduler": _state(self.scheduler),
             "verdicts": self._verdicts,
             "kinds": self._kinds(),
         }
@@ -139,8 +140,15 @@ class TrialDecisions:
                     f"the experiment has a {part} of kind {before}, and cannot go on with {now[part]}. Give the same "
                     f"{part} again, or let Tuner.restore take it from the experiment"
                 )
-        self.searcher.set_state(state["searcher"])
-        self.scheduler.set_state(state["scheduler"])
+        for part, saved in ((self.searcher, state["searcher"]), (self.scheduler, state["scheduler"])):
+            if saved:
+                part.set_state(saved)
+            if (name := _that_begins_anew(part, saved)) is not None:
+                self._observers.warn_once(
+                    f"state {name}",
+                    f"{name} has no get_state and set_state, so it begins anew: it knows nothing of the experiment's "
+                    "results so far",
+                )
         self._verdicts = {trial_id: tuple(verdict) for trial_id, verdict in state["verdicts"].items()}
 
     def _kinds(self) -> dict[str, str]:
@@ -154,3 +162,16 @@ def _kind(part) -> str:
     """The class of a searcher or scheduler, and of the searcher that it wraps."""
     inner = getattr(part, "searcher", None)
     return type(part).__name__ + (f"({_kind(inner)})" if inner is not None else "")
+
+
+def _state(part) -> dict[str, Any]:
+    """What a searcher or scheduler remembers; {}: it has nothing to go on with."""
+    return part.get_state() if hasattr(part, "get_state") else {}
+
+
+def _that_begins_anew(part, saved: dict[str, Any]) -> str | None:
+    """The class of a searcher or scheduler, or of the searcher that it wraps, that had no state to save."""
+    if saved:
+        inner = getattr(part, "searcher", None)
+        return None if inner is None else _that_begins_anew(inner, saved["searcher"])
+    return None if type(part) is FIFOScheduler else type(part).__name__

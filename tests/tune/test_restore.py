@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rllib import tune
+from rllib.tune import searchers
 from rllib.tune.experiment_opening import described, difference
 from rllib.tune.schedulers import AsyncHyperBandScheduler
 
@@ -141,6 +142,41 @@ def test_a_setting_that_cannot_be_pickled_is_asked_for_again(tmp_path, caplog):
     assert "stop could not be pickled" in caplog.text and "give it again" in caplog.text
     (result,) = restored.fit()
     assert result.metrics["height"] == 4
+
+
+class Forgetful(searchers.Searcher):
+    """Counts its suggestions, and saves nothing."""
+
+    needs_metric, count = False, 0
+
+    def suggest(self, trial_id):
+        self.count += 1
+        return {"rate": float(self.count)}
+
+
+class ForgetfulWithoutBase:
+    """As little as a searcher can be."""
+
+    def set_search_properties(self, metric, mode, config, **spec):
+        return True
+
+    is_exhaustive = False
+    on_trial_result = on_trial_complete = lambda self, *arguments, **more: None
+
+    def suggest(self, trial_id):
+        return {"rate": 1.0}
+
+
+@pytest.mark.parametrize(
+    "make", [Forgetful, ForgetfulWithoutBase, lambda: searchers.ConcurrencyLimiter(Forgetful(), 1)]
+)
+def test_a_searcher_without_state_is_said_to_begin_anew(run, caplog, make):
+    settings = {"name": "x", "stop": {"training_iteration": 1}}
+    run(Climber, search_alg=make(), num_samples=2, **settings)
+    assert "begins anew" not in caplog.text
+    trials = run(Climber, search_alg=make(), num_samples=3, resume=True, **settings).trials
+    assert len(trials) == 3 and caplog.text.count("begins anew") == 1
+    assert "Forgetful" in caplog.text and "FIFO" not in caplog.text
 
 
 # ---------------------------------------------------------------------- what is another experiment

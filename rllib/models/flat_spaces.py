@@ -36,19 +36,14 @@ class Leaf:
         return self.space.nvec.ravel() if isinstance(self.space, spaces.MultiDiscrete) else None
 
     @property
-    def are_pixels(self) -> bool:
-        """Whether they are bytes over the whole range."""
-        return are_pixels(self.space)
-
-    @property
     def fits_bytes(self) -> bool:
         """Whether unsigned bytes hold its columns without loss."""
         return not isinstance(self.space, spaces.Box) or self.space.dtype in (np.uint8, np.bool_)
 
 
 def are_pixels(space: spaces.Space) -> bool:
-    """Whether a space holds bytes of the whole range, 0 to 255."""
-    is_bytes = isinstance(space, spaces.Box) and space.dtype == np.uint8
+    """Whether a space holds bytes of the whole range, 0 to 255, of a picture; bytes in a row are plain numbers."""
+    is_bytes = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1
     return is_bytes and bool((space.low == 0).all() and (space.high == 255).all())
 
 

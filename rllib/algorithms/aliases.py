@@ -249,10 +249,15 @@ ELSEWHERE: Mapping[str, str] = {
     "clip_coef": "clip_param",
     "ent_coef": "entropy_coeff",
     "vf_coef": "vf_loss_coeff",
-    "target_kl": "kl_target",
     "max_grad_norm": "grad_clip",
     "policy_kwargs": "model",
     "env_id": "env",
+}
+
+# Names of other libraries that look like a setting here, but mean something else.
+FALSE_FRIENDS: Mapping[str, str] = {
+    "target_kl": "Elsewhere it ends the epochs on a batch early, which no setting here does: use fewer epochs "
+    "(num_sgd_iter), or a smaller lr. kl_target is what PPO's and APPO's adaptive KL penalty aims at.",
 }
 
 # Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.

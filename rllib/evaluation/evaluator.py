@@ -1,30 +1,24 @@
 """Whole episodes with a fixed policy: what it is worth, in environments that training never saw."""
 
 import contextlib
-import logging
-import sys
-import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-import gymnasium
 import numpy as np
 
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode
-from rllib.env.spaces import mismatch
 from rllib.env.stream import EnvironmentStream
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.episode_hooks import EpisodeHooks
+from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.space_check import SpaceCheck
 from rllib.evaluation.worker import Worker
 from rllib.policy import Policy
-
-logger = logging.getLogger(__name__)
 
 _TOGETHER = 8
 
@@ -124,132 +118,13 @@ def play_episodes(
             settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
         ) as stream,
     ):
-        budget, check = Budget(duration, num_envs), _SpaceCheck(stream, worker_index)
+        budget, check = Budget(duration, num_envs), SpaceCheck(stream, worker_index)
         worker = Worker(settings, worker_index, policy, stream)
         hooks = EpisodeHooks(callbacks or settings.callbacks(), worker, in_evaluation=True, wants=budget.goes_on)
         episodes = _play(stream, policy, settings, budget, rng if explore else None, patience, check)
         for episode in episodes:
             hooks.report(episode, episode.env_index)
         return episodes
-
-
-class Patience:
-    """Says what a loop over environments waits for, each time that it has gone on for too long.
-
-    As a context manager it also says where this thread is when it has not got from one round to the next for so long.
-
-    Args:
-        timeout_s: seconds between two warnings.
-        what: who waits, the beginning of the sentences.
-    """
-
-    def __init__(self, timeout_s: float, what: str):
-        self._timeout_s = timeout_s
-        self._what = what
-        self._started = self._told = self._round = time.monotonic()
-        self._done = threading.Event()
-
-    def __enter__(self) -> Self:
-        threading.Thread(
-            target=self._watch, args=(threading.get_ident(),), name="rllib-patience", daemon=True
-        ).start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._done.set()
-
-    def check(self, waiting: np.ndarray, steps: int) -> None:
-        """To be called in every round.
-
-        Args:
-            waiting: [N] bool, the environments whose episodes have not ended.
-            steps: rounds so far.
-        """
-        now = self._round = time.monotonic()
-        if now - self._told < self._timeout_s:
-            return
-        self._told = now
-        logger.warning(
-            "%s waits for the end of episodes in environments %s, for %.0f s and %d steps now; an environment in which "
-            "the policy may never reach an end needs a time limit (max_episode_steps, or gymnasium.wrappers.TimeLimit)",
-            self._what,
-            np.flatnonzero(waiting)[:8].tolist(),
-            now - self._started,
-            steps,
-        )
-
-    def _watch(self, thread: int) -> None:
-        """Runs beside the loop, whose thread is given."""
-        due = self._round + self._timeout_s
-        while not self._done.wait(max(due - time.monotonic(), 0)):
-            stalled_s = time.monotonic() - self._round
-            if stalled_s < self._timeout_s:
-                due = self._round + self._timeout_s
-                continue
-            due += self._timeout_s
-            logger.warning(
-                "%s has waited %.3g s for one step of its environments; does one hang? (sample_timeout_s=%g) "
-                "It is at\n%s",
-                self._what,
-                stalled_s,
-                self._timeout_s,
-                "".join(traceback.format_stack(sys._current_frames()[thread])[-3:]).rstrip(),
-            )
-
-
-class _SpaceCheck:
-    """Holds every observation that the policy is shown against its space.
-
-    One that is not finite, or no number of a Discrete space, is an error: the policy's answer would mean nothing. One
-    beyond the bounds of a Box is told once, as training goes on with such as well.
-
-    Args:
-        stream: whose observations.
-        worker_index: for messages.
-    """
-
-    def __init__(self, stream: EnvironmentStream, worker_index: int):
-        self._space = space = stream.observation_space
-        if stream.column.shape != (space.shape or ()):
-            self._space = space = gymnasium.spaces.flatten_space(space)
-        self._worker_index = worker_index
-        self._is_float = stream.observation_dtype.kind == "f"
-        self._is_box = isinstance(space, gymnasium.spaces.Box)
-        if self._is_box:
-            self._low, self._high = (bound.astype(stream.observation_dtype) for bound in (space.low, space.high))
-        else:
-            self._low, self._high = space.start, space.start + space.n - 1
-        # Pixels cannot leave their bounds.
-        self._has_told = stream.observation_dtype == np.uint8 and (self._low == 0).all() and (self._high == 255).all()
-
-    def __call__(self, observations: np.ndarray, steps: int) -> None:
-        """Checks observations [N, *shape] as stored.
-
-        Args:
-            observations: see above.
-            steps: how many were made before.
-
-        Raises:
-            ValueError: naming the environment and the step.
-        """
-        if self._is_float and not np.isfinite(observations.sum(dtype=np.float64)):
-            raise ValueError(self._problem(observations, ~np.isfinite(observations), steps))
-        if self._has_told:
-            return
-        outside = (observations < self._low) | (observations > self._high)
-        if not outside.any():
-            return
-        problem = self._problem(observations, outside, steps)
-        if not self._is_box:
-            raise ValueError(problem)
-        self._has_told = True
-        logger.warning("%s; the evaluation goes on, and tells no more of these", problem)
-
-    def _problem(self, observations: np.ndarray, is_bad: np.ndarray, steps: int) -> str:
-        index = int(np.argwhere(is_bad)[0][0])
-        row = observations[index]
-        problem = mismatch(self._space, row) or f"observation {row.tolist()} is not finite"
-        return f"environment {index} of evaluation worker {self._worker_index}: the {problem}, after {steps} steps"
 
 
 def _play(

@@ -18,9 +18,9 @@ from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
-from rllib.evaluation.evaluator import Patience
 from rllib.evaluation.exploration import Greedy, Place
 from rllib.evaluation.fragment import Fragment
+from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.metrics import DEFAULT_POLICY

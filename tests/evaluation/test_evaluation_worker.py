@@ -131,6 +131,20 @@ def test_an_observation_that_means_nothing_ends_the_evaluation(space, late, prob
         plays(space, late)
 
 
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.MultiBinary(3),
+        gymnasium.spaces.MultiDiscrete([1, 1]),
+        gymnasium.spaces.Box(0, 255, (2, 2), np.uint8),
+        gymnasium.spaces.Tuple((gymnasium.spaces.Discrete(3, start=-1), BOX)),
+    ],
+)
+def test_observations_of_their_space_are_nothing_to_tell(space, caplog):
+    assert len(plays(space, space.sample())) == 2
+    assert not caplog.text
+
+
 def test_an_observation_beyond_its_bounds_is_told_once(caplog):
     assert len(plays(BOX, np.array([0, 50], np.float32))) == 2
     assert caplog.text.count("observation[1] = 50.0 lies above the upper bound 1.0") == 1

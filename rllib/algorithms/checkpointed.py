@@ -173,12 +173,18 @@ class Checkpointed(ABC):
                 have no name. That runs code: only for checkpoints whose origin you trust.
 
         Raises:
-            CheckpointError: (a ValueError) if it is missing, cut off, of something else, or holds code of yours that
-                is not loaded.
+            CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
+                of this class, or holds code of yours that is not loaded.
         """
         state = read_checkpoint(checkpoint_path, load_user_code=load_user_code)
         saved = state["algorithm.json"]
         algorithm_class = cls._saved_class(saved["algorithm"], saved["class"])
+        if not issubclass(algorithm_class, cls):
+            name = algorithm_class.__name__
+            raise CheckpointError(
+                f"the checkpoint {os.fspath(checkpoint_path)} is of {name}, not of {cls.__name__}. Use "
+                f"{name}.from_checkpoint(path), or Algorithm.from_checkpoint(path) for any algorithm."
+            )
         config = algorithm_class.config_class.from_dict(state["config.json"]).debugging(seed=saved["seed"])
         config.update_from_dict(overrides or {})
         if load_user_code and isinstance(config.env, str):

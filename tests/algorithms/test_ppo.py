@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rllib import Algorithm, DefaultCallbacks, PPOConfig
+from rllib import DQN, Algorithm, DefaultCallbacks, PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.ppo import PPO, standardized
-from rllib.errors import LearnerError
+from rllib.errors import CheckpointError, LearnerError
 from tests.envs import CountingEnv, HundredReward, ProbeFailure, RaisingEnv, SimpleCorridor, SleepEnv
 
 SMALL = {"train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "model": {"fcnet_hiddens": [16]}}
@@ -105,6 +105,14 @@ def test_training_goes_on_exactly_where_a_checkpoint_left_it(tmp_path):
 
 def _aligned() -> PPO:
     return config(CountingEnv, env_config={"lengths": [32]}, seed=3).build()
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(tmp_path):
+    with config().build() as algo:
+        path = algo.save(tmp_path / "checkpoint")
+    with pytest.raises(CheckpointError, match=r"is of PPO, not of DQN. Use PPO.from_checkpoint\(path\), or"):
+        DQN.from_checkpoint(path)
+    PPO.from_checkpoint(path).stop()
 
 
 def test_from_checkpoint_needs_nothing_but_the_directory(tmp_path):

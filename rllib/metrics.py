@@ -53,6 +53,23 @@ _SAMPLER_RESULTS = (
     "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics", "sampler_perf",
     "num_faulty_episodes",
 )  # fmt: skip
+# The top level of every result, and of one in whose iteration was an evaluation. Callbacks may add more.
+RESULT_KEYS = frozenset((
+    "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "episode_len_min",
+    "episode_len_max", "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics",
+    "episode_media", "episodes_this_iter", "episodes_total", "longest_running_episode", "num_faulty_episodes",
+    "timesteps_total", "timesteps_this_iter", "agent_timesteps_total", "num_steps_trained_this_iter",
+    "timesteps_since_restore", "num_env_steps_sampled", "num_env_steps_sampled_this_iter",
+    "num_env_steps_sampled_throughput_per_sec", "num_env_steps_trained", "num_env_steps_trained_this_iter",
+    "num_env_steps_trained_throughput_per_sec", "num_agent_steps_sampled", "num_agent_steps_sampled_this_iter",
+    "num_agent_steps_sampled_throughput_per_sec", "num_agent_steps_trained", "num_agent_steps_trained_this_iter",
+    "num_agent_steps_trained_throughput_per_sec", "counters", "num_training_step_calls_per_iteration", "info", "timers",
+    "sampler_perf", "training_iteration", "iterations_since_restore", "time_this_iter_s", "time_total_s",
+    "time_since_restore", "timestamp", "date", "pid", "hostname", "node_ip", "done", "num_healthy_workers",
+    "num_remote_worker_restarts", "num_in_flight_async_reqs", "fault_tolerance", "perf", "config", "evaluation",
+))  # fmt: skip
+# Names at the top level that a result answers to besides.
+LATER_RESULT_KEYS = frozenset(("env_runners", "sampler_results", "learners", *_TOP))
 
 
 class Result(dict):

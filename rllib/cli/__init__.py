@@ -1,5 +1,6 @@
 """The `rllib` command. Each verb is a module of its own, imported when it is used, so that help comes at once."""
 
+import difflib
 import importlib
 
 import click
@@ -23,6 +24,13 @@ class LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         return importlib.import_module(f"rllib.cli.{cmd_name}").command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0].lower(), _COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"there is no command {args[0]!r}.{hint} Commands: {', '.join(_COMMANDS)}.")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

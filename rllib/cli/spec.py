@@ -1,16 +1,26 @@
 """What is to be trained: a YAML file, the command line, or one over the other."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 import rllib
-from rllib.cli.values import merged, read_file, refuse_unknown
+from rllib.cli.values import merged, read_file, refuse_unknown, stop_keys
+from rllib.tune.search_space import holds_domains
 from rllib.tune.stoppers import ThresholdStopper
 
 # Both the source tree and an installed package have the examples beside the library.
 TUNED_EXAMPLES = Path(rllib.__file__).parents[1] / "tuned_examples"
+
+
+# What the file of a search may say.
+SEARCH_KEYS = (
+    "algorithm", "run", "env", "config", "search", "stop", "metric", "mode", "num_samples", "trials", "scheduler",
+    "search_alg", "seed", "name", "checkpoint_freq", "checkpoint_at_end", "max_failures", "time_budget_s",
+    "max_concurrent_trials", "keep_checkpoints_num", "checkpoint_score_attr", "resources_per_trial",
+)  # fmt: skip
 
 
 class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -38,22 +48,33 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_spec(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file; Ray's form with the experiment's name around them and `run` is understood too.
+    """The keys of a YAML file: of one run, or of a search; see `is_search`.
+
+    Ray's form is understood too: the experiment's name around the keys, `run`, `num_samples`, and `env` in `config`.
 
     Raises:
-        ValueError: if it is not a mapping of known keys.
+        ValueError: if it is not a mapping of known keys, or holds several experiments.
     """
     content = read_file(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold keys like algorithm, env, config and stop, but it is {content!r:.60}")
-    if len(content) == 1 and isinstance(inner := next(iter(content.values())), dict) and "run" in inner:
-        content = {"name": next(iter(content)), **inner}
-    if "run" in content:
-        content["algorithm"] = content.pop("run")
-    if "search" in content:
-        raise ValueError(f"{path} is a search over many runs: rllib tune -f {path}")
-    refuse_unknown(content, RunSpec.__struct_fields__, str(path))
+    experiments = [name for name, inner in content.items() if isinstance(inner, dict) and "run" in inner]
+    if len(experiments) > 1:
+        raise ValueError(f"{path} holds {len(experiments)} experiments: {', '.join(experiments)}. Use a file for each.")
+    if experiments and len(content) == 1:
+        content = {"name": experiments[0], **content[experiments[0]]}
+    refuse_unknown(content, (*RunSpec.__struct_fields__, *SEARCH_KEYS), str(path))
+    for theirs, ours in (("run", "algorithm"), ("num_samples", "trials")):
+        if theirs in content:
+            content[ours] = content.pop(theirs)
     return {key: value for key, value in content.items() if value is not None}
+
+
+def is_search(keys: Mapping[str, Any]) -> bool:
+    """Whether this is a search over many runs: it samples, draws, compares or schedules them."""
+    only_of_a_run = (*RunSpec.__struct_fields__, "checkpoint_at_end")  # the last state of a run is always saved
+    several = keys.get("trials", 1) != 1
+    return several or any(key not in (*only_of_a_run, "trials") for key in keys) or holds_domains(keys.get("config"))
 
 
 def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSpec:
@@ -63,6 +84,12 @@ def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSp
         ValueError: naming the key whose value is missing or of the wrong type.
     """
     keys = merged(below, above)
+    for key in ("trials", "checkpoint_at_end"):  # of a search of one run
+        keys.pop(key, None)
+    config = keys.get("config")
+    if "env" not in keys and isinstance(config, dict) and "env" in config:
+        keys["env"] = config["env"]
+        keys["config"] = {key: value for key, value in config.items() if key != "env"}
     stop = keys.get("stop")
     for key, value in stop.items() if isinstance(stop, dict) else ():
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -71,6 +98,10 @@ def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSp
         spec = msgspec.convert(keys, RunSpec)
     except msgspec.ValidationError as error:
         raise ValueError(f"{where}: {error}") from error
+    try:
+        spec.stop = stop_keys(spec.stop, spec.config)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
     ThresholdStopper(spec.stop)
     return spec
 

@@ -9,18 +9,10 @@ from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 from rllib.cli import session
 from rllib.cli.display import LineDisplay, QuietDisplay, elapsed
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
-from rllib.cli.spec import RunSpec, find_file, load_spec, make_spec
-from rllib.cli.values import parse_assignments
+from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
+from rllib.cli.tune import search
+from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
-
-# What people write -> result key.
-_SHORT_STOP_KEYS = {
-    "return": "episode_reward_mean",
-    "reward": "episode_reward_mean",
-    "steps": "timesteps_total",
-    "iterations": "training_iteration",
-    "time": "time_total_s",
-}
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -35,29 +27,40 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.command("train", short_help="Train an algorithm on an environment.")
 @click.argument("words", nargs=-1, metavar="[ALGO ENV] [KEY=VALUE]...", shell_complete=_complete)
 @click.option("-f", "--file", metavar="FILE", help="YAML file, or name of a tuned example, like ppo/cartpole.")
+@click.option("--algo", "--run", "algorithm", metavar="ALGO", help="As ALGO, in Ray's spelling.")
+@click.option("--env", metavar="ENV", help="As ENV, in Ray's spelling.")
+@click.option("--config", metavar="MAPPING", help="Settings as JSON or YAML; KEY=VALUE takes precedence.")
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--seed", type=int, help="Of everything random; equal seeds give equal runs.")
-@click.option("--name", help="Of the run's directory [default: ALGO_ENV_DATE].")
-@click.option("--results-dir", type=click.Path(path_type=Path, file_okay=False), default="results", show_default=True,
-              help="Where runs get their directories.")  # fmt: skip
+@click.option("--name", "--experiment-name", help="Of the run's directory [default: ALGO_ENV_DATE].")
+@click.option("--results-dir", "--local-dir", type=click.Path(path_type=Path, file_okay=False), default="results",
+              show_default=True, help="Where runs get their directories.")  # fmt: skip
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations; the last "
               "state is always saved.")  # fmt: skip
+@click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Ray's; it is always done.")
+@click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("-q", "--quiet", is_flag=True, help="Show where the results are, and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages, and tracebacks of errors.")
-def command(words, file, results_dir, quiet, verbose, **options) -> None:
+def command(words, file, results_dir, quiet, verbose, checkpoint_at_end, **options) -> None:
     """Train ALGO on ENV, or what a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
-    precedence over the file's.
+    precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
 
     \b
     rllib train PPO CartPole-v1 lr=1e-3 num_rollout_workers=2 --stop return=475
     rllib train PPO CartPole-v1 model.fcnet_hiddens=[64,64] --stop steps=1e5
     rllib train -f ppo/cartpole --seed 3
+    rllib train --run PPO --env CartPole-v1 --config '{"lr": 0.001}' --stop '{"timesteps_total": 100000}'
 
     Ctrl-C saves a checkpoint and ends the run with exit code 130.
     """
     with reported(verbose):
-        spec = _spec(words, file, options)
+        below, given = _keys(words, file, options)
+        if is_search(keys := merged(below, given)):
+            search(keys, results_dir, quiet)
+            return
+        with user_input():
+            spec = make_spec(below, given, file or "command line")
         display = _display(quiet)
         with session.shown_logs(display, verbose):
             session.refuse_used_name(results_dir, spec)
@@ -67,21 +70,23 @@ def command(words, file, results_dir, quiet, verbose, **options) -> None:
         sys.exit(EXIT_SIGNAL + outcome.signal)
 
 
-def _spec(words: tuple[str, ...], file: str | None, options: dict) -> RunSpec:
-    """The file's keys, with those of the command line over them."""
+def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict, dict]:
+    """The file's keys, and those of the command line, which stand over them."""
     names = [word for word in words if "=" not in word]
-    if len(names) not in (0, 2) or not (names or file):
-        raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
+    flags = [key for key in ("algorithm", "env") if options[key] is not None]
     with user_input():
-        settings = parse_assignments([word for word in words if "=" in word], "lr=1e-3 or model.fcnet_hiddens=[64,64]")
-        stop = parse_assignments(options.pop("stop"), "--stop episode_reward_mean=475")
+        settings = parse_mapping(options.pop("config") or "{}", "--config")
+        words = [word for word in words if "=" in word]
+        settings = merged(settings, parse_assignments(words, "lr=1e-3 or model.fcnet_hiddens=[64,64]"))
         given = {key: value for key, value in options.items() if value is not None}
-        if names:
-            register_typed_function(names[1])
+        given.update(config=settings, stop=parse_stop(options["stop"]))
+        if names and not flags and len(names) == 2:
             given.update(algorithm=names[0], env=names[1])
-        given.update(config=settings, stop={_SHORT_STOP_KEYS.get(key, key): value for key, value in stop.items()})
-        below = load_spec(find_file(file)) if file else {}
-        return make_spec(below, given, file or "command line")
+        elif names or not (file or {*flags, *settings} >= {"algorithm", "env"}):
+            raise Mistake("say what to train: rllib train ALGO ENV [key=value ...], or rllib train -f FILE.yaml")
+        if typed := given.get("env"):
+            register_typed_function(typed)
+        return load_spec(find_file(file)) if file else {}, given
 
 
 def _display(quiet: bool) -> QuietDisplay:

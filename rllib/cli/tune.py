@@ -12,8 +12,8 @@ import click
 
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.spec import TUNED_EXAMPLES
-from rllib.cli.values import merged, parse_assignments, parse_value, read_file, refuse_unknown
+from rllib.cli.spec import TUNED_EXAMPLES, find_file, load_spec
+from rllib.cli.values import merged, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.env.registry import register_typed_function
 from rllib.tune import search_space
 from rllib.tune.analysis import ExperimentAnalysis
@@ -23,19 +23,6 @@ from rllib.tune.launch import raise_for_failures
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.searchers import create_searcher
 
-_SHORT_STOP_KEYS = {
-    "return": "episode_reward_mean",
-    "reward": "episode_reward_mean",
-    "steps": "timesteps_total",
-    "iterations": "training_iteration",
-    "time": "time_total_s",
-}
-# What a file may say beside algorithm, env, config and search.
-_FILE_KEYS = (
-    "algorithm", "run", "env", "config", "search", "stop", "metric", "mode", "num_samples", "trials", "scheduler",
-    "search_alg", "seed", "name", "checkpoint_freq", "checkpoint_at_end", "max_failures", "time_budget_s",
-    "max_concurrent_trials", "keep_checkpoints_num",
-)  # fmt: skip
 _RANGES = {
     "uniform": search_space.uniform,
     "log": search_space.loguniform,
@@ -82,14 +69,27 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, **optio
     with reported(verbose):
         with user_input():
             settings = _settings(words, file, is_search, options)
-            spec = _spec(settings, results_dir, resume, quiet)
-            runner, spec = prepare(spec)
-        try:
-            runner.run()
-        finally:
-            analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
-            _tell(analysis)
-        raise_for_failures(analysis)
+        search(settings, results_dir, quiet, resume)
+
+
+def search(settings: dict[str, Any], results_dir: Path, quiet: bool, resume: bool = False) -> None:
+    """Runs a search, and says what came of it.
+
+    Args:
+        settings: the keys of its file, those of the command line over them.
+
+    Raises:
+        Mistake: for settings that are unknown or do not fit together.
+        TuneError: if a trial has failed.
+    """
+    with user_input():
+        runner, spec = prepare(_spec(settings, results_dir, resume, quiet))
+    try:
+        runner.run()
+    finally:
+        analysis = ExperimentAnalysis(runner.directory.path, runner.trials, spec.metric, spec.mode)
+        _tell(analysis)
+    raise_for_failures(analysis)
 
 
 def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options: dict) -> dict[str, Any]:
@@ -97,14 +97,13 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     names = [word for word in words if "=" not in word]
     if len(names) not in (0, 2) or not (names or file):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
-    below = _read(_found(file)) if file else {}
+    below = load_spec(_found(file)) if file else {}
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
         register_typed_function(names[1])
         given.update(algorithm=names[0], env=names[1])
-    stop = parse_assignments(given.pop("stop", ()), "--stop steps=1e5")
-    given["stop"] = {_SHORT_STOP_KEYS.get(key, key): value for key, value in stop.items()}
+    given["stop"] = parse_stop(given.pop("stop", ()))
     given["config"] = parse_assignments([word for word in fixed if "=" in word], "train_batch_size=2000")
     given["search"] = dict(word.split("=", 1) for word in searched)
     return merged(below, given)
@@ -122,27 +121,16 @@ def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
 def _found(name: str) -> Path:
     """The file, or the one of that name among the tuned examples: tune/ppo_cartpole."""
     example = TUNED_EXAMPLES / f"{name.removesuffix('.yaml').removeprefix('tuned_examples/')}.yaml"
-    return example if not Path(name).is_file() and example.is_file() else Path(name)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    content = read_file(path) if path.exists() else None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} must be a YAML file with keys like algorithm, env, config, search and stop")
-    if len(content) == 1 and isinstance(inner := next(iter(content.values())), dict) and "run" in inner:
-        content = {"name": next(iter(content)), **inner}
-    refuse_unknown(content, _FILE_KEYS, str(path))
-    if "run" in content:
-        content["algorithm"] = content.pop("run")
-    if "num_samples" in content:
-        content["trials"] = content.pop("num_samples")
-    return content
+    if Path(name).is_file() or not example.is_file():
+        return find_file(name)
+    return example
 
 
 def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool) -> ExperimentSpec:
     algorithm, env = settings.pop("algorithm", None), settings.pop("env", None)
     if algorithm is None:
         raise ValueError("the file does not say which algorithm: algorithm: PPO")
+    settings.pop("measured", None)
     search = {key: parse_range(value) for key, value in settings.pop("search", {}).items()}
     config = merged(settings.pop("config", {}), _nested(search))
     if env is not None:
@@ -151,6 +139,7 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
     if seed is not None:
         config.setdefault("seed", seed)
     _check_names(algorithm, config)
+    settings["stop"] = stop_keys(settings.get("stop") or {}, config)
     searcher = settings.pop("search_alg", None)
     if seed is not None and searcher in (None, "random"):
         searcher = create_searcher("random", random_state=seed)

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from rllib.algorithms.settings import nearest
+from rllib.metrics import LATER_RESULT_KEYS, RESULT_KEYS
 
 
 class _Loader(yaml.SafeLoader):
@@ -61,6 +62,62 @@ def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any
                 raise ValueError(f"{assignment}: {section} already has a value, so {key} cannot be set")
         place[last] = parse_value(text)
     return values
+
+
+# What people write after --stop -> result key.
+_SHORT_STOP_KEYS = {
+    "return": "episode_reward_mean",
+    "reward": "episode_reward_mean",
+    "steps": "timesteps_total",
+    "iterations": "training_iteration",
+    "time": "time_total_s",
+}
+
+
+def parse_stop(words: Iterable[str]) -> dict[str, Any]:
+    """Values of --stop, `steps=1e5` or Ray's '{"timesteps_total": 100000}', as result key -> threshold.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    thresholds: dict[str, Any] = {}
+    for word in words:
+        if word.lstrip().startswith("{"):
+            thresholds.update(parse_mapping(word, "--stop"))
+        else:
+            thresholds.update(parse_assignments([word], "--stop episode_reward_mean=475"))
+    return thresholds
+
+
+def stop_keys(thresholds: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The thresholds by their result keys, short names replaced.
+
+    Raises:
+        ValueError: for a key that no result has, with the nearest; callbacks, if the config has any, may add keys.
+    """
+    full = {_SHORT_STOP_KEYS.get(key, key): threshold for key, threshold in thresholds.items()}
+    known = RESULT_KEYS | LATER_RESULT_KEYS
+    if not config.get("callbacks") and not config.get("callbacks_class"):
+        for key in full:
+            root = str(key).split("/")[0]
+            if root not in known:
+                near = nearest(root, [*_SHORT_STOP_KEYS, *known])
+                hint = f" Did you mean {' or '.join(near)}?" if near else ""
+                shorts = ", ".join(_SHORT_STOP_KEYS)
+                raise ValueError(f"stop: no result has {key!r}.{hint} Use {shorts}, or any key of the results.")
+    return full
+
+
+def parse_mapping(text: str, option: str) -> dict[str, Any]:
+    """A mapping as JSON or YAML: '{"lr": 0.001}'.
+
+    Raises:
+        ValueError: if it is anything else.
+    """
+    value = parse_value(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"""{option} takes a mapping like '{{"lr": 0.001}}', but got {text!r:.60}""")
+    return value
 
 
 def merged(below: Mapping, above: Mapping) -> dict:

@@ -10,6 +10,7 @@ import rllib
 import runtime
 from rllib.algorithms.registry import algorithm_names
 from rllib.cli import command
+from rllib.metrics import RESULT_KEYS
 from tests.envs import ConstantReward
 
 # What makes an iteration of each short.
@@ -122,6 +123,7 @@ def test_results_have_rays_keys(name):
         algo.train()
         result = algo.train()
     assert [key for key in KEYS.split() if key not in result] == []
+    assert set(result) == RESULT_KEYS
     assert result["num_env_steps_sampled_lifetime"] == result["timesteps_total"] > 0
     assert result["num_training_step_calls_per_iteration"] >= 1
     if name in ("ES", "ARS"):

@@ -82,9 +82,13 @@ def test_tuned_examples_are_found_by_name(rllib_command, behaviour, name):
         (["train", "PPOO", "CartPole-v1"], "there is no algorithm 'PPOO'"),
         ([*TRAIN, "lrr=1"], "unknown setting 'lrr'. Did you mean 'lr'?"),
         ([*TRAIN, "lr=[1"], "'[1' is not a YAML value"),
-        ([*TRAIN, "--stop", "return=high"], "stop: episode_reward_mean='high' must be a number"),
+        ([*TRAIN, "--stop", "return=high"], "stop: return='high' must be a number"),
         ([*TRAIN, "--stop", "return"], "--stop episode_reward_mean=475, but got 'return'"),
-        ([*TRAIN, "--stop", "episode_reward_men=1"], "Did you mean episode_reward_mean?"),
+        ([*TRAIN, "--config", "[1]"], """--config takes a mapping like '{"lr": 0.001}', but got '[1]'"""),
+        ([*TRAIN, "--run", "PPO"], "say what to train"),
+        (["train", "--run", "PPO"], "say what to train"),
+        (["trian", "PPO", "CartPole-v1"], "there is no command 'trian'. Did you mean 'train'? Commands: train, ev"),
+        (["frobnicate"], "there is no command 'frobnicate'. Commands: train"),
         (["train", "-f", "nothing.yaml"], "there is no file nothing.yaml. Tuned examples: "),
         (["train", "-f", "unknown.yaml"], "unknown.yaml: unknown key 'algoritm'. Did you mean 'algorithm'?"),
         (["train", "-f", "types.yaml"], "Expected `int | null`, got `str` - at `$.seed`"),
@@ -102,6 +106,46 @@ def test_mistakes_are_one_message_and_exit_2(rllib_command, behaviour, tmp_path,
     result = rllib_command(*arguments)
     assert result.exit_code == 2
     assert message in result.output and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [
+        ("episode_reward_men=1", "episode_reward_mean"),
+        ("retrun=1", "return"),
+        ("iteration=1", "iterations"),
+        ("timestep_total=1", "timesteps_total"),
+        ("evaluaton/episode_reward_mean=1", "evaluation"),
+    ],
+)
+def test_a_misspelt_stop_is_refused_before_anything_is_built(rllib_command, behaviour, typed, near):
+    result = rllib_command(*TRAIN, "--stop", typed)
+    assert result.exit_code == 2 and not behaviour["configs"], result.output
+    assert f"no result has {typed.split('=')[0]!r}. Did you mean" in result.stderr and near in result.stderr
+
+
+def test_callbacks_may_bring_their_own_stop_key(rllib_command, behaviour):
+    result = rllib_command(*TRAIN, "callbacks_class=mine", "--stop", "won=1", "--stop", "iterations=1")
+    assert "the results have no won" in result.stderr, "found in the first result"
+
+
+RAY_FLAGS = ("train", "--run", "PPO", "--env", "CartPole-v1", "--experiment-name", "x", "--local-dir", "there",
+             "--checkpoint-at-end", "--num-samples", "1")  # fmt: skip
+
+
+def test_rays_flags_are_understood(rllib_command, behaviour, tmp_path):
+    result = rllib_command(*RAY_FLAGS, "--config", '{"lr": 0.1, "model": {"fcnet_hiddens": [4]}}', "gamma=0.5",
+                           "--stop", '{"training_iteration": 2, "timesteps_total": 1e9}')  # fmt: skip
+    assert result.exit_code == 0, result.output
+    settings = behaviour["configs"][0].settings
+    assert (settings["lr"], settings["gamma"], settings["model"]) == (0.1, 0.5, {"fcnet_hiddens": [4]})
+    assert (tmp_path / "there" / "x" / "checkpoint_000002").is_dir()
+
+
+def test_the_environment_may_stand_in_the_config(rllib_command, behaviour):
+    result = rllib_command("train", "--algo", "PPO", "--config", "{env: CartPole-v1}", "--stop", "iterations=1")
+    assert result.exit_code == 0, result.output
+    assert behaviour["configs"][0].settings["env"] == "CartPole-v1"
 
 
 def test_a_name_is_used_once(rllib_command, behaviour):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rllib.cli.spec import load_spec
+from rllib.cli.spec import is_search, load_spec
 from rllib.cli.tune import _settings, _spec, parse_range
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.search_space import holds_domains
@@ -18,8 +18,12 @@ QUICK = ["num_rollout_workers=0", "train_batch_size=200", "sgd_minibatch_size=10
 
 
 def rllib_tune(tmp_path, *arguments):
+    return run_rllib(tmp_path, "tune", *arguments)
+
+
+def run_rllib(tmp_path, *arguments):
     return subprocess.run(
-        [sys.executable, "-m", "rllib", "tune", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=100,
+        [sys.executable, "-m", "rllib", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=100,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
 
@@ -54,7 +58,8 @@ def test_a_file(tmp_path):
         (["PPO", "CartPole-v1", "--search", "lrr=1,2"], "no setting 'lrr'"),
         (["PPO", "CartPole-v1", "--search", "lr=lag:1:2"], "ranges are uniform, log, int"),
         (["PPO"], "rllib tune ALGO ENV"),
-        (["-f", "missing.yaml"], "must be a YAML file"),
+        (["-f", "missing.yaml"], "there is no file missing.yaml"),
+        (["PPO", "CartPole-v1", "--search", "lr=1,2", "--stop", "retrun=1"], "no result has 'retrun'. Did you mean re"),
         (["PPO", "CartPole-v1", "--scheduler", "asa", "--search", "lr=1,2"], "Did you mean asha"),
         (["PP0", "CartPole-v1", "--search", "lr=1,2"], "Did you mean 'PPO'"),
     ],
@@ -81,11 +86,57 @@ def test_examples_say_a_whole_search(path, tmp_path):
     assert spec.num_samples > 1 and spec.stop and holds_domains(spec.config)
     assert callable(spec.scheduler.on_trial_result) or isinstance(spec.scheduler, str)
     resolve_trainable(spec.trainable)
-    with pytest.raises(ValueError, match=r"is a search over many runs: rllib tune -f .*yaml"):
-        load_spec(path)
+    assert is_search(load_spec(path))
 
 
 def test_a_scheduler_with_settings_needs_its_name(tmp_path):
     settings = {"algorithm": "PPO", "env": "CartPole-v1", "scheduler": {"max_t": 4}}
     with pytest.raises(ValueError, match=r"scheduler: .* does not say which, as in \{name: asha, max_t: 20\}"):
         _spec(settings, tmp_path, resume=False, quiet=True)
+
+
+RAY_SEARCH = """
+cartpole-ppo:
+  run: PPO
+  num_samples: 1
+  stop: {training_iteration: 1}
+  config:
+    env: CartPole-v1
+    num_workers: 0
+    train_batch_size: 200
+    sgd_minibatch_size: 100
+    num_sgd_iter: 1
+    lr: {grid_search: [0.001, 0.0001]}
+    gamma: 0.9
+"""
+
+
+def test_a_search_in_rays_form_runs_under_train(tmp_path):
+    (tmp_path / "ray.yaml").write_text(RAY_SEARCH)
+    found = run_rllib(tmp_path, "train", "-f", "ray.yaml", "gamma=0.8", "--stop", "iterations=2", "-q")
+    assert found.returncode == 0, found.stderr
+    assert "settings    lr=" in found.stdout
+    trials = ExperimentAnalysis(tmp_path / "results" / "cartpole-ppo").trials
+    assert [(trial.config["lr"], trial.config["gamma"]) for trial in trials] == [(0.001, 0.8), (0.0001, 0.8)]
+    assert [trial.last_result["training_iteration"] for trial in trials] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "searches"),
+    [
+        ("{run: PPO, env: E, num_samples: 1, checkpoint_at_end: true}", False),
+        ("{run: PPO, env: E, num_samples: 2}", True),
+        ("{run: PPO, env: E, config: {model: {fcnet_hiddens: {grid_search: [[8], [16]]}}}}", True),
+        ("{run: PPO, env: E, scheduler: asha}", True),
+        ("{algorithm: PPO, env: E, search: {lr: 'log:1e-5:1e-2'}}", True),
+    ],
+)
+def test_which_files_are_searches(tmp_path, content, searches):
+    (tmp_path / "x.yaml").write_text(content)
+    assert is_search(load_spec(tmp_path / "x.yaml")) is searches
+
+
+def test_a_file_of_several_experiments_names_them(tmp_path):
+    (tmp_path / "x.yaml").write_text("a: {run: PPO, env: E}\nb: {run: DQN, env: E}\n")
+    with pytest.raises(ValueError, match=r"x\.yaml holds 2 experiments: a, b\. Use a file for each"):
+        load_spec(tmp_path / "x.yaml")

@@ -285,7 +285,8 @@ class Worker(Client):
 
     def _result(self, source, serial, num_returns, value):
         """The reply with what a call has returned. Its caller holds what it needs from now on."""
-        self._end_if_forked()
+        if self._refusal is not None:
+            self._end_if_forked()
         if num_returns == 1:
             try:
                 encoded = self.serializer.encode(value)

@@ -60,8 +60,9 @@ def init(
         The session's resources by name.
 
     Raises:
-        RuntimeError: there is a session already.
+        RuntimeError: there is a session already, or the new one's supervisor did not start.
         ValueError, TypeError: an argument that cannot be; nothing is left running.
+        OSError: no directory, socket or process could be made, e.g. on a full disk; nothing is left running.
     """
     global _driver_pid
     with _lock:

@@ -267,6 +267,7 @@ GUESTS: Mapping[str, frozenset[str]] = {
         {
             "recreate_failed_workers",
             "ignore_worker_failures",
+            "restart_failed_sub_environments",
             "max_num_worker_restarts",
             "delay_between_worker_restarts_s",
             "num_consecutive_worker_failures_tolerance",

@@ -60,6 +60,7 @@ class ApexDQNConfig(DQNConfig):
     algo_class = "ApexDQN"
     default_exploration: ClassVar[dict] = {"type": "PerWorkerEpsilonGreedy"}
     replay_defaults: ClassVar[dict] = _APEX_REPLAY
+    needs_all_workers: ClassVar[bool] = False
 
     @section
     def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self:

@@ -25,8 +25,14 @@ DEPARTURES = (
     Departure(
         "recreate_failed_workers",
         False,
-        True,
-        "A worker that dies costs its unfinished episodes, not the run.",
+        None,
+        "A worker that dies is replaced and costs its unfinished episodes, not the run; an exception ends it.",
+    ),
+    Departure(
+        "num_consecutive_worker_failures_tolerance",
+        100,
+        3,
+        "What ends a worker's process before it gave a sample four times in a row, ends the next one, too.",
     ),
     Departure(
         "delay_between_worker_restarts_s",

@@ -78,6 +78,7 @@ class DQNConfig(NetworkConfig):
     algo_class = "DQN"
     # What replay_buffer_config may say, and what counts where it does not.
     replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
+    needs_all_workers: ClassVar[bool] = True
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     own_aliases: ClassVar[dict] = EPSILON_ALIASES
     default_exploration: ClassVar[dict] = {
@@ -173,7 +174,8 @@ class DQNConfig(NetworkConfig):
 
     @relation("recreate_failed_workers", "ignore_worker_failures", "num_rollout_workers")
     def _check_failures(self):
-        if self.ignore_worker_failures and not self.recreate_failed_workers and self.num_rollout_workers:
+        must_leave_out = self.ignore_worker_failures and self.recreate_failed_workers is False
+        if must_leave_out and self.num_rollout_workers:
             return (
                 "ignore_worker_failures=True does not go with a replay that joins the fragments of all workers. Use "
                 ".fault_tolerance(recreate_failed_workers=True), or ApexDQN."

@@ -50,8 +50,11 @@ def actor_options(config: AlgorithmConfig) -> dict:
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
     """What the config says about processes that fail."""
+    restart = config.recreate_failed_workers
+    if restart is None and config.ignore_worker_failures and config.needs_all_workers:
+        restart = True
     return FaultTolerance(
-        restart=config.recreate_failed_workers,
+        restart=restart,
         ignore=config.ignore_worker_failures,
         max_restarts=config.max_num_worker_restarts,
         delay_s=config.delay_between_worker_restarts_s,

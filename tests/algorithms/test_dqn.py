@@ -314,6 +314,8 @@ def test_a_replay_of_all_workers_cannot_do_without_one():
     with pytest.raises(ValueError, match="ignore_worker_failures=True does not go with a replay that joins"):
         make_config(workers=2).fault_tolerance(**tolerance).build()
     make_config().fault_tolerance(**tolerance).validate()
+    with make_config(workers=2).fault_tolerance(ignore_worker_failures=True).build() as algo:
+        assert algo.workers.fault_tolerance.restart, "to go on means to replace them"
 
 
 def test_whole_numbers_may_be_floats():

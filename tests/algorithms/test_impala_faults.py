@@ -166,6 +166,24 @@ def test_a_failing_environment_ends_the_run_with_its_own_exception():
             algo.train()
 
 
+@pytest.mark.parametrize(
+    ("tolerance", "expected"),
+    [({"recreate_failed_workers": True}, (2, 1)), ({"ignore_worker_failures": True}, (1, 0))],
+    ids=["recreate", "ignore"],
+)
+def test_exceptions_are_tolerated_as_deaths_are(tolerance, expected):
+    """Worker 2's environment raises in each of its 70th steps, its second process' as well."""
+    with config(env=RaisingEnv, step=70, worker_index=2).fault_tolerance(**tolerance).build() as algo:
+        for _ in range(100):
+            result = algo.train()
+            healthy, restarts = result["num_healthy_workers"], result["num_remote_worker_restarts"]
+            if healthy == expected[0] and restarts >= expected[1]:
+                break
+        assert healthy == expected[0] and bool(restarts) == bool(expected[1])
+        trained = result["num_env_steps_trained"]
+        assert algo.train()["num_env_steps_trained"] > trained
+
+
 def test_a_slow_worker_does_not_hold_up_the_others():
     """The first worker takes 2 s for a fragment, the others milliseconds."""
     slow_in_one = {"seconds": 0.1, "worker_index": 1}

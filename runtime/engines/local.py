@@ -30,6 +30,7 @@ from ..options import RESOURCE_UNITS, check_feasible
 from ..pickling import Pickler
 from ..refs import ObjectRef, SessionBound
 from ..unpicklable import explain, explain_call
+from ..unseen import Unseen
 from .base import Context, EngineConfig, find_method, split_returns
 
 logger = logging.getLogger("runtime")
@@ -100,11 +101,12 @@ def _dumps(value) -> bytes:
 class Result:
     """What a reference stands for: pending, a stored value, or an error (made anew for each `get`)."""
 
-    __slots__ = ("error", "stored")
+    __slots__ = ("error", "stored", "unseen")
 
     def __init__(self):
         self.stored: Stored | None = None
         self.error: Callable[[], BaseException] | None = None
+        self.unseen: Unseen | None = None  # of the error
 
     @property
     def done(self) -> bool:
@@ -128,7 +130,7 @@ class Actor:
 
     def __init__(self, actor_id, cls, options, label):
         self.id, self.cls, self.options, self.label = actor_id, cls, options, label
-        self.instance = self.error = None
+        self.instance = self.error = self.unseen = None
         self.alive = self.busy = self.holds = False
         self.handles = 0
         self.gpu_ids = ()
@@ -329,11 +331,11 @@ class LocalEngine:
         """Runs whatever can run, oldest first; jobs that user code adds meanwhile run inside its own call."""
         while (job := self._next_job()) is not None:
             self._jobs.remove(job)
-            failed = next((result.error for result in job.depends if result.error is not None), None)
+            failed = next((result for result in job.depends if result.error is not None), None)
             if job.actor is not None and job.actor.error is not None:
-                failed = job.actor.error
+                failed = job.actor
             if failed is not None:
-                self._fail(job, failed)
+                self._fail(job, failed.error, failed.unseen)
             else:
                 self._run(job)
             self._drop_handles()
@@ -398,27 +400,31 @@ class LocalEngine:
 
     def _raised(self, job, error):
         failure = describe_exception(error, f"{job.label} in process {os.getpid()}")
-        self._fail(job, lambda: failure.error(errors.ActorStartError if job.creates else errors.TaskError))
-        if not job.results and not job.creates:
-            logger.error("%s", failure.text())
+        kind = errors.ActorStartError if job.creates else errors.TaskError
+        self._fail(job, lambda: failure.error(kind), Unseen(lambda: self._report(failure.text())))
+
+    def _report(self, text):
+        if self._closed is None:
+            logger.error("Unhandled error: %s", text)
 
     def _exited(self, job, code):
         text = f"{job.label} called sys.exit({code!r})"
         if job.actor is None:
-            self._fail(job, lambda: errors.WorkerExitedError(text))
+            self._fail(job, lambda: errors.WorkerExitedError(text), Unseen(lambda: self._report(text)))
         else:
             self._end(job.actor, text)
             self._fail(job, job.actor.error)
 
-    def _fail(self, job, error):
+    def _fail(self, job, error, unseen=None):
         if job.creates:
-            self._end(job.actor, error)
+            self._end(job.actor, error, unseen)
         for result in job.results:
-            result.stored, result.error = None, error
+            result.stored, result.error, result.unseen = None, error, unseen
 
-    def _end(self, actor, reason):
+    def _end(self, actor, reason, unseen=None):
         """The actor is gone: its instance is dropped, its resources are free, later calls fail."""
         if actor.error is None:
+            actor.unseen = unseen
             actor.error = reason if callable(reason) else lambda: errors.ActorDiedError(reason)
             if actor.holds:
                 self._book(actor, +1)
@@ -484,6 +490,8 @@ class LocalEngine:
     def _value(self, ref, timeout_s):
         self._check_own([ref])
         if ref.result.error is not None:
+            if ref.result.unseen is not None:
+                ref.result.unseen.seen()
             raise ref.result.error()
         if ref.result.stored is None:
             if timeout_s is not None:

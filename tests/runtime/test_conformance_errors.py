@@ -5,6 +5,7 @@ import threading
 import traceback
 
 import pytest
+from runtime_support import wait_until
 
 import runtime
 
@@ -439,3 +440,68 @@ def test_a_function_that_captures_too_much(engine):
 
     with pytest.raises(ValueError, match=r"captures .* MB: ballast .*argument"):
         heavy.remote()
+
+
+@runtime.remote
+def fails(text):
+    raise LookupError(text)
+
+
+@runtime.remote
+class Raiser:
+    def fail(self, text):
+        raise LookupError(text)
+
+
+@runtime.remote
+class FailsToStart:
+    def __init__(self, text):
+        raise LookupError(text)
+
+    def work(self):
+        pass
+
+
+def unhandled(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.name == "runtime" and "Unhandled error" in r.getMessage()]
+
+
+def test_an_error_whose_reference_is_dropped_unseen_is_logged_once(engine, caplog):
+    fails.remote("dropped at once")
+    first, second = fails.options(num_returns=2).remote("dropped when it was there")
+    runtime.wait([first])
+    del first, second
+    actor = FailsToStart.remote("constructor")
+    runtime.wait([actor.work.remote(), actor.work.remote()], num_returns=2)
+    del actor
+    Raiser.remote().fail.remote("method")
+    fails.options(num_returns=0).remote("without reference")
+    texts = ["dropped at once", "dropped when it was there", "constructor", "method", "without reference"]
+    wait_until(lambda: len(unhandled(caplog)) >= len(texts), 20, lambda: str(unhandled(caplog)))
+    for text in texts:
+        (message,) = [m for m in unhandled(caplog) if f"LookupError: {text}\n" in m]
+        assert "Traceback" in message and "raise LookupError(text)" in message
+
+
+def test_an_error_that_somebody_has_seen_is_not_logged(engine, caplog):
+    refs = [fails.remote("seen"), *fails.options(num_returns=2).remote("seen in part")]
+    for ref in refs[:2]:
+        with pytest.raises(LookupError):
+            runtime.get(ref)
+    dependent = identity.remote(identity.remote(fails.remote("seen in a dependent")))
+    with pytest.raises(LookupError):
+        runtime.get(dependent)
+    actor = FailsToStart.remote("seen in a call")
+    with pytest.raises(LookupError):
+        runtime.get(actor.work.remote())
+    kept = fails.remote("kept")
+    runtime.wait([kept])
+    killed = Raiser.remote()
+    runtime.kill(killed)
+    runtime.wait([killed.fail.remote("never run")])
+    del refs, ref, dependent, actor, killed
+    fails.remote("the last one")
+    wait_until(lambda: unhandled(caplog), 20)
+    assert ["the last one" in message for message in unhandled(caplog)] == [True]
+    with pytest.raises(LookupError):
+        runtime.get(kept)

@@ -58,9 +58,9 @@ class ActorCalls:
         """Lock held; all arguments are there."""
         failed = failed_argument(arguments)
         if failed is not None:
-            frame, start, _ = failed
+            frame, start, pins = failed
             size = wire.VALUE.unpack_from(frame, start)[5]
-            self._channels.bury(channel, frame[start : start + size])
+            self._channels.bury(channel, frame[start : start + size], pins)
             return
         body, items = with_values(arguments)
         create = control.Create(
@@ -109,7 +109,7 @@ class ActorCalls:
         another, and then go together in one message.
         """
         if channel.error is not None:
-            self._holdings.settle(call.refs, channel.error, 0)
+            self._holdings.settle(call.refs, channel.error, 0, channel.pins)
             return 0
         channel.outbox.append(call)
         self._arguments.unresolved(call.arguments, lambda: self.advance(channel))
@@ -172,8 +172,10 @@ class ActorCalls:
     def _bury_postponed(self):
         while self._postponed:
             channel, frame, state = self._postponed.pop()
-            body = frame[wire.HEADER_BYTES :]
+            body, pins = frame[wire.HEADER_BYTES :], ()
             if state == wire.ACTOR_DEAD:
                 body = error_value(errors.ActorDiedError(body.decode()))
+            elif wire.KEY.unpack(channel.key)[1] == self._process:  # its constructor raised; its creator reports it
+                pins = (self._client.unseen(body, 0),)
             with self._mailbox.lock:
-                self._channels.bury(channel, body)
+                self._channels.bury(channel, body, pins)

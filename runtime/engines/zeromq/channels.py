@@ -20,12 +20,13 @@ class Channel:
     Attributes:
         process: where the actor lives, 0 before and after.
         error: once it has ended: the value (an error) that calls get.
+        pins: of that value (see refs.Reference).
         pending: serial -> references of the calls on their way.
         handles: handles in this process; the first is counted before it exists (`fresh`).
         hold: this process's share in the actor.
     """
 
-    __slots__ = ("error", "fresh", "handles", "hold", "key", "outbox", "pending", "process")
+    __slots__ = ("error", "fresh", "handles", "hold", "key", "outbox", "pending", "pins", "process")
 
     WINDOW = 512
 
@@ -33,6 +34,7 @@ class Channel:
         self.key = key
         self.process, self.handles, self.fresh = 0, 1, True
         self.error: bytes | None = None
+        self.pins: tuple = ()
         self.hold: Hold | None = None
         self.pending: dict[int, tuple | Reference] = {}
         self.outbox: deque[Call] = deque()
@@ -116,9 +118,9 @@ class Channels:
             self.by_process.pop(channel.process, None)
             channel.hold = None
 
-    def bury(self, channel, error):
+    def bury(self, channel, error, pins=()):
         """An actor has ended: all its calls get this error, also those to come. Lock held."""
-        channel.error = error
+        channel.error, channel.pins = error, pins
         if channel.process:  # else it never lived; 0 is the node
             self.by_process.pop(channel.process, None)
             self._mailbox.forget(channel.process)
@@ -127,7 +129,7 @@ class Channels:
         channel.pending.clear()
         channel.outbox.clear()
         for refs in calls:
-            self._holdings.settle(refs, error, 0)
+            self._holdings.settle(refs, error, 0, pins)
         if not channel.handles:
             self.retire(channel)
 

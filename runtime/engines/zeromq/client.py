@@ -7,16 +7,19 @@ first (`enter`).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import os
 import struct
+from collections import deque
 from time import monotonic
 
 import numpy as np
 
 from ... import errors
 from ...unpicklable import explain
+from ...unseen import Unseen
 from . import control, wire
 from .actor_calls import ActorCalls
 from .arguments import Arguments
@@ -65,6 +68,7 @@ class Client:
         self.next_serial = itertools.count(SERIAL_STEP, SERIAL_STEP).__next__
         self.watches: list[Watch] = []
         self._exported: dict[bytes, object] = {}  # references and leases of which somebody has a pickle
+        self._lost_errors: deque[tuple[bytes, int]] = deque()
         self._refusal: type[errors.RuntimeFailure] | None = None
         self.malformed = 0
         self.mailbox = Mailbox(session, process, self._dispatch)
@@ -181,6 +185,7 @@ class Client:
         """The value of a reference that is done; raises if it is an error."""
         value = self.serializer.decode(ref.frame, ref.start, ref.pins)
         if ref.frame[ref.start] & wire.ERROR:
+            ref.error_seen()
             try:
                 raise value
             finally:
@@ -263,6 +268,20 @@ class Client:
         if type(ref) is not Reference or ref.client is not self:
             raise errors.SessionClosedError(f"{ref!r} belongs to another session")
 
+    def unseen(self, frame: bytes, start: int) -> Unseen:
+        """An error that has come; the keeper reports it if it is lost."""
+        self.mailbox.start_keeper()
+        return Unseen(functools.partial(self._lost, frame, start))
+
+    def _lost(self, frame, start):
+        self._lost_errors.append((frame, start))
+        self.mailbox.wake()
+
+    def report_unseen(self) -> None:
+        """Logs the errors that were lost. Without the lock."""
+        while self._lost_errors:
+            logger.error("Unhandled error: %s", self.serializer.decode(*self._lost_errors.popleft(), ()))
+
     def new_key(self) -> bytes:
         """The key of something new: a block or an actor."""
         return wire.key(self.next_serial(), self.process)
@@ -300,6 +319,7 @@ class Client:
         if self._dropped or self._dropped_handles:
             with self.mailbox.lock:
                 self.flush()
+        self.report_unseen()
         if self.store.idle_segments:
             self.store.trim(0 if self._requests.growing else IDLE_SEGMENT_S)
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
@@ -309,7 +329,7 @@ class Client:
             self._dispatch(inner)
 
     def _on_reply(self, frame, head):
-        _, _, _, source, serial, count, _, _ = head
+        _, _, raised, source, serial, count, _, _ = head
         pins = self._pins(frame, wire.HEADER_BYTES) if count == 1 else ()
         with self.mailbox.lock:
             channel = self._by_process.get(source)
@@ -319,23 +339,25 @@ class Client:
                 refs = channel.pending.pop(serial, None)
                 if not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2):
                     self._advance(channel)
+            if raised and refs:
+                pins = (self.unseen(frame, wire.HEADER_BYTES),)
             if count != 1 or type(refs) is not Reference:
-                self._settle_several(refs, frame, count)
+                self._settle_several(refs, frame, count, pins)
             elif refs.shared is None:
                 refs.settle(frame, wire.HEADER_BYTES, pins)
             else:
                 self._settle_one(refs, frame, wire.HEADER_BYTES, pins)
 
-    def _settle_several(self, refs, frame, count):
+    def _settle_several(self, refs, frame, count, first_pins):
         starts = wire.value_starts(frame, wire.HEADER_BYTES, count)
-        pins = [self._pins(frame, start) for start in starts]
+        pins = [first_pins] if count == 1 else [self._pins(frame, start) for start in starts]
         if refs is None:
             return  # a late reply: what it holds is released with the pins
         if type(refs) is Reference:
             refs = (refs,)
         if not refs:
             if count:
-                logger.error("%s", self.serializer.decode(frame, starts[0], pins[0]))
+                logger.error("Unhandled error: %s", self.serializer.decode(frame, starts[0], pins[0]))
         elif count == 1:
             self.holdings.settle(refs, frame, starts[0], pins[0])
         else:

@@ -61,6 +61,7 @@ class Driver(Client):
             with self.mailbox.lock:
                 self.mailbox.send(wire.NODE, wire.message(wire.SHUTDOWN, self.process))
             self.mailbox.wait(self._goodbye, END_S)  # the last lines of the workers come before it
+            self.report_unseen()
 
     def _abandon(self):
         """Settles all pending references with an error."""

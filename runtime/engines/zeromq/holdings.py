@@ -86,6 +86,8 @@ class Holdings:
             return None, []
         items = wire.items_at(ref.frame, ref.start)
         self._register(items, ref.pins, blocks, objects)
+        if ref.failed:
+            ref.error_seen()
         return ref.value_bytes(), items
 
     def _send(self, blocks, objects, hold, release):

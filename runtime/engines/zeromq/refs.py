@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from ...refs import ObjectRef
+from ...unseen import Unseen
 from . import wire
 from .mailbox import Waiter
 from .store import Hold
@@ -34,7 +35,7 @@ class Reference(ObjectRef):
         client: the engine.
         owner, serial: its id.
         frame, start: where the value is; frame is None while it is pending.
-        pins: what keeps the value's items alive.
+        pins: what keeps the value's items alive; of an error, the `Unseen` that reports it.
         waiters: called when the value comes; None if there are none.
         shared: None until another process knows of it.
     """
@@ -90,6 +91,12 @@ class Reference(ObjectRef):
     def failed(self) -> bool:
         """Whether the value is an error."""
         return bool(self.frame[self.start] & wire.ERROR)
+
+    def error_seen(self) -> None:
+        """The value is an error, and somebody gets it: it need not be reported."""
+        for pin in self.pins:
+            if type(pin) is Unseen:
+                pin.seen()
 
     def value_bytes(self) -> bytes:
         """The value as it is passed on."""

@@ -115,4 +115,5 @@ class Tasks:
         with self._mailbox.lock:
             refs = self.pending.pop(head[4], None)
             if refs is not None:
-                self._holdings.settle(refs, error_value(getattr(errors, failed.error)(failed.text)), 0)
+                value = error_value(getattr(errors, failed.error)(failed.text))
+                self._holdings.settle(refs, value, 0, (self._client.unseen(value, 0),))

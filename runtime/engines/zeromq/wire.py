@@ -73,6 +73,7 @@ LAST_KIND = 33
 
 ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
 
+RAISED = 1  # flag of REPLY: the value is what the call raised
 LOST = 1  # flag of OBJECT: the body is a text that says why
 
 ERROR = 1  # flags of a value: it is an exception

@@ -318,7 +318,7 @@ class Worker(Client):
         """The reply with what a call has raised."""
         self._end_if_forked(error)
         failure = describe_exception(error, f"{label} in process {os.getpid()}")
-        return wire.message(wire.REPLY, self.process, serial, 1, body=error_value(failure.error()))
+        return wire.message(wire.REPLY, self.process, serial, 1, body=error_value(failure.error()), flags=wire.RAISED)
 
     def _worth_retrying(self, task, error):
         self._end_if_forked(error)
@@ -444,6 +444,7 @@ class Worker(Client):
     def _leave(self, leave):
         """Tells the node, and waits until it knows: what was sent before arrives before the end is noticed."""
         if self._refusal is None:  # a forked child has no connection to the node
+            self.report_unseen()
             with self.mailbox.lock:
                 frame = wire.message(wire.LEAVING, self.process, a=leave.code, body=leave.text.encode())
                 self._send_held()

@@ -156,7 +156,9 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 def empty(shape, dtype="float32"):
     """An uninitialised array in shared memory: filled in place, then put or returned without a copy.
 
-    It can be written until it (or a view of it) is put, returned or passed on.
+    It can be written until it (or a view of it) is put, returned or passed on. What is stored then does not change any
+    more: the array becomes read-only, and writing through an earlier view, a tensor or a memoryview changes only what
+    this process sees there.
 
     Args:
         shape: an int or a tuple of ints.

@@ -200,6 +200,21 @@ def test_empty_is_written_until_it_is_put(engine, size):
     assert (runtime.get(ref)["column"] == 2).all() and (array == 2).all()
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_writing_to_an_earlier_view_of_empty_does_not_change_what_is_stored(engine, size):
+    array = runtime.empty(size)
+    view, memory = array[:5], memoryview(array)
+    array[:] = 1
+    ref = runtime.put(array)
+    view[0] = 7
+    memory[1] = 8
+    assert (runtime.get(ref) == 1).all() and (runtime.get(identity.remote(ref)) == 1).all()
+    assert array[:3].tolist() == [7, 8, 1]
+    assert runtime.get(runtime.put(array))[:3].tolist() == [7, 8, 1]
+    assert runtime.get(identity.remote(view))[0] == 7
+    assert (runtime.get(ref) == 1).all()
+
+
 def test_an_actor_returns_columns_born_in_shared_memory(engine):
     @runtime.remote
     class Worker:

@@ -138,10 +138,10 @@ class Serializer:
         if len(data) > INLINE_BYTES and not all_inline:
             views.append(memoryview(data))
             data, flags = b"", flags | wire.PICKLE_SHARED
-        table, loose = [], []
+        table, loose, sealed = [], [], set()
         for view in views:
             block = block_of(view.obj)
-            if block is None:
+            if block is None or (block.flags.writeable and not self._settled(view, block, sealed)):
                 loose.append((len(table), view))
                 table.append(_new_tuple(wire.Buffer, (0, 0, 0, 0, 0, view.nbytes)))
             else:
@@ -152,6 +152,21 @@ class Serializer:
             inline = []
         value = wire.composed_value(data, [*items.pins], table, inline, flags)
         return Encoded(value, tuple(items.pins), tuple(items.pins.values()))
+
+    def _settled(self, view, block, sealed) -> bool:
+        """Whether a block from `empty` has these bytes for good, so that they need not be copied.
+
+        Args:
+            sealed: blocks that were sealed for the value that is being encoded; nobody has written there since.
+        """
+        if block.hold.key in sealed:
+            return True
+        if self._store.is_sealed(block):  # an earlier value has it; there may be a view that was written afterwards
+            return self._store.has_stored(view, block)
+        if not self._store.seal(block):
+            return False
+        sealed.add(block.hold.key)
+        return True
 
     def _move(self, loose, table, items):
         """Copies buffers into a block of shared memory."""
@@ -178,7 +193,7 @@ class Serializer:
 
 
 def _described(view, block, items):
-    """The table's line for memory that is shared already. Its owner must not write there any more."""
+    """The table's line for memory that is shared already."""
     if block.flags.writeable:
         freeze(view.obj)
     item = items.add(block.hold.key, block.hold)

@@ -8,10 +8,15 @@ a page is slow.
 Who frees a block is said here: a `Hold` is one share in an item (a block, an object, an actor). Whatever needs the item
 keeps the `Hold`: a reference its value, an array its memory. When the last one goes, the key lands in a queue; the
 client empties the queue and either reuses the block or tells the node.
+
+A block that a user has filled (`empty`) is stored without a copy, though views of it, tensors and pointers may be alive
+that can still write. It is *sealed* then: its pages are mapped again, as private ones. Whoever writes there from now on
+writes to copies of the pages that this process alone sees.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import threading
@@ -30,6 +35,11 @@ COLD_WRITE_BYTES = 2**17  # from here on a first write goes through the file: ha
 LARGE_COPY_BYTES = 2**20
 LARGEST_WRITE = 2**30  # pwrite stops a little short of 2 GiB
 IDLE_SEGMENT_S = 10.0
+MAP_FIXED, MAP_FAILED = 0x10, ctypes.c_void_p(-1).value
+
+_mmap = ctypes.CDLL(None, use_errno=True).mmap
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 
 
 def size_class(size: int) -> int:
@@ -76,9 +86,9 @@ def block_of(buffer) -> Block | None:
 
 
 def freeze(buffer) -> None:
-    """Makes an array from `empty` read-only, and what it is a view of: others read its memory from now on.
+    """Makes an array from `empty` read-only, and what it is a view of: to write there has no use from now on.
 
-    Other views of the same memory that exist already are beyond reach and stay writable.
+    Other views of the same memory that exist already are beyond reach and stay writable; see Store.seal.
     """
     while isinstance(buffer, np.ndarray) and type(buffer) is not Block:
         buffer.flags.writeable = False
@@ -105,6 +115,7 @@ class Segment:
         free: indices of blocks that are free; the last one is used next, its pages are most likely in cache.
         cold: indices of blocks never written.
         idle_since: monotonic seconds since all its blocks are free.
+        was_sealed: whether one of its blocks ever was; then `mapping` need not show what others see.
     """
 
     def __init__(self, number: int, node_fd: int, path: str, block_bytes: int):
@@ -112,11 +123,27 @@ class Segment:
         self.file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         size = os.fstat(self.file).st_size
         self.mapping = mmap.mmap(self.file, size)
+        self.address = _address(np.frombuffer(self.mapping, np.uint8))
         self.bytes = memoryview(self.mapping)
         self.count = (size - SEGMENT_HEADER) // block_bytes
         self.free = list(range(self.count))
         self.cold = set(self.free)
         self.idle_since = 0.0
+        self.was_sealed = False
+
+    def map_block(self, index: int, flags: int) -> None:
+        """Maps the pages of a block again, in their place.
+
+        Args:
+            flags: of mmap: MAP_SHARED or MAP_PRIVATE, and more.
+
+        Raises:
+            OSError: the kernel refuses, for lack of mappings; or blocks are no whole pages.
+        """
+        begin = SEGMENT_HEADER + index * self.block_bytes
+        both = mmap.PROT_READ | mmap.PROT_WRITE
+        if _mmap(self.address + begin, self.block_bytes, both, flags | MAP_FIXED, self.file, begin) == MAP_FAILED:
+            raise OSError(ctypes.get_errno(), f"mmap: {os.strerror(ctypes.get_errno())}")
 
     def close(self) -> None:
         """Lets go of the file; arrays that still look at the memory keep the mapping."""
@@ -143,7 +170,8 @@ class Store:
         self._classes: dict[int, list[Segment]] = {}
         self._used: dict[bytes, tuple[Segment, int]] = {}  # key of a block in use -> where it is
         self._own: dict[int, Segment] = {}
-        self._mapped: dict[int, mmap.mmap] = {}  # segments of others
+        self._mapped: dict[int, mmap.mmap] = {}  # segments of others, and own ones as others see them
+        self._sealed: set[bytes] = set()  # keys of blocks
         self.idle_segments = 0
 
     def owns(self, key: bytes) -> bool:
@@ -202,11 +230,39 @@ class Store:
         return block, offsets
 
     def empty(self, size: int) -> Block:
-        """A block to be filled by the user."""
-        block = self.allocate(max(size, 1))
+        """A block to be filled by the user, of whole pages."""
+        block = self.allocate(max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE)
         segment, index = self._used[block.hold.key]
         segment.cold.discard(index)
         return block[:size]
+
+    def seal(self, block: Block) -> bool:
+        """The block is stored: what it has now stays as it is for all who read it, whatever is written here.
+
+        Returns:
+            False if that cannot be had, and the bytes are to be copied.
+        """
+        with self._lock:
+            if block.hold.key in self._sealed:
+                return True
+            segment, index = self._used[block.hold.key]
+            try:
+                segment.map_block(index, mmap.MAP_PRIVATE)
+            except OSError:
+                return False
+            segment.was_sealed = True
+            self._sealed.add(block.hold.key)
+            return True
+
+    def is_sealed(self, block: Block) -> bool:
+        """Whether it is stored already, and arrays here may show something else."""
+        return block.hold.key in self._sealed
+
+    def has_stored(self, view: memoryview, block: Block) -> bool:
+        """Whether the bytes in a sealed block are still those that an array of it shows."""
+        place = position(view, block)
+        stored = self.view(block.segment, block.fd, place, view.nbytes, block.hold)
+        return np.array_equal(np.frombuffer(view, np.uint8), stored)
 
     def view(self, segment: int, fd: int, offset: int, size: int, hold: Hold) -> Block:
         """Read-only bytes of a segment, kept alive with `hold`.
@@ -215,6 +271,8 @@ class Store:
             FileNotFoundError: the segment is gone.
         """
         own = self._own.get(segment)
+        if own is not None and own.was_sealed:
+            own = None
         mapping = own.mapping if own is not None else self._mapped.get(segment)
         if mapping is None:
             mapping = self._mapped[segment] = self._map(segment, fd)
@@ -233,6 +291,12 @@ class Store:
             if place is None:
                 return
             segment, index = place
+            if key in self._sealed:
+                self._sealed.discard(key)
+                try:
+                    segment.map_block(index, mmap.MAP_SHARED | mmap.MAP_POPULATE)  # to be written soon
+                except OSError:  # never to be used again
+                    return
             segment.free.append(index)
             if len(segment.free) == segment.count:
                 segment.idle_since = monotonic()
@@ -246,6 +310,7 @@ class Store:
             for segment in idle:
                 self.idle_segments -= 1
                 del self._own[segment.number]
+                self._mapped.pop(segment.number, None)
                 self._classes[segment.block_bytes].remove(segment)
         for segment in idle:
             segment.close()

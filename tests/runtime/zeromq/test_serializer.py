@@ -8,7 +8,7 @@ from test_store import Memory
 
 from runtime.engines.zeromq import wire
 from runtime.engines.zeromq.serializer import INLINE_BYTES, Serializer
-from runtime.engines.zeromq.store import Hold, block_of
+from runtime.engines.zeromq.store import Hold, Segment, block_of
 
 
 class Pair:
@@ -164,3 +164,57 @@ def test_functions_travel_by_value(pair):
 def test_what_cannot_be_pickled_raises(pair):
     with pytest.raises(TypeError):
         pair.writer.encode({"lock": __import__("threading").Lock()})
+
+
+def test_columns_of_one_block_are_sealed_together_and_not_copied(pair, monkeypatch):
+    monkeypatch.setattr(pair.memory.writer, "write", None)  # makes copies
+    whole = pair.empty((4, 50_000))
+    whole[:] = np.arange(4)[:, None]
+    views = [whole[i] for i in range(4)]
+    columns = {f"column {i}": whole[i] for i in range(4)}
+    for _ in range(2):  # passed on twice, unchanged
+        received, _ = pair.send(columns)
+        assert [received[f"column {i}"][0] for i in range(4)] == [0, 1, 2, 3]
+    views[2][:] = 9
+    assert (received["column 2"] == 2).all() and whole[2, 0] == 9
+
+
+def test_what_was_written_after_sealing_is_copied_when_it_is_sent(pair):
+    array = pair.empty(50_000)
+    array[:] = 1
+    view = array[:20_000]
+    first, _ = pair.send(array)
+    view[5] = 7
+    second, _ = pair.send(array)
+    assert (first == 1).all() and second[5] == 7 and second.sum() == 50_006
+
+
+def test_without_private_mappings_the_bytes_are_copied(pair, monkeypatch):
+    def refuse(segment, index, flags):
+        raise OSError(12, "no more mappings")
+
+    monkeypatch.setattr(Segment, "map_block", refuse)
+    array = pair.empty(50_000)
+    array[:] = 1
+    received, _ = pair.send(array)
+    array[:] = 2
+    assert (received == 1).all()
+
+
+def test_a_sealed_block_is_used_again(pair):
+    array = pair.empty(50_000)
+    key, segment = block_of(array).hold.key, block_of(array).segment
+    array[:] = 1
+    view = array[:10]
+    received, _ = pair.send(array)
+    view[:] = 5  # private pages, which must not stay
+    del array, view, received
+    pair.memory.free_dropped()
+    for value in (2, 3):
+        array = pair.empty(50_000)
+        assert block_of(array).segment == segment and block_of(array).hold.key != key
+        array[:] = value
+        received, _ = pair.send(array)
+        assert (received == value).all()
+        del array, received
+        pair.memory.free_dropped()

@@ -17,6 +17,7 @@ from rllib.algorithms.registry import get_algorithm_class
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, write_checkpoint
 from rllib.encoding import import_path, importable_path
 from rllib.env.registry import is_environment_class, register_typed_function
+from rllib.evaluation import seeding
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
 from rllib.metrics import DEFAULT_POLICY, Metrics
@@ -126,6 +127,7 @@ class Checkpointed(ABC):
         self._restores = algorithm["restores"] + 1
         self._learner_rng.bit_generator.state = rng["learner"]
         self._inference.rng.bit_generator.state = rng["inference"]
+        self.workers.restores = self._restores
         self.workers.foreach_worker(_restore_worker, json.dumps(rng["workers"]), self._restores)
 
     def restore(self, checkpoint_path: str | Path) -> None:
@@ -255,7 +257,7 @@ def _worker_state(worker) -> list[dict]:
 
 def _restore_worker(worker, states: str, restores: int) -> None:
     """Each worker picks its own from the states of all, where there are as many environments as there were."""
-    worker.start_over(incarnation=restores)
+    worker.start_over(incarnation=seeding.incarnation(restores))
     saved = json.loads(states)
     own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
     if len(own) == worker.settings.num_envs:

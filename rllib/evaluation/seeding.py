@@ -36,9 +36,14 @@ def seed_sequence(seed: int, stream: int, index: int = 0, incarnation: int = 0) 
         seed: the run's seed.
         stream: one of the constants above.
         index: which environment, counted over all workers; for the streams of processes, which worker.
-        incarnation: how often the worker was replaced; a new one continues with fresh episodes, not the old ones again.
+        incarnation: of the worker (see `incarnation`); a new one continues with fresh episodes, not the old ones again.
     """
     return np.random.SeedSequence(entropy=seed, spawn_key=(stream, index, incarnation))
+
+
+def incarnation(restores: int, replacements: int = 0) -> int:
+    """Which incarnation a worker is: a number for each pair of restores of the run and replacements of the worker."""
+    return restores << 20 | replacements
 
 
 def generator(seed: int, stream: int, index: int = 0, incarnation: int = 0) -> np.random.Generator:

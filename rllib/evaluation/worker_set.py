@@ -10,6 +10,7 @@ import numpy as np
 
 import runtime
 from rllib.env.episodes import Episode
+from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.fault_tolerance import DEATHS, FAILURES, FaultTolerance, Restarts, SilentActorError
 from rllib.evaluation.preload import PRELOAD
@@ -99,6 +100,7 @@ class WorkerSet:
     Attributes:
         actors: index -> handle of the remote workers that are there, in order.
         fault_tolerance: see FaultTolerance.
+        restores: how often the run has gone on from a checkpoint, for the seeds of workers that replace others.
 
     Raises:
         the environment's own exception, if it cannot be made and FaultTolerance does not allow it.
@@ -121,6 +123,7 @@ class WorkerSet:
         self.fault_tolerance = fault_tolerance or FaultTolerance()
         self.restarts = Restarts(self.fault_tolerance, "rollout worker")
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
+        self.restores = 0
         self._incarnations = dict.fromkeys(range(1, num_workers + 1), 0)
         self._local = None if num_workers else worker_class(settings, 0, 0, np.empty, *shared)
         self.actors: dict[int, Any] = {}
@@ -138,7 +141,11 @@ class WorkerSet:
     def _start(self, index: int):
         settings = replace(self.settings, fragment_length=self._fragment_lengths[index - 1])
         return self._class.options(name=f"rollout worker {index}").remote(
-            settings, index, self._incarnations[index], self._worker_class, *self._shared
+            settings,
+            index,
+            seeding.incarnation(self.restores, self._incarnations[index]),
+            self._worker_class,
+            *self._shared,
         )
 
     # ------------------------------------------------------------------ sampling

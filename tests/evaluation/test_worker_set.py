@@ -111,6 +111,27 @@ def test_killed_workers_are_replaced(moment):
         assert (after[0], after[3]) == (before[0], before[3])
 
 
+def test_a_worker_replaced_in_a_restored_run_plays_no_episode_again(tmp_path):
+    """Whatever was replaced before the checkpoint and after it."""
+    firsts = []
+
+    def note_firsts(algo):
+        firsts.extend(np.unique(algo.sample(256)[sb.OBS] % 1).tolist())
+
+    def replace_worker(algo):
+        os.kill(pids(algo.workers)[0], signal.SIGKILL)
+        note_firsts(algo)
+
+    with config(CountingEnv, num_workers=1, num_envs=1, offset=0.5).build() as algo:
+        note_firsts(algo)
+        replace_worker(algo)
+        algo.save(tmp_path / "saved")
+    with type(algo).from_checkpoint(tmp_path / "saved") as restored:
+        note_firsts(restored)
+        replace_worker(restored)
+    assert len(firsts) == len(set(firsts)) > 100
+
+
 def test_without_restart_a_death_ends_the_run_with_its_reason():
     with config().fault_tolerance(recreate_failed_workers=False).build() as algo:
         algo.train()

@@ -21,6 +21,7 @@ from rllib.schedules import Schedule
 
 # Defaults that are dicts; every config gets a copy of its own.
 _EMPTY: dict = {}
+_NO_KEYS: list = []
 _SAMPLING = {"type": "StochasticSampling"}
 
 # A fixed fragment length may miss train_batch_size by so much, as in Ray.
@@ -83,6 +84,9 @@ class AlgorithmConfig(ConfigObject):
         *,
         env_config: Annotated[dict, "handed to the environment's constructor", Merged] = _EMPTY,
         observation_space: Annotated[Any, "gymnasium space of observations; None: the environment's own"] = None,
+        ignore_observation_keys: Annotated[
+            list[str], "keys of a Dict observation that the policy does not get, such as a text"
+        ] = _NO_KEYS,
         action_space: Annotated[Any, "gymnasium space of actions; None: the environment's own"] = None,
         clip_actions: Annotated[bool, "clip actions to the bounds of a Box action space"] = False,
         normalize_actions: Annotated[bool, "stretch actions from [-1, 1] to the bounds of a Box action space"] = True,

@@ -3,13 +3,19 @@
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.env.atari import AtariFactory, is_atari
 from rllib.env.checks import check_environment
+from rllib.env.partial_observations import PartialObservationFactory
 from rllib.env.registry import EnvFactory, resolve
 from rllib.models.catalog import MODEL_DEFAULTS
 
 
 def learned_environment(config: AlgorithmConfig) -> EnvFactory:
-    """What makes the environments that are learned in: for an Atari game, with DeepMind's preprocessing if wanted."""
+    """What makes the environments that are learned in, as the policy sees them.
+
+    Observations are without the keys that are to be ignored; Atari games have DeepMind's preprocessing, if wanted.
+    """
     factory = resolve(config.env)
+    if config.ignore_observation_keys:
+        return PartialObservationFactory(factory, tuple(dict.fromkeys(config.ignore_observation_keys)))
     if config.preprocessor_pref != "deepmind" or not is_atari(factory):
         return factory
     model = {**MODEL_DEFAULTS, **config.model}

@@ -1,5 +1,7 @@
 """Actions for observations as an environment gives them, outside of training."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -27,6 +29,7 @@ class Inference:
     ):
         self.rng = rng
         self._policy, self._space = policy, observation_space
+        self._ignored = set(config.ignore_observation_keys)
         self._column = observation_column(observation_space)
         self._to_env = ActionMapper(action_space, config.normalize_actions, config.clip_actions).to_env
 
@@ -36,10 +39,17 @@ class Inference:
         Raises:
             ValueError: for an observation that is not in the space.
         """
+        if self._ignored:
+            observations = [self._without_ignored(observation) for observation in observations]
         for observation in observations:
             self._refuse_odd(observation)
         rows = np.stack([self._column.row(observation) for observation in observations])
         return self._to_env(self._policy.compute_actions(rows, explore, self.rng))
+
+    def _without_ignored(self, observation):
+        if not isinstance(observation, Mapping):
+            return observation
+        return {key: value for key, value in observation.items() if key not in self._ignored}
 
     def _refuse_odd(self, observation) -> None:
         problem = mismatch(self._space, observation)

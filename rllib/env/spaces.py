@@ -19,7 +19,17 @@ def check_spaces(observation_space, action_space, name: str) -> None:
         action_space, ACTION_SPACES, "action_space"
     )
     if problem:
-        raise ValueError(f"environment {name}: {problem}")
+        raise ValueError(f"environment {name}: {problem}{_hint_to_ignore(observation_space)}")
+
+
+def _hint_to_ignore(space) -> str:
+    """What to do about parts of a Dict that cannot be read while others can."""
+    if not isinstance(space, spaces.Dict):
+        return ""
+    unread = [key for key, part in space.spaces.items() if _unsupported(part, OBSERVATION_SPACES, key)]
+    if not 0 < len(unread) < len(space.spaces):
+        return ""
+    return f" Or let the policy do without: .environment(ignore_observation_keys={unread!r})."
 
 
 def _unsupported(space, supported: tuple, path: str) -> str | None:

@@ -131,6 +131,57 @@ def test_spaces_without_a_fixed_size_are_refused(space):
         build(SampledEnv, env_config={"space": space})
 
 
+# As MiniGrid's: an image, a direction, and the mission in words.
+WITH_TEXT = spaces.Dict(direction=Discrete(4), mission=spaces.Text(9), view=Box(0, 255, (2,), np.uint8))
+
+
+class TestKeysThatAreIgnored:
+    def config(self, env=SampledEnv, space=WITH_TEXT, keys=("mission",), workers=0):
+        return (
+            PPOConfig()
+            .environment(env, env_config={"space": space}, ignore_observation_keys=list(keys))
+            .rollouts(num_rollout_workers=workers, num_envs_per_worker=2)
+            .training(train_batch_size=32, sgd_minibatch_size=16, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
+        )
+
+    def test_the_error_names_the_setting(self):
+        with pytest.raises(
+            ValueError, match=r"mission.*Text.*not supp.*\.environment\(ignore_observation_keys=\['miss"
+        ):
+            self.config(keys=()).build()
+
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_the_policy_gets_the_others(self, workers):
+        with self.config(workers=workers).build() as algo:
+            assert list(algo.observation_space) == ["direction", "view"]
+            assert algo.train()["num_env_steps_trained"] == 32
+            assert algo.evaluate(2)["episodes_this_iter"] == 2
+            whole = nth_sample(WITH_TEXT, 3)
+            rest = {key: value for key, value in whole.items() if key != "mission"}
+            for observation in (whole, rest):
+                assert algo.compute_single_action(observation, explore=False) in (0, 1)
+
+    @pytest.mark.parametrize("mode", AutoresetMode)
+    def test_vector_environments(self, mode):
+        with self.config(in_vector(mode)).build() as algo:
+            rows = algo.sample(32)["obs"]
+        plain = spaces.Dict(direction=Discrete(4), view=WITH_TEXT["view"])
+        with self.config(in_vector(mode), plain, keys=()).build() as algo:
+            assert rows.shape[1:] == algo.sample(32)["obs"].shape[1:] == (6,)
+
+    @pytest.mark.parametrize(
+        ("space", "keys", "has"),
+        [
+            (WITH_TEXT, ["misson"], "a Dict with the keys"),
+            (WITH_TEXT, ["direction", "mission", "view"], "keep at least one"),
+            (Discrete(3), ["mission"], r"is Discrete\(3\)"),
+        ],
+    )
+    def test_other_keys_are_refused(self, space, keys, has):
+        with pytest.raises(ValueError, match=rf"ignore_observation_keys=\[.*{has}"):
+            self.config(space=space, keys=keys).build()
+
+
 TRAINING = {"lr": 3e-3, "model": {"fcnet_hiddens": [32]}}
 
 

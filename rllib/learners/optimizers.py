@@ -39,6 +39,9 @@ class OptimizerSettings:
 
 # Numbers that one pass of the optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
+# The mean gradient of a unit that never fires again halves every seven steps. Below 1e-38 numbers are denormal, and
+# processors compute with them ten times as slowly; this much more in every step, lost in rounding, keeps it above.
+TINY = np.float32(1e-31)
 
 
 class Adam:
@@ -77,6 +80,7 @@ class Adam:
             np.subtract(g, m, out=scratch)
             scratch *= rest1
             m += scratch
+            m += TINY
             np.multiply(g, g, out=scratch)
             scratch *= rest2
             v *= beta2

@@ -102,3 +102,18 @@ def test_clipping(limit, by, expected):
     gradient = GRADIENT.copy()
     clip_gradient(gradient, [gradient[:2], gradient[2:]], global_norm(gradient), limit, by)
     np.testing.assert_allclose(gradient, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Adam, RAdam])
+def test_moments_of_a_dead_unit_do_not_become_denormal(kind):
+    """Processors compute with denormal numbers many times as slowly; relu units that never fire leave such means."""
+    weights, gradient = np.ones(4, np.float32), np.array([1e-3, -1e-3, 1.0, 0.0], np.float32)
+    optimizer = kind(4)
+    optimizer.step(weights, gradient, lr=0.0)
+    for _ in range(2000):
+        optimizer.step(weights, np.zeros(4, np.float32), lr=1e-3)
+    least = np.finfo(np.float32).tiny
+    for name in ("m", "v"):
+        kept = abs(optimizer.state[f"{kind.name}.{name}"])
+        assert ((kept >= least) | (kept == 0)).all(), kept
+    assert weights[3] == 1.0

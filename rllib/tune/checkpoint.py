@@ -80,6 +80,12 @@ def temporary_directory(inside: str | Path) -> Path:
     return directory
 
 
+def remove_temporaries(inside: str | Path) -> None:
+    """Removes what a killed process left of checkpoints in a directory that nobody writes to now."""
+    for leftover in Path(inside).glob(".checkpoint.tmp-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
 def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> Path:
     """Gives a written directory its name, with everything on the disk before; returns its path.
 

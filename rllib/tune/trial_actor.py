@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rllib.tune import session
+from rllib.tune.checkpoint import remove_temporaries
 from rllib.tune.session import TrialContext
 
 
@@ -38,6 +39,7 @@ class TrialActor:
             _redirect(log_to_file, context.trial_dir)
         for environment in definition.environments:
             environment.register()
+        remove_temporaries(context.trial_dir)
         session.activate(context, None)
         self._trainable = definition.trainable_class(config, context)
         if restore:

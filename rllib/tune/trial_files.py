@@ -8,7 +8,7 @@ from pathlib import Path
 import cloudpickle
 import msgspec
 
-from rllib.tune.checkpoint import METADATA, read_metadata
+from rllib.tune.checkpoint import METADATA, read_metadata, remove_temporaries
 from rllib.tune.loggers import CsvLogger, JsonLogger, write_params
 from rllib.tune.trial import MetricAnalysis, Trial, TrialCheckpoint
 
@@ -104,8 +104,7 @@ def _rewrite(directory: Path, results: list[dict]) -> None:
 def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[TrialCheckpoint]:
     """Those that are there and whole, the oldest first."""
     known = {checkpoint.name: checkpoint for checkpoint in trial.checkpoints}
-    for leftover in directory.glob(".checkpoint.tmp-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    remove_temporaries(directory)
     found = []
     for path in directory.glob("checkpoint_*"):
         iteration = read_metadata(path).get("iteration") if (path / METADATA).exists() else None

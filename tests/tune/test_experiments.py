@@ -165,6 +165,23 @@ def test_a_function_that_fails_goes_on_from_its_checkpoint(run, function):
     assert "the machine is hot" in (Path(trial.logdir) / "error.txt").read_text()
 
 
+def is_killed_while_it_saves(config, checkpoint_dir=None):
+    if not checkpoint_dir:
+        with tune.checkpoint_dir() as directory:
+            Path(directory, "step").touch()
+        tune.report(loss=3.0)
+        with tune.checkpoint_dir() as directory:
+            os._exit(1)
+    tune.report(loss=2.0)
+
+
+def test_nothing_is_left_of_a_checkpoint_whose_writer_was_killed(run):
+    (trial,) = run(is_killed_while_it_saves, max_failures=1).trials
+    assert trial.status == "TERMINATED" and trial.num_failures == 1
+    assert [line["loss"] for line in lines(trial)] == [3.0, 2.0]
+    assert not list(Path(trial.logdir).glob(".checkpoint.tmp-*"))
+
+
 def saves_then_fails(config, checkpoint_dir=None):
     if not checkpoint_dir:
         with tune.checkpoint_dir() as directory:

@@ -73,8 +73,9 @@ def load_spec(path: Path) -> dict[str, Any]:
 def is_search(keys: Mapping[str, Any]) -> bool:
     """Whether this is a search over many runs: it samples, draws, compares or schedules them."""
     only_of_a_run = (*RunSpec.__struct_fields__, "checkpoint_at_end")  # the last state of a run is always saved
-    several = keys.get("trials", 1) != 1
-    return several or any(key not in (*only_of_a_run, "trials") for key in keys) or holds_domains(keys.get("config"))
+    if keys.get("trials", 1) != 1 or any(key not in (*only_of_a_run, "trials") for key in keys):
+        return True
+    return holds_domains([keys.get("env"), keys.get("config")])
 
 
 def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSpec:

@@ -73,6 +73,8 @@ def command(words, file, results_dir, quiet, verbose, checkpoint_at_end, **optio
 def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict, dict]:
     """The file's keys, and those of the command line, which stand over them."""
     names = [word for word in words if "=" not in word]
+    if not file and len(names) == 2 and names[0] == "file":  # Ray's spelling
+        file, names = names[1], []
     flags = [key for key in ("algorithm", "env") if options[key] is not None]
     with user_input():
         settings = parse_mapping(options.pop("config") or "{}", "--config")

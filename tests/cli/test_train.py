@@ -65,6 +65,7 @@ def test_ray_style_files_are_understood(rllib_command, behaviour, tmp_path):
     )
     assert rllib_command("train", "-f", "ray.yaml").exit_code == 0
     assert behaviour["configs"][0].settings["num_workers"] == 1
+    assert "cartpole-ppo exists already" in rllib_command("train", "file", "ray.yaml").stderr
     assert (tmp_path / "results" / "cartpole-ppo").is_dir()
 
 

@@ -127,6 +127,8 @@ def test_a_search_in_rays_form_runs_under_train(tmp_path):
         ("{run: PPO, env: E, num_samples: 1, checkpoint_at_end: true}", False),
         ("{run: PPO, env: E, num_samples: 2}", True),
         ("{run: PPO, env: E, config: {model: {fcnet_hiddens: {grid_search: [[8], [16]]}}}}", True),
+        ("{run: PPO, env: {grid_search: [E, F]}}", True),
+        ("{run: PPO, config: {env: {grid_search: [E, F]}}}", True),
         ("{run: PPO, env: E, scheduler: asha}", True),
         ("{algorithm: PPO, env: E, search: {lr: 'log:1e-5:1e-2'}}", True),
     ],

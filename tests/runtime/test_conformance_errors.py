@@ -474,9 +474,11 @@ def test_an_error_whose_reference_is_dropped_unseen_is_logged_once(engine, caplo
     actor = FailsToStart.remote("constructor")
     runtime.wait([actor.work.remote(), actor.work.remote()], num_returns=2)
     del actor
+    FailsToStart.remote("constructor without handle")
     Raiser.remote().fail.remote("method")
     fails.options(num_returns=0).remote("without reference")
-    texts = ["dropped at once", "dropped when it was there", "constructor", "method", "without reference"]
+    texts = ["dropped at once", "dropped when it was there", "constructor"]
+    texts += ["constructor without handle", "method", "without reference"]
     wait_until(lambda: len(unhandled(caplog)) >= len(texts), 20, lambda: str(unhandled(caplog)))
     for text in texts:
         (message,) = [m for m in unhandled(caplog) if f"LookupError: {text}\n" in m]

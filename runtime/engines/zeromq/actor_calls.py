@@ -159,6 +159,8 @@ class ActorCalls:
         _, _, state, _, serial, creator, process, _ = head
         with self._mailbox.lock:
             channel = self._channels.by_key.get(wire.key(serial, creator))
+            if channel is None and state == wire.ACTOR_START_FAILED and creator == self._process:
+                self._client.lost(frame[wire.HEADER_BYTES :], 0)  # the last handle had gone before it failed
             if channel is None or channel.error is not None:
                 return
             if state == wire.ACTOR_ALIVE:

@@ -271,9 +271,10 @@ class Client:
     def unseen(self, frame: bytes, start: int) -> Unseen:
         """An error that has come; the keeper reports it if it is lost."""
         self.mailbox.start_keeper()
-        return Unseen(functools.partial(self._lost, frame, start))
+        return Unseen(functools.partial(self.lost, frame, start))
 
-    def _lost(self, frame, start):
+    def lost(self, frame: bytes, start: int) -> None:
+        """Nobody can see an error any more. In any thread, at any moment."""
         self._lost_errors.append((frame, start))
         self.mailbox.wake()
 

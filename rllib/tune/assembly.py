@@ -56,7 +56,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         runner = TrialRunner(
             directory,
             resolved,
-            TrialPool(resolved, directory.path.name, spec.log_to_file, spec.reuse_actors),
+            TrialPool(resolved, directory.path.name, spec.log_to_file, spec.reuse_actors, spec.chdir_to_trial_dir),
             searcher,
             scheduler,
             settings,

@@ -66,6 +66,7 @@ class ExperimentSpec:
     max_concurrent_trials: int | None = None
     tensorboard: bool = True
     export_formats: Sequence[str] = ()
+    chdir_to_trial_dir: bool = True
 
 
 # Given anew when an experiment is restored, or written into its header by themselves.

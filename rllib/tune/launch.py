@@ -63,6 +63,7 @@ def run(
     tensorboard: bool = True,
     loggers=None,
     export_formats: Sequence[str] | None = None,
+    chdir_to_trial_dir: bool = True,
     **other_eras,
 ):
     """Runs an experiment: trials of a trainable, with configurations from a search space.
@@ -104,6 +105,8 @@ def run(
         loggers: classes of old, made for each trial as Class(config, logdir), with on_result(result) and close().
         export_formats: what a trial that ends well leaves in its directory: of algorithms "model" (the policy) and
             "checkpoint"; of classes what their export_model(formats, directory) knows.
+        chdir_to_trial_dir: each trial's process works in the trial's directory, so that trials do not overwrite one
+            another's files; False: it stays where the session was started.
         other_eras: arguments of other versions that have no effect here; unknown ones are a TypeError.
 
     Returns:
@@ -125,7 +128,7 @@ def run(
             checkpoint_score_attr, "max", verbose, progress_reporter, log_to_file, trial_name_creator,
             trial_dirname_creator, max_failures, fail_fast, restore, resume, bool(reuse_actors), raise_on_failed_trial,
             [*(callbacks or []), *callbacks_of(loggers)], max_concurrent_trials, tensorboard,
-            export_formats or (),
+            export_formats or (), chdir_to_trial_dir,
         )  # fmt: skip
         if checkpoint_config is not None:
             spec = checkpoint_config.applied(spec)

@@ -20,10 +20,12 @@ class Definition:
     Attributes:
         trainable_class: what they run.
         environments: what `register_env` was given in the driver (rllib.env.registry.RegisteredEnv).
+        chdir_to_trial_dir: whether a trial's process works in the trial's directory.
     """
 
     trainable_class: type
     environments: Sequence
+    chdir_to_trial_dir: bool
 
 
 class TrialActor:
@@ -32,6 +34,7 @@ class TrialActor:
     def __init__(self, driver_pid: int):
         self._driver_pid = driver_pid
         self._trainable = None
+        self._moves = False
 
     def start(self, definition: Definition, config: dict, context: TrialContext, restore: str | None, log_to_file):
         """Makes the trainable, from a checkpoint if one is given; says where it runs."""
@@ -40,6 +43,8 @@ class TrialActor:
         for environment in definition.environments:
             environment.register()
         remove_temporaries(context.trial_dir)
+        self._moves = definition.chdir_to_trial_dir and os.getpid() != self._driver_pid
+        self._move(context.trial_dir)
         session.activate(context, None)
         self._trainable = definition.trainable_class(config, context)
         if restore:
@@ -62,6 +67,7 @@ class TrialActor:
 
     def reset(self, config: dict, context: TrialContext, restore: str | None) -> dict | None:
         """Goes over to another trial, if the trainable can, and says where it runs; None: it cannot."""
+        self._move(context.trial_dir)
         session.activate(context, None)
         trainable = self._trainable
         trainable._context = context
@@ -75,6 +81,13 @@ class TrialActor:
         if restore:
             trainable.restore(restore)
         return {"pid": os.getpid(), "hostname": socket.gethostname()}
+
+    def _move(self, directory: str) -> None:
+        """Makes the trial's directory the working directory; what could be imported still can be."""
+        if self._moves:
+            os.environ.setdefault("TUNE_ORIG_WORKING_DIR", os.getcwd())  # of Ray, for scripts that read files there
+            sys.path[:] = map(os.path.abspath, sys.path)
+            os.chdir(directory)
 
     def rest(self) -> None:
         """Its trial has ended, and another one may come."""

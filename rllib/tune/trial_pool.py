@@ -62,18 +62,21 @@ class TrialPool:
         log_to_file: whether they print to files; see `tune.run`.
         reuse_actors: an actor whose trial has ended well is kept for a trial of equal resources, if the trainable can
             start over.
+        chdir_to_trial_dir: whether each trial's process works in the trial's directory.
 
     Attributes:
         live: trial id -> what runs.
         total, used: resource -> quantity.
     """
 
-    def __init__(self, trainable: Resolved, experiment_name: str, log_to_file, reuse_actors: bool):
+    def __init__(
+        self, trainable: Resolved, experiment_name: str, log_to_file, reuse_actors: bool, chdir_to_trial_dir: bool
+    ):
         self.live: dict[str, Live] = {}
         self.total = {name: q for name, q in runtime.cluster_resources().items() if name != "memory"}
         self.used: dict[str, float] = {}
         self._class = runtime.remote(TrialActor)
-        self._definition = runtime.put(Definition(trainable.cls, _registered_envs()))
+        self._definition = runtime.put(Definition(trainable.cls, _registered_envs(), chdir_to_trial_dir))
         self._experiment_name, self._log_to_file, self.reuses_actors = experiment_name, log_to_file, reuse_actors
         self._idle: list[tuple[Any, Resources]] = []
 

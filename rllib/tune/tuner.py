@@ -91,6 +91,7 @@ class TuneConfig:
     reuse_actors: bool = False
     trial_name_creator: Callable[[Trial], str] | None = None
     trial_dirname_creator: Callable[[Trial], str] | None = None
+    chdir_to_trial_dir: bool = True
 
 
 class Tuner:
@@ -138,6 +139,7 @@ class Tuner:
             raise_on_failed_trial=False,
             callbacks=list(run_config.callbacks or []),
             max_concurrent_trials=tune_config.max_concurrent_trials,
+            chdir_to_trial_dir=tune_config.chdir_to_trial_dir,
         )
         self._spec = (run_config.checkpoint_config or CheckpointConfig()).applied(spec)
 

@@ -443,6 +443,58 @@ def test_a_directory_name_that_no_file_system_takes(run):
         run(reports_its_directory, trial_dirname_creator=lambda trial: "é" * 150)
 
 
+def writes_into_its_working_directory(config):
+    Path("weights").write_text(str(config["a"]))
+    return {"where": os.getcwd()}
+
+
+class WritesIntoItsWorkingDirectory(tune.Trainable):
+    def setup(self, config):
+        Path("weights").write_text(str(config["a"]))
+
+    def step(self):
+        return {"where": os.getcwd(), "done": True}
+
+    def reset_config(self, new_config):
+        self.setup(new_config)
+        return True
+
+
+@pytest.mark.parametrize(
+    "trainable, reuse", [(writes_into_its_working_directory, False), (WritesIntoItsWorkingDirectory, True)]
+)
+def test_trials_run_in_their_own_directories(run, trainable, reuse):
+    here = os.getcwd()
+    trials = run(trainable, config={"a": tune.grid_search([1, 2, 3])}, reuse_actors=reuse).trials
+    assert [trial.last_result["where"] for trial in trials] == [trial.logdir for trial in trials]
+    assert [Path(trial.logdir, "weights").read_text() for trial in trials] == ["1", "2", "3"]
+    assert os.getcwd() == here
+
+
+IMPORTS = """
+from rllib import tune
+
+def imports(config):
+    import beside_the_script
+    return {"value": beside_the_script.VALUE}
+
+[trial] = tune.run(imports, verbose=0, tensorboard=False).trials
+print(trial.last_result["value"])
+"""
+
+
+def test_trials_import_what_lies_where_the_script_was_started(tmp_path):
+    (tmp_path / "beside_the_script.py").write_text("VALUE = 7")
+    command = [sys.executable, "-c", IMPORTS]  # whose sys.path has "", the working directory
+    output = subprocess.check_output(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True)
+    assert output.strip() == "7"
+
+
+def test_trials_may_stay_in_the_start_directory(run):
+    (trial,) = run(lambda config: {"where": os.getcwd()}, chdir_to_trial_dir=False).trials
+    assert trial.last_result["where"] == os.getcwd()
+
+
 def fails_once(config):
     marker = Path(tune.get_trial_dir(), "was_here")
     if config["a"] == 2 and not marker.exists():

@@ -1,6 +1,4 @@
-"""What the tuned examples reach, five seeds each: the rows of docs/results.md."""
-
-import statistics
+"""What the tuned examples reach: the rows of docs/results.md."""
 
 import learning_gates
 import pytest
@@ -22,10 +20,19 @@ def test_a_gate_has_an_example_that_ends(name):
     assert (gate.steps or spec.stop["timesteps_total"]) > 0
 
 
+def outcomes(*finals):
+    return [learning_gates.Outcome(3000 + i, final, 50_176, 0.5 + i / 10) for i, final in enumerate(finals)]
+
+
 def test_a_row_says_pass_or_miss():
-    outcomes = [learning_gates.Outcome(final, 50_176, minutes) for final, minutes in ((500, 0.5), (300, 0.6))]
-    assert "| 50,176 | 0.55 | 400.0 (300.0) | 430 | **miss** |" in learning_gates.row("A03", outcomes)
-    assert "| 50,176 | 0.5 | 500.0 (500.0) | 430 | pass |" in learning_gates.row("A03", outcomes[:1])
+    row = learning_gates.row("A07", outcomes(500, 300))
+    assert "| 3000-3001 | 50,176 | 0.55 | 400.0 (300.0) | 460 | **miss** |" in row
+    assert "| 3000-3000 | 50,176 | 0.5 | 500.0 (500.0) | 460 | pass |" in learning_gates.row("A07", outcomes(500))
+
+
+def test_one_bad_seed_can_be_too_bad():
+    assert "| 494.9 (399.0) | 475 (400) | **miss** |" in learning_gates.row("A03", outcomes(*[505.6] * 9, 399))
+    assert "| 490.1 (401.0) | 475 (400) | pass |" in learning_gates.row("A03", outcomes(*[500] * 9, 401))
 
 
 @pytest.mark.learning
@@ -34,5 +41,5 @@ def test_it_is_learned(name):
     gate = learning_gates.GATES[name]
     if gate.example == "dqn/lunarlander":
         pytest.importorskip("Box2D", reason="LunarLander needs the extra box2d")
-    finals = [learning_gates.train(name, seed).final for seed in range(1000, 1005)]
-    assert statistics.fmean(finals) >= gate.least, finals
+    finals = [learning_gates.train(name, seed).final for seed in range(3000, 3000 + gate.seeds)]
+    assert gate.passes(finals), finals

@@ -4,8 +4,12 @@ A target network, the policy of some updates ago, stands between the workers' po
 corrects from theirs to the target's, and the ratio that is clipped is that of the learning policy to the target's.
 
 Departures from the paper: values are the learning network's own, only the policy's part of the target network is used;
-the defaults are Ray's, `target_update_frequency=1` in train batches and `tau=1`. With these and num_sgd_iter=1 the
-ratio is 1 and the loss is that of IMPALA.
+the defaults are Ray's, `tau=1` and `target_update_frequency=1`. With these, num_sgd_iter=1 and no ring of train batches
+the ratio is 1 and the loss is that of IMPALA, but for the scale of the advantages.
+
+Departure from RLlib: advantages are standardised over each train batch. While the values are still too high, all
+advantages are negative; several steps on a batch would then make every action of it less probable, which a Gaussian
+policy does by a standard deviation that grows until it overflows.
 """
 
 from typing import Annotated, Any, Self
@@ -31,11 +35,15 @@ class APPOConfig(IMPALAConfig):
     def training(
         self,
         *,
+        lambda_: Annotated[float, "GAE's lambda, where vtrace=False; V-trace has none", between(0, 1)] = 1.0,
         clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.4,
         use_kl_loss: Annotated[bool, "add the adaptive penalty on KL(target || new)"] = False,
         kl_coeff: Annotated[float, "initial coefficient of the KL penalty", at_least(0)] = 1.0,
         kl_target: Annotated[float, "KL that the coefficient adapts to (nats)", above(0)] = 0.01,
-        target_update_frequency: Annotated[int, "train batches between updates of the target network", at_least(1)] = 1,
+        standardize_advantages: Annotated[bool, "advantages with mean 0, deviation 1 over each train batch"] = True,
+        target_update_frequency: Annotated[
+            int, "rings of minibatch_buffer_size train batches between updates of the target network", at_least(1)
+        ] = 1,
         replay_buffer_num_slots=100,
         tau: Annotated[float, "how far the target network moves to the learned one; 1: copied", between(0, 1)] = 1.0,
     ) -> Self:
@@ -62,17 +70,25 @@ class APPO(IMPALA):
         )
 
     def loss_settings(self) -> dict[str, float]:
-        return {"clip_param": self._clip_param(self.timesteps), "kl_coeff": self._kl_coeff}
+        config = self.config
+        return {
+            "clip_param": self._clip_param(self.timesteps),
+            "kl_coeff": self._kl_coeff,
+            "lambda_": 1.0 if config.vtrace else config.lambda_,
+            "standardize_advantages": config.standardize_advantages,
+        }
 
     def after_update(self, stats: dict[str, float]) -> None:
         config = self.config
         stats["cur_kl_coeff"] = self._kl_coeff
-        self._kl_coeff = adapted_kl_coeff(self._kl_coeff, stats["kl"], config.kl_target)
-        # With a ring of train batches an update is one gradient step; else it is all those on a batch.
-        steps = config.num_sgd_iter if config.minibatch_buffer_size > 1 else 1
+        # With a ring of train batches an update is one gradient step; else it is all those on a batch. The target
+        # stands still while the ring is used up once: clip and penalty bound how far the policy moves meanwhile.
+        ring = config.minibatch_buffer_size
+        steps = ring * config.num_sgd_iter if ring > 1 else 1
         if self.num_updates % (config.target_update_frequency * steps) == 0:
             target, tau = self.target_policy.weights, np.float32(config.tau)
             target[:] = (1 - tau) * target + tau * self.policy.weights
+            self._kl_coeff = adapted_kl_coeff(self._kl_coeff, stats["kl"], config.kl_target)
 
     # ------------------------------------------------------------------ checkpoints
 

@@ -236,7 +236,6 @@ class IMPALA(Algorithm):
             vtrace=config.vtrace,
             clip_rho=config.vtrace_clip_rho_threshold,
             clip_pg_rho=config.vtrace_clip_pg_rho_threshold,
-            lambda_=config.lambda_,
             vf_loss_coeff=config.vf_loss_coeff,
             **coefficients,
             **loss_settings,
@@ -373,7 +372,7 @@ class IMPALA(Algorithm):
 
     def loss_settings(self) -> dict[str, float]:
         """Further settings of the loss."""
-        return {}
+        return {"lambda_": self.config.lambda_}
 
     def after_update(self, stats: dict[str, float]) -> None:
         """Called after each update with its statistics."""

@@ -22,6 +22,8 @@ from rllib.sample_batch import (
     TRUNCATEDS,
 )
 
+LEAST_DEVIATION = 1e-4  # of advantages that are standardised: equal ones become zeros
+
 STATS = (
     "total_loss", "policy_loss", "vf_loss", "kl", "entropy", "vf_explained_var", "clip_fraction", "mean_ratio",
     "mean_rho",
@@ -43,6 +45,7 @@ def appo_gradient(
     clip_rho=1.0,
     clip_pg_rho=1.0,
     lambda_=1.0,
+    standardize_advantages=False,
     max_behaviour_ratio=2.0,
 ):
     """Statistics and output gradients of the APPO loss, in closed form. R rows, float32.
@@ -53,6 +56,7 @@ def appo_gradient(
         minibatch: the columns of IMPALA and target_dist_inputs [R, K].
         clip_param: the ratio pi / pi_t counts within 1 - clip_param ... 1 + clip_param.
         kl_coeff: weight of KL(pi_t || pi).
+        standardize_advantages: give them mean 0 and standard deviation 1 over the steps of the minibatch.
         max_behaviour_ratio: the largest mu / pi_t that counts.
 
     Returns:
@@ -68,6 +72,9 @@ def appo_gradient(
     targets, advantages = vtrace_of_rows(
         log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
     )
+    if standardize_advantages:
+        advantages = advantages - np.dot(weight, advantages)
+        advantages /= max(LEAST_DEVIATION, math.sqrt(float(np.dot(weight, advantages * advantages))))
 
     behaviour_ratio = np.exp(np.minimum(behaviour - target_log_prob, np.float32(math.log(max_behaviour_ratio))))
     ratio = behaviour_ratio * np.exp(np.minimum(log_prob - behaviour, np.float32(20)))

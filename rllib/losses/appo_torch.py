@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from rllib.losses.appo import LEAST_DEVIATION
 from rllib.losses.impala_torch import explained_variance, mean_weight
 from rllib.losses.vtrace_torch import vtrace_of_rows
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, TARGET_DIST_INPUTS
@@ -25,6 +26,7 @@ def appo_loss(
     clip_rho: float | None = 1.0,
     clip_pg_rho: float | None = 1.0,
     lambda_: float = 1.0,
+    standardize_advantages: bool = False,
     max_behaviour_ratio: float = 2.0,
 ) -> tuple[Tensor, Tensor]:
     """The loss and, without gradient, its statistics in the order of `appo.STATS`.
@@ -42,6 +44,9 @@ def appo_loss(
     targets, advantages = vtrace_of_rows(
         log_rho, values.detach(), minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
     )
+    if standardize_advantages:
+        advantages = advantages - (weight * advantages).sum()
+        advantages = advantages / (weight * advantages.square()).sum().sqrt().clamp(min=LEAST_DEVIATION)
     ratio = behaviour_ratio * (log_prob - behaviour).clamp(max=20).exp()
     clipped = ratio.clamp(1 - clip_param, 1 + clip_param)
     policy_loss = -(weight * torch.minimum(advantages * ratio, advantages * clipped)).sum()

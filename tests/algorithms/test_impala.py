@@ -145,6 +145,49 @@ def test_appo_clips_against_a_target_that_stands_still():
         np.testing.assert_array_equal(algo.target_policy.weights, algo.policy.weights)
 
 
+def test_appo_adapts_the_kl_coefficient_with_the_target():
+    """Not after each step between, in which the divergence must grow: 1.5 ** 160 would be the end of it."""
+    settings = {"use_kl_loss": True, "kl_target": 1e-9, "kl_coeff": 1.0, "lr": 0.01}
+    with build(APPOConfig, minibatch_buffer_size=4, num_sgd_iter=2, **settings) as algo:
+        assert [stats(algo.train())["cur_kl_coeff"] for _ in range(10)] == [1.0] * 8 + [1.5] * 2
+
+
+def test_appo_target_stands_still_while_the_ring_is_learned_from():
+    """8 gradient steps on a ring of 4 batches that are used twice each: the clip bounds what all of them do."""
+    ring = {"minibatch_buffer_size": 4, "num_sgd_iter": 2}
+    with build(APPOConfig, **ring) as algo:
+        start = algo.target_policy.weights.copy()
+        train(algo, 7)
+        np.testing.assert_array_equal(algo.target_policy.weights, start)
+        algo.train()
+        np.testing.assert_array_equal(algo.target_policy.weights, algo.policy.weights)
+
+
+def test_appo_does_not_run_away_on_a_ring_of_old_batches():
+    """Settings of RLlib's pendulum-appo.yaml: entropy went to 75 and KL to 1e23, until a gradient was not finite."""
+    config = APPOConfig().environment("Pendulum-v1").debugging(seed=5)
+    config.rollouts(num_rollout_workers=0, observation_filter="MeanStdFilter")
+    config.training(train_batch_size=100, minibatch_buffer_size=16, num_sgd_iter=10, lr=3e-4, gamma=0.95)
+    config.training(model={"fcnet_hiddens": [256, 256]}).reporting(
+        min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=500
+    )
+    with config.build() as algo:
+        told = [stats(algo.train()) for _ in range(12)]
+    assert max(each["entropy"] for each in told) < 5
+    assert max(each["kl"] for each in told) < 2
+
+
+def test_lambda_does_not_shorten_vtrace_in_appo():
+    """As in RLlib, where it belongs to GAE, without V-trace."""
+    for vtrace, equal in ((True, True), (False, False)):
+        weights = []
+        for lambda_ in (0.1, 1.0):
+            with build(APPOConfig, vtrace=vtrace, lambda_=lambda_) as algo:
+                algo.train()
+                weights.append(algo.policy.weights.copy())
+        assert np.array_equal(*weights) == equal
+
+
 def test_appo_target_follows_by_tau():
     with build(APPOConfig, tau=0.25) as algo:
         start = algo.target_policy.weights.copy()
@@ -367,7 +410,9 @@ class TestProbes:
 
     @BOTH
     def test_p3_discounting(self, config_class):
-        with build(config_class, DelayedReward, lr=0.01) as algo:
+        # With a layer in common, what the policy does about the last noise in the advantages would move the values.
+        apart = {"fcnet_hiddens": [32, 32], "vf_share_layers": False}
+        with build(config_class, DelayedReward, lr=0.01, model=apart) as algo:
             train(algo, 150)
             np.testing.assert_allclose(values(algo, 0.0, 1.0), [0.9, 1.0], atol=0.05)
 

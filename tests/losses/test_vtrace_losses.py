@@ -23,8 +23,9 @@ COMMON = {
     "clip_pg_rho": 1.1,
     "lambda_": 0.9,
 }
-LOSSES = [(IMPALA_LOSS, COMMON), (APPO_LOSS, {**COMMON, "clip_param": 0.2, "kl_coeff": 0.3})]
-BY_NAME = pytest.mark.parametrize(("loss", "settings"), LOSSES, ids=["IMPALA", "APPO"])
+APPO = {**COMMON, "clip_param": 0.2, "kl_coeff": 0.3}
+LOSSES = [(IMPALA_LOSS, COMMON), (APPO_LOSS, APPO), (APPO_LOSS, {**APPO, "standardize_advantages": True})]
+BY_NAME = pytest.mark.parametrize(("loss", "settings"), LOSSES, ids=["IMPALA", "APPO", "APPO standardized"])
 
 
 @BY_NAME
@@ -130,6 +131,9 @@ def test_value_and_gradient_are_those_of_the_formula(loss, settings, distributio
         columns,
         **{name: settings[name] for name in ("gamma", "clip_rho", "clip_pg_rho", "lambda_")},
     )
+    if settings.get("standardize_advantages"):
+        of_steps = advantages[columns[sb.LOSS_MASK]].astype(np.float64)
+        advantages = (advantages - of_steps.mean()) / of_steps.std()
     statistics, gradients = loss.numpy(distribution, outputs, columns, **settings)
     inputs = [output.astype(np.float64) for output in outputs]
 
@@ -154,7 +158,7 @@ def test_appo_without_lag_is_impala(distribution):
     """All three policies equal: the ratio is 1, and its gradient that of log pi."""
     outputs, columns = make_rows(distribution, moved=0.0)
     _, expected = IMPALA_LOSS.numpy(distribution, outputs, columns, **COMMON)
-    _, gradients = APPO_LOSS.numpy(distribution, outputs, columns, **COMMON, clip_param=0.2, kl_coeff=0.3)
+    _, gradients = APPO_LOSS.numpy(distribution, outputs, columns, **APPO)
     for gradient, impala_gradient in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, impala_gradient, atol=1e-6)
 
@@ -167,6 +171,16 @@ def test_appo_without_lag_has_ratio_one():
     assert named["mean_ratio"] == pytest.approx(1, abs=1e-6) == named["mean_rho"]
     assert named["kl"] == pytest.approx(0, abs=1e-6)
     assert named["clip_fraction"] == 0
+
+
+def test_equal_advantages_become_zeros():
+    """One step a sequence, all alike: standardised, nothing but the entropy moves the policy."""
+    distribution = Categorical(2)
+    outputs, minibatch = make_rows(distribution, ((1, "terminated"),) * 3, moved=0.0)
+    minibatch[sb.REWARDS][:] = outputs[1] + 5
+    settings = {**APPO, "entropy_coeff": 0.0, "standardize_advantages": True}
+    _, (gradient, _) = APPO_LOSS.numpy(distribution, outputs, minibatch, **settings)
+    np.testing.assert_allclose(gradient, 0, atol=1e-6)
 
 
 def test_appo_gives_nothing_beyond_the_clip():

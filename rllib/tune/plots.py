@@ -20,6 +20,7 @@ from rllib.tune.experiment import journal_file, read_records
 from rllib.tune.loggers import flatten
 from rllib.tune.plots_html import html_page
 from rllib.tune.plots_png import write_png
+from rllib.tune.reporters import AUTOMATIC_KEYS
 from rllib.tune.result_keys import lookup
 from rllib.tune.searchers.base import check_mode, metric_value
 
@@ -31,9 +32,6 @@ _MOST_IN_NAME = 4
 _NOT_SETTINGS = {"seed", "__trial_index__"}
 # Beside the metric, a single run shows this many other numbers that it reported.
 _MOST_DETAILS = 6
-_COUNTERS = {"training_iteration", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
-             "timesteps_since_restore", "timesteps_total", "timesteps_this_iter", "episodes_total",
-             "episodes_this_iter", "done", "timestamp", "pid"}  # fmt: skip
 _RETURN, _LOWEST_AND_HIGHEST = "episode_reward_mean", ("episode_reward_min", "episode_reward_max")
 
 
@@ -311,7 +309,7 @@ def _details(run: Run, metric: str, x: str) -> list[Curve]:
     if "episode_len_mean" in names:
         names = ["episode_len_mean", *(name for name in names if "/learner_stats/" in name)]
     else:
-        names = [name for name in names if name not in _COUNTERS]
+        names = [name for name in names if name not in AUTOMATIC_KEYS]
     curves = [Curve(name, *_points(run, name, x)) for name in names if name != metric]
     return [curve for curve in curves if len(set(curve.y)) > 1][:_MOST_DETAILS]
 

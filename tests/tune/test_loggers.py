@@ -13,6 +13,7 @@ import pytest
 
 import runtime
 from rllib import tune
+from rllib.tune.curve import CurveLogger
 from rllib.tune.loggers import CsvLogger, JsonLogger, flatten, write_params
 from rllib.tune.sidecar import SidecarLogger, thinned
 from rllib.tune.trial import Trial
@@ -126,6 +127,19 @@ print(json.dumps(found))
 """
     run = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True, timeout=60)
     return {tag: [tuple(point) for point in points] for tag, points in json.loads(run.stdout).items()}
+
+
+def test_a_result_without_episodes_is_a_gap_of_the_curve(tmp_path):
+    pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
+    pictures = []
+    for name, results in (("gap", (2, 3, 4, 5)), ("none", (2, 3, 5))):
+        (tmp_path / name).mkdir()
+        logger = CurveLogger(tmp_path / name)
+        for iteration in results:
+            logger.on_result(result_of(iteration, **({"episode_reward_mean": None} if iteration == 4 else {})))
+        logger.close()
+        pictures.append((tmp_path / name / "curve.png").read_bytes())
+    assert pictures[0] != pictures[1], "the line goes on over the gap"
 
 
 def test_sidecar_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Calls the user's hooks that follow single episodes, where there are any, and collects what they report."""
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,7 +43,7 @@ class RunningEpisode:
         is_faulty: whether the environment raised, so that the episode is void.
     """
 
-    _ids = iter(range(1, 2**62))
+    _ids = itertools.count(1)
 
     def __init__(self, worker: Worker, env_id: int):
         self.episode_id = next(self._ids)
@@ -55,60 +56,60 @@ class RunningEpisode:
         self.hist_data: dict[str, list[float]] = {}
         self.media: dict[str, Any] = {}
         self.is_faulty = False
-        self._observation = self._info = self._action = self._previous_action = None
-        self._reward = self._previous_reward = 0.0
-        self._terminated = self._truncated = False
+        # (action, what step() gave) of the newest step and of the one before it; None where there is none.
+        self._newest: tuple | None = None
+        self._before: tuple | None = None
+        self._first: tuple = (None, None)  # what reset() gave
+        self._is_over = False
 
     def started(self, observation, info: dict) -> None:
         """Takes what reset() gave."""
-        self._observation, self._info = observation, info
+        self._first = (observation, info)
 
-    def stepped(self, action, observation, reward, terminated, truncated, info: dict) -> None:
-        """Takes what step(action) gave."""
+    def stepped(self, action, result: tuple) -> None:
+        """Takes what step(action) gave. Nothing is looked at before it is asked for: this is called for every step."""
         self.length += 1
-        self.total_reward += float(reward)
-        self._previous_action, self._action = self._action, action
-        self._previous_reward, self._reward = self._reward, float(reward)
-        self._observation, self._info = observation, info
-        self._terminated, self._truncated = bool(terminated), bool(truncated)
+        self.total_reward += float(result[1])
+        self._before, self._newest = self._newest, (action, result)
 
     def ended(self) -> None:
         """The episode is over; where the environment has not said so, a time limit has."""
-        self._truncated = self._truncated or not self._terminated
+        self._is_over = True
 
     def last_observation_for(self, agent_id=AGENT):
         """The newest observation, as the environment gave it."""
-        return self._observation
+        return self._first[0] if self._newest is None else self._newest[1][0]
 
     last_raw_obs_for = last_observation_for
 
     def last_info_for(self, agent_id=AGENT) -> dict | None:
         """The info that came with it."""
-        return self._info
+        return self._first[1] if self._newest is None else self._newest[1][4]
 
     def last_action_for(self, agent_id=AGENT):
         """The newest action, as the environment got it; zeros before the first step."""
-        return self._zero_action() if self._action is None else self._action
+        return self._zero_action() if self._newest is None else self._newest[0]
 
     def prev_action_for(self, agent_id=AGENT):
         """The action before that; zeros where there is none."""
-        return self._zero_action() if self._previous_action is None else self._previous_action
+        return self._zero_action() if self._before is None else self._before[0]
 
     def last_reward_for(self, agent_id=AGENT) -> float:
         """The newest reward; 0 before the first step."""
-        return self._reward
+        return 0.0 if self._newest is None else float(self._newest[1][1])
 
     def prev_reward_for(self, agent_id=AGENT) -> float:
         """The reward before that; 0 where there is none."""
-        return self._previous_reward
+        return 0.0 if self._before is None else float(self._before[1][1])
 
     def last_terminated_for(self, agent_id=AGENT) -> bool:
         """Whether the newest step terminated the episode."""
-        return self._terminated
+        return self._newest is not None and bool(self._newest[1][2])
 
     def last_truncated_for(self, agent_id=AGENT) -> bool:
         """Whether the newest step truncated the episode; a time limit is known from `on_episode_end` on."""
-        return self._truncated
+        truncated = self._newest is not None and bool(self._newest[1][3])
+        return truncated or (self._is_over and not self.last_terminated_for())
 
     def policy_for(self, agent_id=AGENT) -> str:
         """Name of the policy that acts."""
@@ -231,7 +232,7 @@ class EpisodeHooks:
         """It has been stepped; `result` is what step() gave."""
         episode = self._running[index]
         if episode is not None:
-            episode.stepped(action, *result)
+            episode.stepped(action, result)
             if self._hears_steps:
                 self._callbacks.on_episode_step(**self._arguments, episode=episode, env_index=index)
 

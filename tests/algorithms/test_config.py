@@ -376,6 +376,7 @@ def test_an_automatic_fragment_length_divides_the_train_batch_among_all_environm
     assert [divided.get_rollout_fragment_length(index) for index in range(1, len(lengths) + 1)] == lengths
     assert divided.get_rollout_fragment_length() == lengths[0]
     assert divided.total_train_batch == sum(lengths) * envs
+    assert divided.min_train_batch == min(size, sum(lengths) * envs)
 
 
 def test_a_fixed_fragment_length_is_what_it_is():

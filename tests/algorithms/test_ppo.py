@@ -325,3 +325,12 @@ def test_time_counts_evaluation():
     assert (
         result["time_this_iter_s"] * 1e3 >= result["timers"]["evaluation_time_ms"] + result["timers"]["learn_time_ms"]
     )
+
+
+def test_fragments_of_auto_make_the_train_batch_in_one_round():
+    """13 / (1 worker x 3 environments) is 4 steps each, one short of 13; a second round would double the batch."""
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0, num_envs_per_worker=3)
+    config.training(train_batch_size=13, sgd_minibatch_size=13, num_sgd_iter=1, model={"fcnet_hiddens": [8]})
+    with config.build() as algo:
+        result = algo.train()
+    assert result["num_env_steps_sampled"] == result["num_env_steps_trained"] == 12

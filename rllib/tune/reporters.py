@@ -425,7 +425,7 @@ def _fitting(headings: list[str], rows: list[list[str]], width: int) -> tuple[li
     shown, lost = list(range(len(headings))), []
     at_need = [headings.index(name) for name in _DISPENSABLE if name in headings]
     at_need += [i for i in reversed(range(2, len(headings))) if i not in at_need]
-    while sum(widths[i] + 1 for i in shown) - 1 > width and at_need:
+    while sum(widths[i] + 2 for i in shown) - 2 > width and at_need:  # two spaces between columns
         shown.remove(at_need[0])
         lost.append(headings[at_need.pop(0)])
     return shown, lost

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from rllib.tune import reporters
@@ -166,6 +167,13 @@ def test_a_narrow_terminal_keeps_names_and_results():
     assert ["Trial", "name", "status", "lr", "reward", "iter"] in [line.split() for line in lines]
     assert "a wider terminal also shows: loc, ts, total time (s)" in " ".join(lines).replace("  ", " ")
     assert max(map(len, lines)) <= 50
+
+
+@pytest.mark.parametrize("width", range(44, 100, 3))
+def test_no_cell_is_cut_at_any_width(width):
+    reporter, screen = live(width=width)
+    reporter.report(running_and_failed(), False, STATUS)
+    assert not [line for line in last_frame(screen) if "…" in line]
 
 
 def test_a_low_terminal_shows_fewer_trials():

@@ -77,10 +77,10 @@ def bootstrap_values(
     if known:
         values[:known] = fragment[sb.VF_PREDS]
     if fragment.num_envs <= ENVIRONMENTS_ALIKE:
-        for i in range(fragment.num_envs):
-            steps = _steps_to_value(fragment, i, known)
-            if len(steps):
-                values[steps, i] = values_of(observations[steps, i])
+        for i, steps in enumerate(_steps_to_value(fragment, known)):
+            rows = observations[steps, i]
+            if len(rows):
+                values[steps, i] = values_of(rows)
     else:
         rows = observations[known:]
         values[known:] = values_of(rows.reshape(-1, *rows.shape[2:])).reshape(rows.shape[:2])
@@ -96,11 +96,12 @@ def bootstrap_values(
     return values[:-1], next_values
 
 
-def _steps_to_value(fragment: Fragment, environment: int, known: int) -> np.ndarray:
-    """The steps from `known` on whose observations are acted upon, or bootstrapped from."""
-    i = environment
-    is_transition = np.ones(fragment.num_steps, bool) if fragment.valid is None else fragment.valid[:, i]
-    goes_on = is_transition & ~(fragment[sb.TERMINATEDS][:, i] | fragment[sb.TRUNCATEDS][:, i])
-    is_needed = np.append(is_transition, False)
-    is_needed[1:] |= goes_on
-    return known + np.flatnonzero(is_needed[known:])
+def _steps_to_value(fragment: Fragment, known: int) -> list[slice | np.ndarray]:
+    """By environment the steps, from `known` on, whose observations are acted upon or bootstrapped from."""
+    ends = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
+    if fragment.valid is None:
+        return [slice(known, fragment.num_steps + (not ended)) for ended in ends[-1].tolist()]
+    is_needed = np.zeros((fragment.num_steps + 1, fragment.num_envs), bool)
+    is_needed[:-1] = fragment.valid
+    is_needed[1:] |= fragment.valid & ~ends
+    return [known + np.flatnonzero(column) for column in is_needed[known:].T]

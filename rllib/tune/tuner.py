@@ -152,6 +152,7 @@ class Tuner:
         cls,
         path: str | Path,
         trainable,
+        resume_unfinished: bool = True,
         resume_errored: bool = False,
         restart_errored: bool = False,
         param_space: Mapping[str, Any] | None = None,
@@ -162,14 +163,20 @@ class Tuner:
         Args:
             path: of the experiment's directory, whose header is unpickled: only for experiments of one's own.
             trainable: what it ran.
+            resume_unfinished: False, together with resume_errored: only the failed trials go on.
             resume_errored: failed trials go on from their last checkpoint.
             restart_errored: failed trials start over.
             param_space: as it was; by default what the experiment saved.
             more: tune_config and run_config; what they set replaces the experiment's own settings.
 
         Raises:
-            ValueError: if there is no experiment, or its search space could not be saved.
+            ValueError: if there is no experiment, its search space could not be saved, or nothing is to go on.
         """
+        if not resume_unfinished and (restart_errored or not resume_errored):
+            raise ValueError(
+                "resume_unfinished=False leaves the failed trials to go on, so it needs resume_errored=True. To look "
+                "at the results so far, use Tuner.restore(path, trainable).get_results()"
+            )
         path = Path(path).absolute()
         header, _ = read_journal(journal_file(path), load_objects=False)
         if param_space is None:
@@ -189,7 +196,13 @@ class Tuner:
             num_samples=header["num_samples"] if given.num_samples == 1 else given.num_samples,
             metric=given.metric or header["metric"],
             mode=given.mode or header["mode"],
-            resume="RESTART_ERRORED" if restart_errored else "AUTO+ERRORED" if resume_errored else True,
+            resume="ERRORED_ONLY"
+            if not resume_unfinished
+            else "RESTART_ERRORED"
+            if restart_errored
+            else "AUTO+ERRORED"
+            if resume_errored
+            else True,
         )
         return tuner
 

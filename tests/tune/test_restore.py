@@ -144,6 +144,21 @@ def test_a_setting_that_cannot_be_pickled_is_asked_for_again(tmp_path, caplog):
     assert result.metrics["height"] == 4
 
 
+def test_a_restored_tuner_may_leave_unfinished_trials(tmp_path):
+    def fails_for_one(config):
+        if config["a"] == 1 and not (tmp_path / "broken").exists():
+            raise RuntimeError("once")
+        for step in range(5):
+            tune.report(step=step)
+
+    path = broken_off(tmp_path, fails_for_one, space={"a": tune.grid_search([1, 2])})
+    with pytest.raises(ValueError, match="needs resume_errored=True"):
+        tune.Tuner.restore(path, fails_for_one, resume_unfinished=False)
+    tuner = tune.Tuner.restore(path, fails_for_one, resume_unfinished=False, resume_errored=True)
+    assert [result.metrics["step"] for result in tuner.fit() if result.config["a"] == 1] == [4]
+    assert [result.trial.status for result in tuner.get_results()] == ["TERMINATED", "RUNNING"]
+
+
 class Forgetful(searchers.Searcher):
     """Counts its suggestions, and saves nothing."""
 

@@ -10,8 +10,9 @@ keeps the `Hold`: a reference its value, an array its memory. When the last one 
 client empties the queue and either reuses the block or tells the node.
 
 A block that a user has filled (`empty`) is stored without a copy, though views of it, tensors and pointers may be alive
-that can still write. It is *sealed* then: its pages are mapped again, as private ones. Whoever writes there from now on
-writes to copies of the pages that this process alone sees.
+that can still write. It is *sealed* then: its shared pages move to another address, and the same part of the segment is
+mapped privately in their place. A later write there changes a copy of the page, which this process alone sees. When the
+block is freed, the shared pages move back. They stay mapped meanwhile: to map them anew would cost a page fault each.
 """
 
 from __future__ import annotations
@@ -35,11 +36,17 @@ COLD_WRITE_BYTES = 2**17  # from here on a first write goes through the file: ha
 LARGE_COPY_BYTES = 2**20
 LARGEST_WRITE = 2**30  # pwrite stops a little short of 2 GiB
 IDLE_SEGMENT_S = 10.0
-MAP_FIXED, MAP_FAILED = 0x10, ctypes.c_void_p(-1).value
 
-_mmap = ctypes.CDLL(None, use_errno=True).mmap
-_mmap.restype = ctypes.c_void_p
+_libc = ctypes.CDLL(None, use_errno=True)
+_mmap, _mremap, _munmap = _libc.mmap, _libc.mremap, _libc.munmap
+_mmap.restype = _mremap.restype = ctypes.c_void_p
 _mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+_munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+_PRIVATE_HERE = mmap.MAP_PRIVATE | 0x10  # MAP_FIXED
+_MOVE_HERE = 1 | 2  # MREMAP_MAYMOVE | MREMAP_FIXED
+_MOVE_PAGES = 1 | 4  # MREMAP_MAYMOVE | MREMAP_DONTUNMAP: the old address stays mapped, without pages; Linux 5.13
 
 
 def size_class(size: int) -> int:
@@ -131,19 +138,33 @@ class Segment:
         self.idle_since = 0.0
         self.was_sealed = False
 
-    def map_block(self, index: int, flags: int) -> None:
-        """Maps the pages of a block again, in their place.
+    def seal(self, index: int) -> int:
+        """Has later writes to a block, through whatever looks at it, change copies of its pages.
 
-        Args:
-            flags: of mmap: MAP_SHARED or MAP_PRIVATE, and more.
+        Returns:
+            The address that its shared pages have moved to.
 
         Raises:
-            OSError: the kernel refuses, for lack of mappings; or blocks are no whole pages.
+            OSError: the kernel refuses: there are too many mappings, or it is older than Linux 5.13.
         """
-        begin = SEGMENT_HEADER + index * self.block_bytes
-        both = mmap.PROT_READ | mmap.PROT_WRITE
-        if _mmap(self.address + begin, self.block_bytes, both, flags | MAP_FIXED, self.file, begin) == MAP_FAILED:
-            raise OSError(ctypes.get_errno(), f"mmap: {os.strerror(ctypes.get_errno())}")
+        offset = SEGMENT_HEADER + index * self.block_bytes
+        address, size = self.address + offset, self.block_bytes
+        shared = _checked(_mremap(address, size, size, _MOVE_PAGES, None))
+        try:
+            _checked(_mmap(address, size, _READ_WRITE, _PRIVATE_HERE, self.file, offset))
+        except OSError:
+            _munmap(shared, size)
+            raise
+        return shared
+
+    def unseal(self, index: int, shared: int) -> None:
+        """Moves the shared pages of a block back.
+
+        Raises:
+            OSError: the kernel refuses, for lack of mappings.
+        """
+        address = self.address + SEGMENT_HEADER + index * self.block_bytes
+        _checked(_mremap(shared, self.block_bytes, self.block_bytes, _MOVE_HERE, address))
 
     def close(self) -> None:
         """Lets go of the file; arrays that still look at the memory keep the mapping."""
@@ -171,7 +192,7 @@ class Store:
         self._used: dict[bytes, tuple[Segment, int]] = {}  # key of a block in use -> where it is
         self._own: dict[int, Segment] = {}
         self._mapped: dict[int, mmap.mmap] = {}  # segments of others, and own ones as others see them
-        self._sealed: set[bytes] = set()  # keys of blocks
+        self._sealed: dict[bytes, int] = {}  # key of a block -> address of its shared pages
         self.idle_segments = 0
 
     def owns(self, key: bytes) -> bool:
@@ -247,11 +268,10 @@ class Store:
                 return True
             segment, index = self._used[block.hold.key]
             try:
-                segment.map_block(index, mmap.MAP_PRIVATE)
+                self._sealed[block.hold.key] = segment.seal(index)
             except OSError:
                 return False
             segment.was_sealed = True
-            self._sealed.add(block.hold.key)
             return True
 
     def is_sealed(self, block: Block) -> bool:
@@ -291,10 +311,10 @@ class Store:
             if place is None:
                 return
             segment, index = place
-            if key in self._sealed:
-                self._sealed.discard(key)
+            shared = self._sealed.pop(key, None)
+            if shared is not None:
                 try:
-                    segment.map_block(index, mmap.MAP_SHARED | mmap.MAP_POPULATE)  # to be written soon
+                    segment.unseal(index, shared)
                 except OSError:  # never to be used again
                     return
             segment.free.append(index)
@@ -322,6 +342,9 @@ class Store:
 
     def close(self) -> None:
         """Lets go of all memory but what arrays still look at."""
+        for key, shared in self._sealed.items():
+            _munmap(shared, self._used[key][0].block_bytes)
+        self._sealed.clear()
         for segment in self._own.values():
             segment.close()
         self._own.clear()
@@ -347,6 +370,13 @@ class Store:
 
     def _path(self, fd):
         return f"/proc/{self._node_pid}/fd/{fd}"
+
+
+def _checked(address):
+    """The address that mmap or mremap has returned; raises the error that it stands for."""
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return address
 
 
 def _block(mapping, size, offset, hold):

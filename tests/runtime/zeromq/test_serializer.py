@@ -1,6 +1,9 @@
 """Values to bytes and back: what is copied, what is shared, what keeps what alive."""
 
+import mmap
+import os
 import pickle
+import resource
 
 import numpy as np
 import pytest
@@ -190,15 +193,39 @@ def test_what_was_written_after_sealing_is_copied_when_it_is_sent(pair):
 
 
 def test_without_private_mappings_the_bytes_are_copied(pair, monkeypatch):
-    def refuse(segment, index, flags):
+    def refuse(segment, index):
         raise OSError(12, "no more mappings")
 
-    monkeypatch.setattr(Segment, "map_block", refuse)
+    monkeypatch.setattr(Segment, "seal", refuse)
     array = pair.empty(50_000)
     array[:] = 1
     received, _ = pair.send(array)
     array[:] = 2
     assert (received == 1).all()
+
+
+def test_filling_a_block_that_was_sealed_costs_no_page_faults(pair):
+    for _ in range(2):
+        array = pair.empty(500_000)
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+        array[:] = 1
+        faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+        pair.send(array)
+        del array
+        pair.memory.free_dropped()
+    assert faults < 500_000 * 4 / mmap.PAGESIZE / 10
+
+
+def test_closing_the_store_unmaps_what_was_sealed(pair):
+    array = pair.empty(50_000)
+    array[:] = 1
+    pair.writer.encode(array)
+    inode = os.fstat(pair.memory.files[block_of(array).segment]).st_ino
+    pair.memory.writer.close()
+    assert array[0] == 1
+    del array
+    with open("/proc/self/maps") as file:
+        assert not [line for line in file if f" {inode} " in line]
 
 
 def test_a_sealed_block_is_used_again(pair):

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import time
 
 from . import boot
 from .interrupts import interruptible
+from .process import readable
 
 LONGEST_DIRECTORY = 80  # the path of a unix socket has at most 107 bytes
 PREFIX, LOCK = "rts-", "lock"
@@ -80,10 +80,10 @@ class NodeProcess:
             KeyboardInterrupt: Ctrl-C came before the node had a process group of its own, and ended it.
         """
         with self._ready:
-            readable, _, _ = select.select([self._ready], [], [], START_S)
-            if readable and self._ready.read(1):
+            answered = readable(self._ready.fileno(), START_S)
+            if answered and self._ready.read(1):
                 return
-        if readable and self._ended_by() == -signal.SIGINT:
+        if answered and self._ended_by() == -signal.SIGINT:
             _let_interrupt_come()
         raise RuntimeError("the runtime's node agent did not start; what it wrote to stderr says why")
 
@@ -96,7 +96,7 @@ class NodeProcess:
 
     def wait_end(self, seconds: float) -> None:
         """Returns when the process has ended, after so many seconds by force."""
-        if not select.select([self.pidfd], [], [], seconds)[0]:
+        if not readable(self.pidfd, seconds):
             self._process.kill()
         self._process.wait()
         shutil.rmtree(self.session, ignore_errors=True)

@@ -26,7 +26,7 @@ from . import boot, control, wire
 from .instructions import Close, Grow, Kill, Send, Spawn
 from .ledger import units
 from .mailbox import mailbox_socket, peer_socket
-from .process import adopt_orphans, allow_many_files, describe_exit, kill_children
+from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
 from .state import NodeState
 
 TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
@@ -392,7 +392,7 @@ class Node:
         until = time.monotonic() + seconds
         while self._pids or self._unborn:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([self._channel], [], [], left)[0]:
+            if left <= 0 or not readable(self._channel.fileno(), left):
                 return
             data = b""
             with contextlib.suppress(ConnectionError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import resource
 import select
@@ -58,9 +59,14 @@ def _children():
         return []
 
 
-def has_ended(pidfd: int) -> bool:
-    """Whether the process behind a pidfd has ended."""
-    return bool(select.select([pidfd], [], [], 0)[0])
+def readable(descriptor: int, seconds: float) -> bool:
+    """Waits until a file is readable, or the process behind a pidfd has ended; False if the time is over before.
+
+    Unlike `select.select`, it takes descriptors above 1023.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(0, math.ceil(seconds * 1000))))
 
 
 def allow_many_files() -> int:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -194,6 +195,23 @@ def test_a_failed_init_leaves_nothing(fresh, monkeypatch, where, error, message)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     fresh()
     assert runtime.get(Actor.remote().pid.remote(), timeout=20)
+
+
+def test_a_driver_with_many_open_files(fresh):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard < 2048:
+        pytest.skip(f"no more than {hard} files may be open")
+    script = """
+import os, resource, runtime
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048))
+files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+task = runtime.remote(lambda: "done")
+runtime.init("zeromq", num_cpus=1)
+assert runtime.get(task.remote(), timeout=20) == "done"
+runtime.shutdown()
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=True)
+    fresh.leftovers.check(5, own=False)
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "0<&- 1>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])

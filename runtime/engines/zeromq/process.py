@@ -9,8 +9,10 @@ import os
 import resource
 import select
 import signal
+from time import monotonic
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+KILL_S = 1.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -39,24 +41,49 @@ def adopt_orphans() -> None:
 def kill_children(but: int = 0) -> None:
     """Kills and reaps the children of this process, then those that it adopts from them, until there are none.
 
+    Left alone are those that it may not kill (a program with set-uid) and, after KILL_S, those that have not ended: a
+    process in the middle of a system call may take any time.
+
     Args:
         but: pid of a child that is spared.
     """
-    while pids := [pid for pid in _children() if pid != but]:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in pids:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+    spared, until = {but}, monotonic() + KILL_S
+    while pids := _children() - spared:
+        refused = {pid for pid in pids if not _killed(pid)}
+        spared |= {pid for pid in pids if not _reaped(pid, 0 if pid in refused else until)}
+
+
+def _killed(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return False
+    return True
+
+
+def _reaped(pid, until):
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        ended = readable(pidfd, until - monotonic())
+    finally:
+        os.close(pidfd)
+    if ended:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+    return ended
 
 
 def _children():
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(pid) for pid in file.read().split()]
+            return {int(pid) for pid in file.read().split()}
     except OSError:  # a kernel without this file
-        return []
+        return set()
 
 
 def readable(descriptor: int, seconds: float) -> bool:

@@ -228,6 +228,9 @@ def _tell(analysis: ExperimentAnalysis) -> None:
     except ValueError as error:
         click.echo(f"best        none: {error}")
         return
+    if analysis.default_metric not in best.metric_analysis:
+        click.echo(f"best        none: {best.name} has reported no {analysis.default_metric}")
+        return
     value = best.metric_analysis[analysis.default_metric]["last"]
     chosen = " ".join(f"{key.replace('/', '.')}={value}" for key, value in best.evaluated_params.items())
     click.echo(f"best        {best.name}: {analysis.default_metric} {value:,.6g}")

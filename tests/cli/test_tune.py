@@ -69,6 +69,14 @@ def test_mistakes_end_with_code_2(tmp_path, arguments, message):
     assert found.returncode == 2 and message in found.stderr
 
 
+def test_a_search_of_one_trial_that_fails_says_why(tmp_path):
+    (tmp_path / "broken.py").write_text("def make(config):\n    raise RuntimeError('no such maze')\n")
+    found = rllib_tune(tmp_path, "PPO", "broken:make", *QUICK, "--stop", "iterations=1", "--name", "x", "-q")
+    assert found.returncode == 1 and "KeyError" not in found.stderr
+    assert "best        none: PPO_broken:make_0 has reported no episode_reward_mean" in found.stdout
+    assert "no such maze" in found.stderr
+
+
 def test_what_values_mean():
     assert parse_range("0.95,0.99") == {"grid_search": [0.95, 0.99]}
     assert parse_range("[64,64],[32]") == {"grid_search": [[64, 64], [32]]}

@@ -32,18 +32,19 @@ class TrialActor:
     """Runs one trial; with `reset`, one after the other."""
 
     def __init__(self, driver_pid: int):
-        self._driver_pid = driver_pid
+        self._shares_process = os.getpid() == driver_pid  # the runtime's local engine
         self._trainable = None
         self._moves = False
 
     def start(self, definition: Definition, config: dict, context: TrialContext, restore: str | None, log_to_file):
         """Makes the trainable, from a checkpoint if one is given; says where it runs."""
-        if log_to_file and os.getpid() != self._driver_pid:
-            _redirect(log_to_file, context.trial_dir)
-        for environment in definition.environments:
-            environment.register()
+        if not self._shares_process:
+            if log_to_file:
+                _redirect(log_to_file, context.trial_dir)
+            for environment in definition.environments:
+                environment.register()
         remove_temporaries(context.trial_dir)
-        self._moves = definition.chdir_to_trial_dir and os.getpid() != self._driver_pid
+        self._moves = definition.chdir_to_trial_dir and not self._shares_process
         self._move(context.trial_dir)
         session.activate(context, None)
         self._trainable = definition.trainable_class(config, context)

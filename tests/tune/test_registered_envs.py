@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+import runtime
 from rllib import tune
 from rllib.algorithms.ppo import PPOConfig
 from rllib.env import registry
@@ -65,3 +66,15 @@ def test_a_registered_environment_reaches_functions_that_build_an_algorithm(run)
 def test_a_registered_environment_that_cannot_travel_says_so_where_it_is_used(run):
     with pytest.raises(tune.TuneError, match=r"'immovable' was registered in another process.*cannot be sent here"):
         run("PPO", config={**SMALL, "env": "immovable"}, stop=ONCE)
+
+
+def test_a_trial_in_the_drivers_process_leaves_its_registrations_alone(run):
+    before = dict(registry._creators)
+    runtime.shutdown()
+    runtime.init(engine="local")
+    try:
+        (trial,) = run(lambda config: {"loss": 1.0}).trials
+    finally:
+        runtime.shutdown()
+        runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    assert trial.last_result["loss"] == 1.0 and registry._creators == before

@@ -178,7 +178,8 @@ class Function(Domain):
         return self.draw(rng) if config is None else self.function(config)
 
     def __repr__(self):
-        return f"sample_from({getattr(self.function, '__name__', self.function)})"
+        # By the type where there is no name: an address would differ in every process.
+        return f"sample_from({getattr(self.function, '__name__', type(self.function).__name__)})"
 
 
 def choice(values: Sequence) -> Choice:

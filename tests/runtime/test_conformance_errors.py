@@ -1,5 +1,6 @@
 """Exceptions of user code and arguments that cannot travel, on every engine."""
 
+import logging
 import pickle
 import threading
 import traceback
@@ -483,6 +484,19 @@ def test_an_error_whose_reference_is_dropped_unseen_is_logged_once(engine, caplo
     for text in texts:
         (message,) = [m for m in unhandled(caplog) if f"LookupError: {text}\n" in m]
         assert "Traceback" in message and "raise LookupError(text)" in message
+
+
+def test_a_handler_of_lost_errors_may_use_the_runtime(engine):
+    refs, handler = [], logging.Handler(logging.ERROR)
+    handler.emit = lambda record: refs.append(identity.remote(record.getMessage()))
+    logging.getLogger("runtime").addHandler(handler)
+    try:
+        fails.options(num_returns=0).remote("without reference")
+        fails.remote("dropped")
+        wait_until(lambda: len(refs) == 2, 20)
+    finally:
+        logging.getLogger("runtime").removeHandler(handler)
+    assert sorted("dropped" in text for text in runtime.get(refs)) == [False, True]
 
 
 def test_an_error_that_somebody_has_seen_is_not_logged(engine, caplog):

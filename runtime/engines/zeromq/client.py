@@ -279,9 +279,13 @@ class Client:
         self.mailbox.wake()
 
     def report_unseen(self) -> None:
-        """Logs the errors that were lost. Without the lock."""
+        """Logs the errors that were lost. Without the lock: a handler of the user's may call anything."""
         while self._lost_errors:
-            logger.error("Unhandled error: %s", self.serializer.decode(*self._lost_errors.popleft(), ()))
+            try:
+                frame, start = self._lost_errors.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            logger.error("Unhandled error: %s", self.serializer.decode(frame, start, ()))
 
     def new_key(self) -> bytes:
         """The key of something new: a block or an actor."""
@@ -340,7 +344,7 @@ class Client:
                 refs = channel.pending.pop(serial, None)
                 if not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2):
                     self._advance(channel)
-            if raised and refs:
+            if raised and refs is not None:  # without a reference the error is lost at once
                 pins = (self.unseen(frame, wire.HEADER_BYTES),)
             if count != 1 or type(refs) is not Reference:
                 self._settle_several(refs, frame, count, pins)
@@ -356,10 +360,7 @@ class Client:
             return  # a late reply: what it holds is released with the pins
         if type(refs) is Reference:
             refs = (refs,)
-        if not refs:
-            if count:
-                logger.error("Unhandled error: %s", self.serializer.decode(frame, starts[0], pins[0]))
-        elif count == 1:
+        if count == 1:
             self.holdings.settle(refs, frame, starts[0], pins[0])
         else:
             for ref, start, kept in zip(refs, starts, pins):

@@ -12,7 +12,7 @@ import signal
 from time import monotonic
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-KILL_S = 1.0
+KILL_S = 5.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

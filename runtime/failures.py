@@ -184,9 +184,9 @@ def _both(kind, cause: Exception) -> TaskError | None:
 
 @lru_cache(maxsize=256)
 def _joint_class(kind: type, cls: type) -> type:
-    """`kind` and the user's class in one; its name shows both."""
+    """`kind` and the user's class in one; its name shows both, without dots: `repr` shows what follows the last one."""
     bases = (kind,) if issubclass(kind, cls) else (kind, cls)
-    return type(f"{kind.__name__}({cls.__qualname__})", bases, {"__module__": cls.__module__})
+    return type(f"{kind.__name__}({cls.__name__})", bases, {"__module__": cls.__module__})
 
 
 def _class_name(cls: type) -> str:

@@ -179,7 +179,9 @@ def test_a_class_defined_in_a_function(engine):
     class Local(Exception):
         pass
 
-    assert isinstance(raised(throw(lambda: Local("l"))), Local)
+    error = raised(throw(lambda: Local("l")))
+    assert isinstance(error, Local)
+    assert repr(error) == "TaskError(Local)('l')"
 
 
 def test_a_class_that_cannot_be_combined(engine):

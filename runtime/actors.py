@@ -8,22 +8,22 @@ import functools
 from . import context
 from .engines.base import ClassDefinition, Engine, Method
 from .errors import SessionClosedError
-from .options import ActorOptions, check_count, updated
+from .options import ActorOptions, MethodOptions, updated
 from .refs import SessionBound
 from .session import engine
 from .signatures import Signature
 
 
-def method(*, num_returns: int = 1):
-    """Decorates a method of a remote class.
+def method(**options):
+    """Decorates a method of a remote class: `@method(num_returns=2)`.
 
     Args:
-        num_returns: how many values it returns; with 2 or more its `.remote()` gives a list of references.
+        options: see `options.MethodOptions`.
     """
-    check_count("num_returns", num_returns)
+    checked = updated(MethodOptions(), options)
 
     def decorate(function):
-        function.__runtime_num_returns__ = num_returns
+        function.__runtime_num_returns__ = checked.num_returns
         return function
 
     return decorate
@@ -67,7 +67,7 @@ class RemoteClass:
 
     def __call__(self, *args, **kwargs):
         name = self._definition.name
-        raise TypeError(f"{name} is a remote class: use {name}.remote(...) to start an actor")
+        raise TypeError(f"{name} is a remote class and cannot be instantiated directly: use {name}.remote(...)")
 
     def __getattr__(self, name):
         # Class attributes and static methods, for code that names the class: Counter.LIMIT, Counter.parse(text).
@@ -185,9 +185,9 @@ class ActorMethod:
         refs = self._call(self._actor_id, self._name, args, kwargs, num_returns)
         return refs[0] if num_returns == 1 else refs or None
 
-    def options(self, *, num_returns: int) -> ActorMethod:
-        """The same method with another number of return values."""
-        check_count("num_returns", num_returns)
+    def options(self, **given) -> ActorMethod:
+        """The same method with other options, e.g. `counter.add.options(num_returns=2).remote()`."""
+        num_returns = updated(MethodOptions(self._num_returns), given).num_returns
         return ActorMethod(self._lease, self._class_name, self._name, self._method._replace(num_returns=num_returns))
 
     def __call__(self, *args, **kwargs):

@@ -25,6 +25,8 @@ def remote(target=None, /, **options):
         options: see `options.TaskOptions` and `options.ActorOptions`.
     """
     if target is None:
+        if not options:
+            raise TypeError("remote() has neither a target nor options; write @remote, or @remote(num_cpus=2)")
         return lambda target: _remote(target, options)
     if options:
         raise TypeError("give options alone, as @remote(num_cpus=2), or later by .options(num_cpus=2)")

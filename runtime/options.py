@@ -15,6 +15,7 @@ from .errors import UnschedulableError
 NOT_YET = {
     "accelerator_type": (None,),
     "allow_out_of_order_execution": (None, False),
+    "concurrency_group": (None,),
     "concurrency_groups": (None, {}, []),
     "get_if_exists": (False,),
     "label_selector": (None, {}),
@@ -96,6 +97,19 @@ class ActorOptions:
     def held(self) -> dict[str, float]:
         """What it occupies as long as it lives; CPUs may exceed the request, and then what is free."""
         return _request(self.num_cpus or 0, self.num_gpus, self.memory, self.resources)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodOptions:
+    """Options of a method of a remote class.
+
+    Attributes:
+        num_returns: how many values it returns; with 2 or more its `.remote()` gives a list of references, with 0 None.
+        name: for programs written for Ray; without effect, since messages name the method.
+    """
+
+    num_returns: int = 1
+    name: str | None = None
 
 
 def updated(options, given: dict):
@@ -244,6 +258,9 @@ _CHECKS = {
 }
 
 
+_WHAT = {TaskOptions: "a remote function", ActorOptions: "a remote class", MethodOptions: "a method"}
+
+
 def _request(num_cpus, num_gpus, memory, resources) -> dict[str, float]:
     request = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory, **resources}
     return {name: quantity for name, quantity in request.items() if quantity}
@@ -254,7 +271,7 @@ def _written(name, quantity) -> str:
 
 
 def _unknown(name, value, known, kind) -> str:
-    what = "a remote function" if kind is TaskOptions else "a remote class"
+    what = _WHAT[kind]
     if name in NOT_YET:
         return (
             f"the option {name}={value!r} of {what} is not available; leave it out, or give its default, "

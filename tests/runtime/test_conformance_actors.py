@@ -137,6 +137,19 @@ def test_several_return_values(engine):
     assert counter.get.options(num_returns=0).remote() is None
 
 
+def test_options_of_a_method(engine):
+    counter = Counter.remote(1)
+    assert runtime.get(counter.get.options(name="read").remote()) == 1
+    assert runtime.get(counter.both.options(name="read").remote()) == [1, "steps"]
+    assert runtime.get(counter.get.options(max_task_retries=0, concurrency_group=None).remote()) == 1
+    with pytest.raises(ValueError, match=r"unknown option 'num_return' of a method. Did you mean 'num_returns'"):
+        counter.get.options(num_return=2)
+    with pytest.raises(ValueError, match=r"max_task_retries=1 of a method is not available"):
+        counter.get.options(max_task_retries=1)
+    with pytest.raises(TypeError, match="num_returns must be an integer"):
+        runtime.method(num_returns="2")
+
+
 def test_static_class_private_and_call_methods(engine):
     counter = Counter.remote(3)
     assert runtime.get(counter.twice.remote(4)) == 8

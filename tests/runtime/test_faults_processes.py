@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import io
 import os
 import random
 import resource
@@ -658,6 +659,18 @@ runtime.get(speak.remote())
 runtime.shutdown()
 """
     shown, hidden = script(source, "yes"), script(source, "no")
-    text = shown.stdout + shown.stderr
-    assert "hello from a task" in text and "and its stderr" in text
+    assert "hello from a task" in shown.stdout and "and its stderr" in shown.stderr
+    assert "hello" not in shown.stderr and "stderr" not in shown.stdout
     assert "hello" not in hidden.stdout + hidden.stderr
+
+
+def test_the_output_of_workers_goes_through_the_streams_of_the_driver(fresh):
+    @runtime.remote
+    def speak():
+        print("a line", "that has no end yet", end=" ")
+        print("a warning", end=" ", file=sys.stderr)
+
+    fresh(num_cpus=1, log_to_driver=True)
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        runtime.get(speak.remote(), timeout=20)
+        wait_until(lambda: "no end yet" in out.getvalue() and "a warning" in err.getvalue(), 5)

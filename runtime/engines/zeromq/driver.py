@@ -75,9 +75,11 @@ class Driver(Client):
         return Context(self.session_id, f"{wire.NODE:x}", f"{self.process:x}")
 
     def _on_log(self, frame, head):
-        if sys.stderr is not None:  # this process may run without one
-            sys.stderr.write(frame[wire.HEADER_BYTES :].decode(errors="replace"))
-            sys.stderr.flush()
+        stream = sys.stdout if head[2] == wire.STDOUT else sys.stderr
+        if stream is not None:  # this process may run without one
+            with contextlib.suppress(OSError, ValueError):  # a broken pipe, or closed
+                stream.write(frame[wire.HEADER_BYTES :].decode(errors="replace"))
+                stream.flush()
 
     def _on_notice(self, frame, head):
         _, _, level, *_ = head

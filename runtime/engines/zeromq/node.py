@@ -31,6 +31,7 @@ from .state import NodeState
 
 TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
 READ_BYTES = 2**16
+PARTIAL_LINE_S = 0.2  # what has no end of line is shown after that
 LOG_BYTES_PER_S = 2**20  # per worker; more is dropped and counted
 TERMINATE_S, KILL_S = 1.0, 1.0
 LEAVE_MS = 500  # for the last frames, if the driver reads them
@@ -43,16 +44,24 @@ SEGMENT_MODE = os.MFD_CLOEXEC
 
 @dataclass
 class Output:
-    """What a worker writes: the pipe, the last lines, and how much of this second's share is used."""
+    """What a worker writes: its pipes, the last lines, and how much of this second's share is used."""
 
-    pipe: int
     name: str
-    partial: bytes = b""
-    closed: bool = False
+    pipes: list[int] = field(default_factory=list)
     tail: deque = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     second: int = 0
     bytes_used: int = 0
     dropped: int = 0
+
+
+@dataclass
+class Stream:
+    """What is read from one pipe: stdout (1) or stderr (2) of a worker, and the line that has no end yet."""
+
+    process: int
+    number: int
+    partial: bytes = b""
+    show_partial_at: float = 0.0
 
 
 class Node:
@@ -81,7 +90,8 @@ class Node:
         self._unborn: set[int] = set()
         self._doomed: set[int] = set()  # to be killed as soon as they are born
         self._outputs: dict[int, Output] = {}
-        self._by_pipe: dict[int, int] = {}
+        self._streams: dict[int, Stream] = {}  # by pipe
+        self._partial: set[int] = set()  # pipes with a line that has no end yet
         self._segments: dict[int, int] = {}  # segment -> fd
         self._ending = False
         self._driver = os.pidfd_open(config["driver"])
@@ -105,12 +115,16 @@ class Node:
                 elif descriptor == self._channel.fileno():
                     self._read_reports()
                 elif descriptor != mailbox:
-                    self._read_output(self._by_pipe.get(descriptor))
+                    self._read_output(descriptor)
             self._read_mailbox()
             self._tick()
+            if self._partial:
+                self._show_partial_lines()
         self._end()
 
     def _timeout(self):
+        if self._partial:
+            return PARTIAL_LINE_S
         return 1.0 if self._state.needs_ticks else None
 
     def _tick(self):
@@ -230,17 +244,22 @@ class Node:
             env_vars=spawn.env_vars,
             path=self._config["path"],
         )
-        ours, its = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(ours, False)
-        self._outputs[spawn.process] = Output(ours, spawn.name)
-        self._by_pipe[ours] = spawn.process
-        self._poll.register(ours, select.EPOLLIN)
+        output = self._outputs[spawn.process] = Output(spawn.name)
+        its = []
+        for number in (wire.STDOUT, wire.STDERR):
+            read, write = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(read, False)
+            output.pipes.append(read)
+            its.append(write)
+            self._streams[read] = Stream(spawn.process, number)
+            self._poll.register(read, select.EPOLLIN)
         try:
-            socket.send_fds(self._channel, [self._encode(settings)], [its])
+            socket.send_fds(self._channel, [self._encode(settings)], its)
         except OSError:  # the zygote has died; its end will be read from the channel
             pass
         finally:
-            os.close(its)
+            for write in its:
+                os.close(write)
 
     def _kill(self, process):
         if process in self._unborn:
@@ -308,28 +327,46 @@ class Node:
 
     # -- output -------------------------------------------------------------------------------------------------------
 
-    def _read_output(self, process):
+    def _read_output(self, pipe):
         """Forwards a worker's lines; False when there is nothing to read now."""
-        output = self._outputs.get(process)
-        if output is None or output.closed:
+        stream = self._streams.get(pipe)
+        if stream is None:
             return False
         try:
-            data = os.read(output.pipe, READ_BYTES)
+            data = os.read(pipe, READ_BYTES)
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise
             return False
         if not data:
-            self._poll.unregister(output.pipe)
-            output.closed = True
+            self._close_pipe(pipe)
             return False
-        *lines, output.partial = (output.partial + data).split(b"\n")
-        if len(output.partial) > READ_BYTES:
-            lines, output.partial = [*lines, output.partial], b""
-        self._forward(process, output, lines)
+        *lines, stream.partial = (stream.partial + data).split(b"\n")
+        if len(stream.partial) > READ_BYTES:
+            lines, stream.partial = [*lines, stream.partial], b""
+        if stream.partial:
+            stream.show_partial_at = time.monotonic() + PARTIAL_LINE_S
+            self._partial.add(pipe)
+        else:
+            self._partial.discard(pipe)
+        self._forward(stream, lines)
         return True
 
-    def _forward(self, process, output, lines):
+    def _show_partial_lines(self):
+        """Forwards what has waited for the end of its line, such as a prompt or a row of dots."""
+        now = time.monotonic()
+        for pipe in [p for p in self._partial if self._streams[p].show_partial_at <= now]:
+            self._show_partial_line(pipe)
+
+    def _show_partial_line(self, pipe):
+        stream = self._streams[pipe]
+        line, stream.partial = stream.partial, b""
+        self._partial.discard(pipe)
+        if line:
+            self._forward(stream, [line])
+
+    def _forward(self, stream, lines):
+        output = self._outputs[stream.process]
         texts = [line.decode(errors="replace") for line in lines]
         output.tail.extend(text[:TAIL_LINE_CHARACTERS] for text in texts)
         if not self._config["log_to_driver"] or not texts:
@@ -343,23 +380,29 @@ class Node:
         if output.bytes_used > LOG_BYTES_PER_S:
             output.dropped += len(texts)
             return
-        name = self._state.name_of(process) or output.name
-        prefix = f"({name} pid={self._pids.get(process, '?')}) "
+        name = self._state.name_of(stream.process) or output.name
+        prefix = f"({name} pid={self._pids.get(stream.process, '?')}) "
         body = "".join(f"{prefix}{text}\n" for text in texts).encode()
-        self._send(wire.DRIVER, wire.message(wire.LOG, wire.NODE, body=body))
+        self._send(wire.DRIVER, wire.message(wire.LOG, wire.NODE, body=body, flags=stream.number))
 
     def _close_output(self, process):
         """The last lines of a worker that has ended."""
         output = self._outputs.get(process)
         if output is None:
             return []
-        while self._read_output(process):
-            continue
-        if output.partial:
-            self._forward(process, output, [output.partial])
-        del self._outputs[process], self._by_pipe[output.pipe]
-        os.close(output.pipe)
+        for pipe in output.pipes:
+            while self._read_output(pipe):
+                continue
+            if pipe in self._streams:  # a process that the worker started may have it still
+                self._close_pipe(pipe)
+        del self._outputs[process]
         return output.tail
+
+    def _close_pipe(self, pipe):
+        self._show_partial_line(pipe)
+        self._poll.unregister(pipe)
+        os.close(pipe)
+        del self._streams[pipe]
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from .shared_memory import SharedMemory
 
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while somebody waits
 IDLE_TICKS = 60
-PROCESS_FILES = 4  # of the node: the pipe of its output, a socket to it with its descriptor for waking, one from it
+PROCESS_FILES = 5  # of the node: the pipes of its output, a socket to it with its descriptor for waking, one from it
 SEGMENT_FILES = 8  # that actors leave to shared memory
 
 

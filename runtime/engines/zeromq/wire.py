@@ -64,12 +64,14 @@ GRANTED = 24  # serial of the request, a: segment (0: refused), b: fd, c: bytes
 FREED = 25  # keys of blocks that may be used again
 CLOSED = 26  # a: segment that has ended; also "return what you do not need" when 0
 GONE = 27  # a: process that has ended
-LOG = 28  # text for the driver's stderr
+LOG = 28  # flags: STDOUT or STDERR; text for this stream of the driver
 NOTICE = 29  # flags: level; text for the driver's logger
 STOP = 30  # the actor ends after the calls it has
 GOODBYE = 31
 
 LAST_KIND = 33
+
+STDOUT, STDERR = 1, 2
 
 ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
 

@@ -129,6 +129,7 @@ class Worker(Client):
                     if self._dropped or self._dropped_handles:
                         with self.mailbox.lock:
                             self.flush()
+                    _flush_output()
                     if not wait(inbox, IDLE_SEGMENT_S if self.store.idle_segments else None):
                         self.store.trim(IDLE_SEGMENT_S)
                     continue
@@ -486,6 +487,15 @@ def main(settings: control.Settings, parent: int) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)  # threads of the user's must not keep the process
+
+
+def _flush_output():
+    """Writes out a line that user code has begun; whole lines are written at once."""
+    try:
+        sys.__stdout__.flush()
+        sys.__stderr__.flush()
+    except (OSError, ValueError):  # closed by user code
+        pass
 
 
 def _set_up(settings):

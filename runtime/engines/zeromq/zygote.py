@@ -4,8 +4,8 @@ It has one thread, so that a fork is safe, and forks in milliseconds; its pages 
 somebody writes to them. It tells the node which process got which pid, and how each has ended. When the node dies, it
 kills the workers and all that they have started.
 
-Protocol, over a SOCK_SEQPACKET pair. From the node: `Settings` in msgpack, with the worker's output pipe. To the node:
-(process, pid, -1) when it is born, (process, pid, wait status) when it has ended.
+Protocol, over a SOCK_SEQPACKET pair. From the node: `Settings` in msgpack, with the pipes for stdout and stderr. To
+the node: (process, pid, -1) when it is born, (process, pid, wait status) when it has ended.
 """
 
 from __future__ import annotations
@@ -67,35 +67,36 @@ class Zygote:
                 if descriptor == self._child_ended:
                     self._reap()
                     continue
-                data, pipes, _, _ = socket.recv_fds(self._channel, LARGEST_SETTINGS, 1)
+                data, pipes, _, _ = socket.recv_fds(self._channel, LARGEST_SETTINGS, 2)
                 if not data:
                     return None
-                settings = self._start(self._decode(data), pipes[0])
+                settings = self._start(self._decode(data), pipes)
                 if settings is not None:
                     return settings
 
-    def _start(self, settings, pipe):
+    def _start(self, settings, pipes):
         if _thread_count() > 1:
-            pid = _spawn(settings, pipe)
+            pid = _spawn(settings, pipes)
         else:
             pid = os.fork()
             if pid == 0:
-                self._become_worker(pipe)
+                self._become_worker(pipes)
                 return settings
-        os.close(pipe)
+        for pipe in pipes:
+            os.close(pipe)
         self._workers[pid] = settings.process
         self._channel.send(REPORT.pack(settings.process, pid, BORN))
         return None
 
-    def _become_worker(self, pipe):
+    def _become_worker(self, pipes):
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._channel.close()
         os.close(self._child_ended)
         os.close(self._wake)
-        os.dup2(pipe, 1)
-        os.dup2(pipe, 2)
-        os.close(pipe)
+        for pipe, standard in zip(pipes, (1, 2)):
+            os.dup2(pipe, standard)
+            os.close(pipe)
 
     def _reap(self):
         os.read(self._child_ended, 4096)
@@ -123,10 +124,10 @@ def _thread_count():
     return len(os.listdir("/proc/self/task"))
 
 
-def _spawn(settings, pipe):
+def _spawn(settings, pipes):
     """A new interpreter instead of a fork: a preloaded module has started threads, which do not survive a fork."""
     config = {"role": "worker", "path": sys.path, "parent": os.getpid(), "settings": msgspec.to_builtins(settings)}
-    process = subprocess.Popen(boot.command(config), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+    process = subprocess.Popen(boot.command(config), stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1])
     process.returncode = 0  # reaped by waitpid above, not by this object
     return process.pid
 

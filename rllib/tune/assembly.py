@@ -74,15 +74,22 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
 def _search(spec: ExperimentSpec, space: dict, is_algorithm: bool) -> tuple[Any, Any, ExperimentSpec]:
     """Searcher and scheduler, and the spec with the metric and mode by which they compare trials."""
     searcher, scheduler = create_searcher(spec.search_alg), create_scheduler(spec.scheduler)
-    spec = _with_objective(spec, (scheduler, searcher), is_algorithm)
-    accepted = announce_search(searcher, spec.metric, spec.mode, space, num_samples=spec.num_samples)
+    given, spec = spec, _with_objective(spec, (scheduler, searcher), is_algorithm)
+    accepted = announce_search(searcher, *_objective_for(searcher, given, spec), space, num_samples=spec.num_samples)
     if accepted is False and holds_domains(space):
         raise ValueError(
             f"{type(searcher).__name__} does not search the space given as config (set_search_properties returned "
             "False). Give the space to the searcher, and only fixed settings as config."
         )
-    scheduler.set_search_properties(spec.metric, spec.mode)
+    scheduler.set_search_properties(*_objective_for(scheduler, given, spec))
     return searcher, scheduler, spec
+
+
+def _objective_for(part, given: ExperimentSpec, spec: ExperimentSpec) -> tuple[str | None, str | None]:
+    """(metric, mode) for a scheduler or searcher: what it has itself goes before what the other one brought along."""
+    return tuple(
+        getattr(given, name) or getattr(part, name, None) or getattr(spec, name) for name in ("metric", "mode")
+    )
 
 
 def _with_objective(spec: ExperimentSpec, parts, is_algorithm: bool) -> ExperimentSpec:

@@ -71,7 +71,7 @@ class ExperimentSpec:
 
 # Given anew when an experiment is restored, or written into its header by themselves.
 _NOT_SAVED = {
-    "trainable", "config", "name", "results_dir", "resume", "raise_on_failed_trial", "num_samples", "metric", "mode",
+    "trainable", "config", "name", "results_dir", "resume", "raise_on_failed_trial", "num_samples",
 }  # fmt: skip
 
 

@@ -194,8 +194,6 @@ class Tuner:
             name=path.name,
             results_dir=path.parent,
             num_samples=header["num_samples"] if given.num_samples == 1 else given.num_samples,
-            metric=given.metric or header["metric"],
-            mode=given.mode or header["mode"],
             resume="ERRORED_ONLY"
             if not resume_unfinished
             else "RESTART_ERRORED"
@@ -219,7 +217,9 @@ class Tuner:
 
 def _settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that an experiment has saved; those that it could not are warned of."""
-    pickled = header.get("settings", {})
+    if "settings" not in header:  # of an earlier version
+        return {"metric": header["metric"], "mode": header["mode"]}
+    pickled = header["settings"]
     lost = [name for name, text in pickled.items() if text is None]
     if lost:
         logger.warning(

@@ -16,6 +16,8 @@ from rllib import tune
 from rllib.errors import TuneError
 from rllib.tune import session
 from rllib.tune.analysis import ExperimentAnalysis
+from rllib.tune.schedulers import AsyncHyperBandScheduler
+from rllib.tune.searchers import Searcher
 from runtime.errors import UnschedulableError
 
 ROOT = Path(__file__).parents[2]
@@ -627,3 +629,21 @@ def test_a_scheduler_without_a_metric_compares_algorithms_by_return(run):
     assert (analysis.default_metric, analysis.default_mode) == ("episode_reward_mean", "max")
     best = max(analysis.trials, key=lambda trial: trial.last_result["episode_reward_mean"])
     assert analysis.best_trial is best
+
+
+class OneValue(Searcher):
+    def suggest(self, trial_id):
+        return {"a": 1.0}
+
+
+def two_metrics(config):
+    for step in range(1, 4):
+        tune.report(loss=config["a"], gain=step * config["a"])
+
+
+def test_a_scheduler_and_a_searcher_may_have_different_metrics(run):
+    searcher = OneValue(metric="loss", mode="min")
+    scheduler = AsyncHyperBandScheduler(metric="gain", mode="max", grace_period=1)
+    analysis = run(two_metrics, search_alg=searcher, scheduler=scheduler)
+    assert (searcher.metric, searcher.mode) == ("loss", "min") and (scheduler.metric, scheduler.mode) == ("gain", "max")
+    assert (analysis.default_metric, analysis.default_mode) == ("gain", "max")

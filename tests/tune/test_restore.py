@@ -110,6 +110,28 @@ def test_a_restored_tuner_keeps_the_searcher_and_its_state(tmp_path, space):
     assert [result.config["rate"] for result in results] == [trial.config["rate"] for trial in whole.trials]
 
 
+class Forgetful(searchers.Searcher):
+    """Counts its suggestions, and saves nothing."""
+
+    needs_metric, count = False, 0
+
+    def suggest(self, trial_id):
+        self.count += 1
+        return {"rate": float(self.count)}
+
+
+class OwnMetric(Forgetful):
+    needs_metric = True
+
+
+def test_a_restored_tuner_keeps_the_metrics_of_scheduler_and_searcher(tmp_path):
+    scheduler = AsyncHyperBandScheduler(metric="height", mode="max", max_t=4)
+    searcher = OwnMetric(metric="training_iteration", mode="min")
+    path = broken_off(tmp_path, tune_config={"scheduler": scheduler, "search_alg": searcher, "num_samples": 1})
+    results = tune.Tuner.restore(path, Climber).fit()
+    assert results.get_best_result().metrics["height"] == 4.0
+
+
 class LargeTimeout(tune.TimeoutStopper):
     """Says in the experiment's directory how much was used before each run."""
 
@@ -157,16 +179,6 @@ def test_a_restored_tuner_may_leave_unfinished_trials(tmp_path):
     tuner = tune.Tuner.restore(path, fails_for_one, resume_unfinished=False, resume_errored=True)
     assert [result.metrics["step"] for result in tuner.fit() if result.config["a"] == 1] == [4]
     assert [result.trial.status for result in tuner.get_results()] == ["TERMINATED", "RUNNING"]
-
-
-class Forgetful(searchers.Searcher):
-    """Counts its suggestions, and saves nothing."""
-
-    needs_metric, count = False, 0
-
-    def suggest(self, trial_id):
-        self.count += 1
-        return {"rate": float(self.count)}
 
 
 class ForgetfulWithoutBase:

@@ -306,9 +306,11 @@ class TrialRunner:
 def _is_of_files(error: OSError, path: Path) -> bool:
     """Whether the experiment's own files in `path` could not be written.
 
-    Notes mark what a user's callback raised. A write to an open file fails without a name.
+    Notes mark what a user's callback raised. A write to an open file fails without a name, but with a number; errors
+    of network libraries have neither.
     """
-    if getattr(error, "__notes__", None) or isinstance(error, (ConnectionError, TimeoutError)):
+    is_the_systems = error.errno is not None and not isinstance(error, (ConnectionError, TimeoutError))
+    if getattr(error, "__notes__", None) or not is_the_systems:
         return False
     return not isinstance(error.filename, (str, bytes)) or Path(os.fsdecode(error.filename)).is_relative_to(path)
 

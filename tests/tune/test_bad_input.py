@@ -258,9 +258,13 @@ def test_an_oserror_of_a_callback_is_not_called_a_full_disk(run, error):
     assert caught.value.__notes__ == ["raised in LosesItsFile.on_trial_result, a callback of the experiment"]
 
 
-def test_an_oserror_of_a_stop_function_is_its_own(run, tmp_path):
+@pytest.mark.parametrize(
+    "error", [OSError("the tracking server is away"), FileNotFoundError(errno.ENOENT, "nothing", "/no/such/file")]
+)
+def test_an_oserror_of_a_stop_function_is_its_own(run, error):
     def stop(trial_id, result):
-        return (tmp_path.parent / "no such directory" / "file").read_text()
+        raise error
 
-    with pytest.raises(FileNotFoundError, match="no such directory"):
+    with pytest.raises(type(error)) as caught:
         run(reports, config={"a": 1.0}, stop=stop)
+    assert caught.value is error

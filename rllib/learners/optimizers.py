@@ -40,8 +40,10 @@ class OptimizerSettings:
 # Numbers that one pass of the optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
 # The mean gradient of a unit that never fires again halves every seven steps. Below 1e-38 numbers are denormal, and
-# processors compute with them ten times as slowly; this much more in every step, lost in rounding, keeps it above.
+# processors compute with them ten times as slowly. This much more, lost in rounding, keeps it above. To fall from here
+# takes 150 steps, so that it need not be added in every one.
 TINY = np.float32(1e-31)
+TINY_EVERY = 16  # steps
 
 
 class Adam:
@@ -75,12 +77,14 @@ class Adam:
         """Updates m and v, then weights -= step_size * m / (sqrt(v) + epsilon); without the division for None."""
         rest1, beta2, rest2 = np.float32(1 - self.beta1), np.float32(self.beta2), np.float32(1 - self.beta2)
         step_size = np.float32(step_size)
+        adds_tiny = self._count % TINY_EVERY == 0
         for part, scratch in self._chunks:
             m, v, g = self._m[part], self._v[part], gradient[part]
             np.subtract(g, m, out=scratch)
             scratch *= rest1
             m += scratch
-            m += TINY
+            if adds_tiny:
+                m += TINY
             np.multiply(g, g, out=scratch)
             scratch *= rest2
             v *= beta2

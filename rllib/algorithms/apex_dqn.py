@@ -124,8 +124,11 @@ class ApexDQNConfig(DQNConfig):
                 f"replay_buffer_config: capacity={settings['capacity']} is below num_replay_buffer_shards={shards}. "
                 f"Use .training(num_replay_buffer_shards=1) or a larger capacity."
             )
-        if type(settings["worker_side_prioritization"]) is not bool:
-            given = settings["worker_side_prioritization"]
+
+    @relation("replay_buffer_config")
+    def _check_prioritization(self):
+        given = self.replay_settings()["worker_side_prioritization"]
+        if type(given) is not bool:
             return f"replay_buffer_config: worker_side_prioritization={given!r} must be True or False."
 
 

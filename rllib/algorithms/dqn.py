@@ -53,6 +53,7 @@ REPLAY_DEFAULTS = {
     "prioritized_replay_beta": 0.4,
     "prioritized_replay_eps": 1e-6,
     "replay_sequence_length": 1,
+    "worker_side_prioritization": False,
     "frame_stack_axis": None,
 }
 # Names of Ray's buffers -> whether they have priorities.
@@ -170,6 +171,15 @@ class DQNConfig(NetworkConfig):
             return (
                 f"replay_buffer_config: capacity={capacity} is below n_step x environments = {self.n_step} x "
                 f"{self._num_environments}: no window of rewards would be whole. Use {{'capacity': {needed}}} or more."
+            )
+
+    @relation("replay_buffer_config")
+    def _check_prioritization(self):
+        given = self.replay_settings()["worker_side_prioritization"]
+        if given is not False:
+            return (
+                f"replay_buffer_config: worker_side_prioritization={given!r} must be False: the replay gives new rows "
+                "the largest priority so far. Leave it out, or use ApexDQN, whose workers compute priorities."
             )
 
     @relation("recreate_failed_workers", "ignore_worker_failures", "num_rollout_workers")

@@ -255,6 +255,12 @@ def test_old_names():
     assert config.num_steps_sampled_before_learning_starts == 55
 
 
+@pytest.mark.parametrize("algorithm", ["DQN", "SimpleQ", "Rainbow"])
+def test_rays_default_replay_settings_are_accepted(algorithm):
+    config = get_algorithm_config(algorithm).environment("CartPole-v1")
+    config.training(replay_buffer_config={"replay_sequence_length": 1, "worker_side_prioritization": False}).validate()
+
+
 @pytest.mark.parametrize(
     ("training", "message"),
     [
@@ -266,6 +272,7 @@ def test_old_names():
         ({"replay_buffer_config": {"type": "Reservoir"}}, "there is no type 'Reservoir'"),
         ({"replay_buffer_config": {"size": 5}}, "not size"),
         ({"replay_buffer_config": {"prioritized_replay_alpha": -1}}, "must be a number >= 0"),
+        ({"replay_buffer_config": {"worker_side_prioritization": True}}, "use ApexDQN, whose workers compute"),
         ({"n_step": 0}, "n_step=0 must be an integer >= 1"),
         ({"hiddens": [0]}, "must be a list of positive integers"),
         ({"noisy": True, "sigma0": 0}, "sigma0=0.0 must be a number > 0"),

@@ -70,7 +70,7 @@ DQN = {
     "hiddens": [256], "double_q": True, "n_step": 1, "training_intensity": None, "td_error_loss_fn": "huber",
     "rollout_fragment_length": "auto", "replay_buffer_config.type": "MultiAgentPrioritizedReplayBuffer",
     "replay_buffer_config.prioritized_replay_alpha": 0.6, "replay_buffer_config.prioritized_replay_beta": 0.4,
-    "replay_buffer_config.prioritized_replay_eps": 1e-6,
+    "replay_buffer_config.prioritized_replay_eps": 1e-6, "replay_buffer_config.worker_side_prioritization": False,
 }  # fmt: skip
 APEX_DQN = {
     **DQN, "max_weight_sync_delay": 400, "num_replay_buffer_shards": 4, "n_step": 3, "train_batch_size": 512,

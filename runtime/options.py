@@ -157,7 +157,7 @@ def check_feasible(request: dict[str, float], total: dict[str, float], what: str
 
 
 def check_resources(name: str, value) -> dict[str, float]:
-    """A dict of custom resources, name -> quantity.
+    """A dict of custom resources, name -> quantity as `check_quantity` gives it.
 
     Raises:
         TypeError, ValueError: not a dict of str -> number, negative, or the name of a built-in resource.
@@ -166,13 +166,14 @@ def check_resources(name: str, value) -> dict[str, float]:
         return {}
     if not isinstance(value, dict):
         raise TypeError(f"{name} must be a dict of name -> quantity, got {value!r}")
+    checked = {}
     for key, quantity in value.items():
         if not isinstance(key, str):
             raise TypeError(f"the names in {name} must be strings, got {key!r}")
         if key in BUILT_IN_RESOURCES:
             raise ValueError(f"{name} may not contain {key!r}; use num_cpus, num_gpus or memory for it")
-        check_quantity(f"{name}[{key!r}]", quantity)
-    return {key: quantity for key, quantity in value.items() if quantity}
+        checked[key] = check_quantity(f"{name}[{key!r}]", quantity)
+    return {key: quantity for key, quantity in checked.items() if quantity}
 
 
 def check_quantity(name: str, value) -> float:

@@ -81,6 +81,8 @@ def test_thirds_and_other_fractions_are_rounded_down(engine):
     actors = [Idle.options(num_cpus=share).remote() for share in (1 / 3, 0.33333, 1 / 6)]
     resources = runtime.get([a.resources.remote() for a in actors])
     assert resources == [{"CPU": 0.3333}, {"CPU": 0.3333}, {"CPU": 0.1666}]
+    actors.append(Idle.options(num_cpus=0, resources={"token": 1 / 6}).remote())
+    assert runtime.get(actors[-1].resources.remote()) == {"token": 0.1666}
     exact = Idle.options(num_cpus=0.29, resources={"token": np.float32(0.5)}).remote()
     assert runtime.get(exact.resources.remote()) == {"CPU": 0.29, "token": 0.5}
     del actors, exact

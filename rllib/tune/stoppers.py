@@ -246,6 +246,8 @@ class TrialPlateauStopper(Stopper):
         return {trial_id: [count, list(self._recent[trial_id])] for trial_id, count in self._counts.items()}
 
     def set_state(self, state: Mapping[str, list] | None) -> None:
+        self._counts.clear()
+        self._recent.clear()
         for trial_id, (count, recent) in (state or {}).items():
             self._counts[trial_id] = count
             self._recent[trial_id].extend(math.nan if value is None else value for value in recent)
@@ -316,14 +318,25 @@ class CombinedStopper(Stopper):
         return any([stopper.stop_all() for stopper in self._stoppers])
 
     def get_state(self) -> list:
-        return [stopper.get_state() for stopper in self._stoppers]
+        return [saved(stopper) for stopper in self._stoppers]
 
     def set_state(self, state: list | None) -> None:
         for stopper, own in zip(self._stoppers, state or ()):
-            stopper.set_state(own)
+            restore(stopper, own)
 
     def __str__(self):
         return " or ".join(map(str, self._stoppers))
+
+
+def saved(stopper: Stopper) -> list:
+    """[class, state], for `restore`."""
+    return [type(stopper).__name__, stopper.get_state()]
+
+
+def restore(stopper: Stopper, saved: list | None) -> None:
+    """Goes on where `saved` was called; a stopper of another class, which the user has given since, begins anew."""
+    if saved and saved[0] == type(stopper).__name__:
+        stopper.set_state(saved[1])
 
 
 def make_stopper(stop) -> Stopper:

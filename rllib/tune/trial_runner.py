@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib.errors import TuneError
-from rllib.tune import hangs
+from rllib.tune import hangs, stoppers
 from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.interrupts import Interrupts
@@ -81,12 +81,12 @@ class TrialRunner:
 
     def get_state(self) -> dict[str, Any]:
         """All that searcher, scheduler and stopper know."""
-        return {**self.decisions.get_state(), "stopper": self.settings.stopper.get_state()}
+        return {**self.decisions.get_state(), "stopper": stoppers.saved(self.settings.stopper)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on where `get_state` was called."""
         self.decisions.set_state(state)
-        self.settings.stopper.set_state(state.get("stopper"))
+        stoppers.restore(self.settings.stopper, state.get("stopper"))
 
     def resume(self, trials: Sequence[Trial], which: Callable[[Trial], bool]) -> None:
         """Takes in the trials of the journal; those that `which` picks run on, or again."""
@@ -138,9 +138,15 @@ class TrialRunner:
     # ------------------------------------------------------------------ the loop
 
     def _follow_last_results(self) -> None:
-        """An experiment may have been interrupted when a trial had a result, before anything followed from it."""
+        """An experiment may have been interrupted when a trial had a result, before anything followed from it.
+
+        The stopper, which may be another one now, is asked again, but counts no result twice.
+        """
+        stopper = self.settings.stopper
         for trial in [trial for trial in self._waiting.values() if trial.last_result]:
-            reached = self.settings.stopper.reached(trial.trial_id, trial.last_result)
+            before = stoppers.saved(stopper)
+            reached = stopper.reached(trial.trial_id, trial.last_result)
+            stoppers.restore(stopper, before)
             decision = "CONTINUE" if reached else self.decisions.standing_verdict(self.lifecycle, trial)
             if reached or decision == "STOP":
                 self.lifecycle.finish(trial, TERMINATED, reached or "the scheduler")

@@ -1,5 +1,6 @@
 """What `Tuner.restore` goes on with, and what resuming refuses."""
 
+import json
 import threading
 from pathlib import Path
 
@@ -148,6 +149,34 @@ def test_a_restored_tuner_has_what_is_left_of_its_timeout(tmp_path):
     path = broken_off(tmp_path, stop=[LargeTimeout(tmp_path / "used_s"), {"training_iteration": 5}])
     (result,) = tune.Tuner.restore(path, Climber).fit()
     assert result.metrics["training_iteration"] == 5 and float((tmp_path / "used_s").read_text()) > 0
+
+
+class Remembers(tune.Stopper):
+    """Writes down the iterations that it was asked about, over all runs."""
+
+    def __init__(self, path):
+        self.path, self.asked = path, []
+
+    def __call__(self, trial_id, result):
+        self.asked.append(result["training_iteration"])
+        self.path.write_text(str(self.asked))
+        return self.asked[-1] == 5
+
+    def get_state(self):
+        return list(self.asked)
+
+    def set_state(self, state):
+        self.asked = list(state)
+
+
+def test_a_resumed_stopper_counts_no_result_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr("rllib.tune.experiment._SNAPSHOT_SHARE", 0)  # the state is written after every result
+    path = broken_off(tmp_path, after=4, stop=[Remembers(tmp_path / "asked"), {"training_iteration": 5}],
+                      checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1))  # fmt: skip
+    (result,) = tune.Tuner.restore(path, Climber).fit()
+    assert result.metrics["training_iteration"] == 5
+    asked = json.loads((tmp_path / "asked").read_text())
+    assert asked[0] == 1 and asked[-1] == 5 and len(set(asked)) == len(asked), asked
 
 
 def test_what_a_restored_tuner_is_given_goes_before_what_was_saved(tmp_path):

@@ -15,6 +15,8 @@ from rllib.tune.stoppers import (
     TimeoutStopper,
     TrialPlateauStopper,
     make_stopper,
+    restore,
+    saved,
 )
 
 
@@ -79,6 +81,16 @@ def test_a_plateau_goes_on_over_resumes(make, resumed_after):
     assert _ends_at(first, values[:resumed_after]) is None
     second.set_state(through_json(first.get_state()))
     assert _ends_at(second, values[resumed_after:]) + resumed_after == _ends_at(make(), values)
+
+
+@pytest.mark.parametrize(
+    "now", [TrialPlateauStopper("m"), [{"m": 9}, TrialPlateauStopper("m")], [TrialPlateauStopper("m"), {"m": 9}]]
+)
+def test_a_stopper_of_another_class_begins_anew(now):
+    before, now = make_stopper([TimeoutStopper(5), {"m": 9}]), make_stopper(now)
+    before.stop_all()
+    restore(now, through_json(saved(before)))
+    assert _ends_at(now, [4, 4, 4, 4, 4]) == 4
 
 
 def test_trial_plateau():

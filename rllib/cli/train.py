@@ -1,5 +1,6 @@
 """`rllib train`."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from rllib.cli import session
 from rllib.cli.display import LineDisplay, QuietDisplay, elapsed
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
-from rllib.cli.tune import search
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
 
@@ -57,7 +57,7 @@ def command(words, file, results_dir, quiet, verbose, checkpoint_at_end, **optio
     with reported(verbose):
         below, given = _keys(words, file, options)
         if is_search(keys := merged(below, given)):
-            search(keys, results_dir, quiet)
+            importlib.import_module("rllib.cli.tune").search(keys, results_dir, quiet)  # a single run does without
             return
         with user_input():
             spec = make_spec(below, given, file or "command line")

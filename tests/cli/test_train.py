@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import signal
+import subprocess
 import sys
 import termios
 
@@ -344,3 +345,8 @@ def test_numbers_are_readable():
     assert number(1234567.0, 0) == "1,234,567"
     assert [elapsed(s) for s in (4.21, 185, 3785)] == ["4.2 s", "3:05", "1:03:05"]
     assert phase_shares({}) == {}
+
+
+def test_a_single_run_does_not_import_the_search():
+    code = "import sys, rllib.cli.train; sys.exit('rllib.cli.tune' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -22,6 +22,16 @@ _lock = threading.RLock()
 _driver_pid: int | None = None  # the process that called init(); None where there is no session of its own
 
 
+class SessionResources(dict):
+    """What `init` returns: the resources by name. As a context manager it ends the session: `with runtime.init(): ...`"""
+
+    def __enter__(self) -> SessionResources:
+        return self
+
+    def __exit__(self, *exception) -> None:
+        shutdown()
+
+
 def init(
     engine: str | None = None,
     *,
@@ -38,7 +48,7 @@ def init(
     include_dashboard: bool | None = None,
     namespace: str | None = None,
     runtime_env: dict | None = None,
-) -> dict[str, float]:
+) -> SessionResources:
     """Starts a session on this machine. Without it, the first use starts one with the defaults.
 
     Args:
@@ -57,7 +67,7 @@ def init(
         namespace: for programs written for Ray; without effect, since actors are not found by name.
 
     Returns:
-        The session's resources by name.
+        The session's resources by name; a context manager that ends the session.
 
     Raises:
         RuntimeError: there is a session already, or the new one's supervisor did not start.
@@ -68,7 +78,7 @@ def init(
     with _lock:
         if context.current_engine() is not None:
             if ignore_reinit_error:
-                return context.current_engine().resources()[0]
+                return SessionResources(context.current_engine().resources()[0])
             raise RuntimeError(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
@@ -83,7 +93,7 @@ def init(
         if _driver_pid is None:
             atexit.register(shutdown)
         _driver_pid = os.getpid()
-        return dict(config.resources)
+        return SessionResources(config.resources)
 
 
 def shutdown() -> None:

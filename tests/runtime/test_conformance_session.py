@@ -46,6 +46,18 @@ def test_init_and_shutdown(fresh, engine_name):
 
 
 @each_engine
+def test_a_session_as_a_context_manager(fresh, engine_name):
+    with fresh(engine_name, num_cpus=3) as resources:
+        assert resources == runtime.cluster_resources() and resources["CPU"] == 3
+        assert runtime.get(add.remote(1, 2)) == 3
+    assert not runtime.is_initialized()
+    with pytest.raises(ZeroDivisionError), fresh(engine_name):
+        runtime.get(add.remote(1, 2))
+        1 / 0
+    assert not runtime.is_initialized()
+
+
+@each_engine
 def test_one_session_after_another(fresh, engine_name):
     for i in range(3):
         fresh(engine_name)

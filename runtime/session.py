@@ -23,7 +23,7 @@ _driver_pid: int | None = None  # the process that called init(); None where the
 
 
 class SessionResources(dict):
-    """What `init` returns: the resources by name. As a context manager it ends the session: `with runtime.init(): ...`"""
+    """What `init` returns: the resources by name. As a context manager, `with init(): ...`, it ends the session."""
 
     def __enter__(self) -> SessionResources:
         return self

@@ -181,6 +181,28 @@ def test_frees_unblock_a_put(fresh):
     assert [int(a[0]) for a in runtime.get(kept)] == list(range(6))
 
 
+def test_values_held_by_reference_cycles_are_freed_when_memory_is_short(fresh):
+    def make_cycle():
+        gc.disable()
+        node = {"ref": runtime.put(full(1))}
+        node["node"] = node
+
+    @runtime.remote
+    class Maker:
+        def make(self):
+            make_cycle()
+
+    fresh(object_store_memory=64 * MB)
+    maker = Maker.remote()
+    try:
+        for _ in range(8):
+            runtime.get(maker.make.remote(), timeout=20)
+        for _ in range(8):
+            make_cycle()
+    finally:
+        gc.enable()
+
+
 @pytest.mark.slow
 def test_a_full_store_is_an_error_and_not_a_crash(fresh):
     fresh(object_store_memory=64 * MB)

@@ -8,10 +8,12 @@ first (`enter`).
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import logging
 import os
 import struct
+import threading
 from collections import deque
 from time import monotonic
 
@@ -100,6 +102,7 @@ class Client:
             wire.FREED: holdings.on_freed,
             wire.CLOSED: holdings.on_closed,
             wire.GONE: self._on_gone,
+            wire.COLLECT: self._on_collect,
         }
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -328,6 +331,17 @@ class Client:
         if self.store.idle_segments:
             self.store.trim(0 if self._requests.growing else IDLE_SEGMENT_S)
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
+
+    def _on_collect(self, frame, head):
+        """In a thread of its own: finalizers of the user's may use the verbs, which wait for the thread that reads."""
+        threading.Thread(target=self._collect, name="runtime collects garbage", daemon=True).start()
+
+    def _collect(self):
+        gc.collect()
+        with self.mailbox.lock:
+            if self._refusal is None:
+                self.flush()
+        self.store.trim()
 
     def _on_batch(self, frame, head):
         for inner in wire.unbatched(frame):

@@ -25,6 +25,7 @@ from .shared_memory import SharedMemory
 
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while somebody waits
 IDLE_TICKS = 60
+COLLECT_TICKS = 10  # of somebody's wait for memory, between two collections of garbage
 PROCESS_FILES = 5  # of the node: the pipes of its output, a socket to it with its descriptor for waking, one from it
 SEGMENT_FILES = 8  # that actors leave to shared memory
 
@@ -57,7 +58,7 @@ class NodeState:
         self._idle: list[Process] = []
         self._task_workers = 0
         self._definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}  # digest -> frame, items
-        self._still_ticks = 0
+        self._still_ticks = self._short_ticks = 0
         self._oversubscribed = False
 
     def take(self) -> list:
@@ -582,7 +583,7 @@ class NodeState:
     @property
     def needs_ticks(self) -> bool:
         """Whether a second's passing means anything."""
-        return bool(self._waiting_actors or self._queues) or len(self._idle) > self._kept_idle
+        return bool(self._waiting_actors or self._queues or self.memory.is_short) or len(self._idle) > self._kept_idle
 
     def tick(self) -> None:
         """A second has passed."""
@@ -590,6 +591,10 @@ class NodeState:
             self._still_ticks += 1
             if self._still_ticks == NOTICE_AFTER_TICKS:
                 self._notice(self._what_waits(), logging.WARNING)
+        self._short_ticks = self._short_ticks + 1 if self.memory.is_short else 0
+        if self._short_ticks % COLLECT_TICKS == 2:  # the first tick may come at once
+            for process in self.processes:
+                self._tell(process, wire.message(wire.COLLECT, wire.NODE))
         for worker in self._idle:
             worker.idle += 1
         for worker in self._idle[: -self._kept_idle]:

@@ -68,8 +68,9 @@ LOG = 28  # flags: STDOUT or STDERR; text for this stream of the driver
 NOTICE = 29  # flags: level; text for the driver's logger
 STOP = 30  # the actor ends after the calls it has
 GOODBYE = 31
+COLLECT = 34  # memory is short: garbage may hold values
 
-LAST_KIND = 33
+LAST_KIND = 34
 
 STDOUT, STDERR = 1, 2
 

@@ -415,6 +415,24 @@ def test_memory_is_granted_up_to_the_quota():
     assert wire.header(frame)[5] == 0 and "more than" in text(frame)
 
 
+def test_garbage_is_collected_when_memory_stays_short():
+    d = Driven(quota=100)
+    _, actor = d.start_actor()
+    d.state.grant(1, 7, 60)
+    d.state.grant(actor, 8, 60)
+    d.take()
+    assert d.state.needs_ticks
+    d.state.tick()
+    assert d.take() == []
+    for _ in range(8):
+        d.state.tick()
+    taken = d.take()
+    assert kinds(taken, 1) == kinds(taken, actor) == [wire.COLLECT]
+    d.state.returned(1, 1)
+    d.take()
+    assert not d.state.needs_ticks
+
+
 def test_blocks_outlive_their_creator():
     d = Driven()
     _, creator = d.start_actor()

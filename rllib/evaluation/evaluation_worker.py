@@ -22,6 +22,8 @@ class EvaluationWorker(Worker):
         allocate: not needed here, what comes back is small.
     """
 
+    kind = "evaluation worker"
+
     def __init__(
         self,
         settings: RolloutSettings,

@@ -111,7 +111,7 @@ def play_episodes(
     indices = range(first, first + num_envs)
     rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
     with (
-        Patience(settings.sample_timeout_s, "the evaluation") as patience,
+        Patience(settings.sample_timeout_s, "the evaluation", ends_process=worker_index > 0) as patience,
         # Training environments may be stepped in this process, too, and evaluation must not change what they draw.
         seeding.keeping_process_state(),
         contextlib.closing(

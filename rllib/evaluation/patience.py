@@ -1,6 +1,7 @@
 """Loops over environments that go on for too long, or get stuck, say so."""
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -11,6 +12,9 @@ import numpy as np
 
 logger = logging.getLogger(__name__)
 
+# What hangs is reported after sample_timeout_s, and given up after this many times as long.
+PATIENCE = 10
+
 
 class Patience:
     """Says what a loop over environments waits for, each time that it has gone on for too long.
@@ -20,11 +24,14 @@ class Patience:
     Args:
         timeout_s: seconds between two warnings.
         what: who waits, the beginning of the sentences.
+        ends_process: end this process where one round takes PATIENCE times as long, so that whoever started it can
+            replace it.
     """
 
-    def __init__(self, timeout_s: float, what: str):
+    def __init__(self, timeout_s: float, what: str, *, ends_process: bool = False):
         self._timeout_s = timeout_s
         self._what = what
+        self._ends_process = ends_process
         self._started = self._told = self._round = time.monotonic()
         self._done = threading.Event()
 
@@ -72,3 +79,6 @@ class Patience:
                 self._timeout_s,
                 "".join(traceback.format_stack(sys._current_frames()[thread])[-3:]).rstrip(),
             )
+            if self._ends_process and stalled_s >= PATIENCE * self._timeout_s:
+                logger.error("%s ends its process after %.3g s in one step", self._what, stalled_s)
+                os._exit(1)  # the thread that hangs may never get to an exception

@@ -8,7 +8,8 @@ from typing import Any
 
 import runtime
 from rllib.evaluation.fault_tolerance import FAILURES
-from rllib.evaluation.worker_set import PATIENCE, SilentWorkerError, WorkerSet
+from rllib.evaluation.patience import PATIENCE
+from rllib.evaluation.worker_set import SilentWorkerError, WorkerSet
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """What callbacks and `foreach_worker` see of a worker, whatever kind it is."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy
@@ -15,7 +15,12 @@ class Worker:
         worker_index: 0 in the driver, 1... for the remote ones.
         policy: acts.
         stream: the environments; None where there are none between evaluations.
+
+    Attributes:
+        kind: what it is called in messages, followed by its index.
     """
+
+    kind: ClassVar[str] = "rollout worker"
 
     def __init__(self, settings, worker_index: int, policy: Policy, stream=None):
         self.settings, self.worker_index, self.policy, self.stream = settings, worker_index, policy, stream

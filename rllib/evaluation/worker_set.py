@@ -1,8 +1,9 @@
 """The rollout workers of an algorithm: one object in this process, or actors that are replaced when they die."""
 
+import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.fault_tolerance import DEATHS, FAILURES, FaultTolerance, Restarts, SilentActorError
+from rllib.evaluation.patience import PATIENCE
 from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
@@ -20,10 +22,6 @@ from rllib.sample_batch import SampleBatch
 from runtime.errors import ActorDiedError, GetTimeoutError
 
 logger = logging.getLogger(__name__)
-
-# A silent worker is reported after sample_timeout_s, and given up after this many times as long.
-PATIENCE = 10
-
 
 class SilentWorkerError(SilentActorError):
     """A rollout worker that does not answer; the message says what to look for."""
@@ -94,7 +92,7 @@ class WorkerSet:
         fragment_lengths: steps of each environment per fragment, one number a worker, where they differ.
         actor_options: resources of a worker, as for `runtime.remote`.
         fault_tolerance: see FaultTolerance.
-        worker_class: called with the arguments of RolloutWorker, then those of `shared`.
+        worker_class: called with the arguments of RolloutWorker, then those of `shared`; its `kind` is for messages.
         shared: arrays that all workers read; there is one copy of each, however many workers there are.
 
     Attributes:
@@ -121,7 +119,8 @@ class WorkerSet:
         self.num_workers = num_workers
         self._recreated: list[int] = []
         self.fault_tolerance = fault_tolerance or FaultTolerance()
-        self.restarts = Restarts(self.fault_tolerance, "rollout worker")
+        self._kind = worker_class.kind
+        self.restarts = Restarts(self.fault_tolerance, self._kind)
         self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self.restores = 0
         self._incarnations = dict.fromkeys(range(1, num_workers + 1), 0)
@@ -140,7 +139,7 @@ class WorkerSet:
 
     def _start(self, index: int):
         settings = replace(self.settings, fragment_length=self._fragment_lengths[index - 1])
-        return self._class.options(name=f"rollout worker {index}").remote(
+        return self._class.options(name=f"{self._kind} {index}").remote(
             settings,
             index,
             seeding.incarnation(self.restores, self._incarnations[index]),
@@ -227,7 +226,8 @@ class WorkerSet:
         pending = self._begin(request, [index for index, share in shares.items() if share.amount])
 
         def finish() -> list[Episode]:
-            return [episode for episodes in self._collect(pending, request).values() for episode in episodes]
+            answers = self._collect(pending, request, wait=self._wait_for_episodes)
+            return [episode for episodes in answers.values() for episode in episodes]
 
         return finish
 
@@ -319,7 +319,7 @@ class WorkerSet:
 
     def _begin(self, request: Callable, indices: Sequence[int] | None = None) -> dict[int, runtime.ObjectRef]:
         if not self.actors:
-            raise ActorDiedError("no rollout worker is left; with recreate_failed_workers=True they are replaced")
+            raise ActorDiedError(f"no {self._kind} is left; with recreate_failed_workers=True they are replaced")
         return {index: request(self.actors[index], index) for index in indices or self.actors}
 
     def _collect(
@@ -352,17 +352,33 @@ class WorkerSet:
         return request(self.actors[index], index)
 
     def _wait(self, index: int, ref):
+        """The answer; a worker that is silent for too long is given up."""
+        return self._get(
+            index,
+            ref,
+            range(PATIENCE),
+            "a slow environment needs a longer sample_timeout_s or a shorter rollout_fragment_length",
+        )
+
+    def _wait_for_episodes(self, index: int, ref):
+        """The answer, however long the episodes are: a worker whose environment hangs ends itself (Patience)."""
+        return self._get(
+            index,
+            ref,
+            itertools.count(),
+            "its episodes are played to their end; a smaller evaluation_duration or a time limit (max_episode_steps) "
+            "makes an evaluation shorter",
+        )
+
+    def _get(self, index: int, ref, attempts: Iterable[int], advice: str):
+        """The answer, waited for `sample_timeout_s` in each attempt."""
         timeout_s = self.fault_tolerance.sample_timeout_s
-        for attempt in range(1, PATIENCE + 1):
+        for attempt in attempts:
             try:
                 return runtime.get(ref, timeout=timeout_s)
             except GetTimeoutError:
-                logger.warning(
-                    "rollout worker %d has not answered for %g s; a slow environment needs a longer "
-                    "sample_timeout_s or a shorter rollout_fragment_length",
-                    index,
-                    attempt * timeout_s,
-                )
+                waited_s = (attempt + 1) * timeout_s
+                logger.warning("%s %d has not answered for %g s; %s", self._kind, index, waited_s, advice)
         raise SilentWorkerError(index, timeout_s)
 
     # ------------------------------------------------------------------ failures

@@ -283,6 +283,47 @@ def test_evaluation_on_workers_favours_no_short_episodes():
     workers.stop()
 
 
+class SlowOrHanging(CountingEnv):
+    """Each step takes `step_s`; the first one of all takes a minute where there is a `marker` to say that it was."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.config = dict(config)
+
+    def step(self, action):
+        marker = self.config.get("marker")
+        if marker and not os.path.exists(marker):
+            open(marker, "w").close()
+            time.sleep(60)
+        time.sleep(self.config.get("step_s", 0))
+        return super().step(action)
+
+
+def evaluated(tolerance_s, made) -> tuple[int, int]:
+    """Episodes of an evaluation by one remote worker, and how often that was replaced."""
+    tolerance = FaultTolerance(sample_timeout_s=tolerance_s, delay_s=0.0)
+    workers = WorkerSet(made, 1, fault_tolerance=tolerance, worker_class=EvaluationWorker)
+    episodes = workers.start_episodes(_weights(workers), None, Duration(2), round_index=1, explore=False)()
+    workers.stop()
+    return len(episodes), workers.num_restarts
+
+
+def test_an_evaluation_worker_that_plays_is_never_given_up(caplog, monkeypatch):
+    monkeypatch.setattr("rllib.evaluation.worker_set.PATIENCE", 2)
+    made = settings(SlowOrHanging, env_config={"lengths": [20], "step_s": 0.03}, num_envs=2)
+    assert evaluated(0.2, made) == (2, 0)
+    assert "evaluation worker 1 has not answered for 0.6 s; its episodes are played to their end" in caplog.text
+    assert "rollout" not in caplog.text
+
+
+def test_an_evaluation_worker_whose_environment_hangs_is_replaced(caplog, tmp_path):
+    config = {"lengths": [5], "marker": str(tmp_path / "marker")}
+    started = time.monotonic()
+    assert evaluated(60.0, settings(SlowOrHanging, env_config=config, num_envs=2, sample_timeout_s=0.2)) == (2, 1)
+    assert time.monotonic() - started < 30
+    assert "evaluation worker 1 is replaced" in caplog.text
+
+
 def test_evaluation_on_its_own_workers():
     with config().evaluation(evaluation_num_workers=2, evaluation_duration=6).build() as algo:
         evaluation = algo.evaluate()
@@ -334,6 +375,8 @@ def test_course_exercise_runs_as_it_stands(capsys):
 
 class Scaler:
     """A worker that is no RolloutWorker: it multiplies by an array that all of them map."""
+
+    kind = "scaler"
 
     def __init__(self, settings, worker_index, incarnation, allocate, factors):
         self.worker_index, self.factors = worker_index, factors

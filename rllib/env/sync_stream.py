@@ -124,7 +124,7 @@ class SyncStream(EnvironmentStream):
                     terminated[index] = is_terminated
                     truncated[index] = is_truncated
                     ended.append(index)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._add_step_note(error, len(rows), actions)
             raise
         self._write_rewards(given_rewards, rewards)
@@ -162,7 +162,7 @@ class SyncStream(EnvironmentStream):
                 continue
             try:
                 result = self._steps[index](action)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._add_step_note(error, index, actions)
                 raise
             rows[index], reward, terminated[index], truncated[index], _ = result
@@ -230,14 +230,17 @@ class SyncStream(EnvironmentStream):
             self._observer.created(index)
         try:
             observation, info = self._first_result(index)
-        except Exception as error:
-            before = f" after an episode of {length} steps" if length else ""
-            error.add_note(f"{self._place(index)} raised in reset(){before}")
+        except (Exception, SystemExit) as error:
+            where = "in reset()" + (f" after an episode of {length} steps" if length else "")
+            error.add_note(f"{self._place(index)} raised {where}")
+            if isinstance(error, SystemExit):
+                self._tell_exit(error, index, where)
+                raise
             if self._remake is None:
                 raise
             if self._observer is not None:
                 self._observer.failed(index)
-            return self._replace(index, error, f"in reset(){before}")
+            return self._replace(index, error, where)
         self._starts[index] = self._clock
         self._deadlines[index] = self._clock + self._limits[index]
         if self._observer is not None:
@@ -323,10 +326,21 @@ class SyncStream(EnvironmentStream):
     def _place(self, index: int) -> str:
         return f"environment {index} of rollout worker {self._worker_index} ({env_name(self._envs[index])})"
 
-    def _add_step_note(self, error: Exception, index: int, actions) -> None:
+    def _add_step_note(self, error: BaseException, index: int, actions) -> None:
         step = self._clock - self._starts[index]
-        error.add_note(
-            f"{self._place(index)} raised in step() at step {step} of its episode, action {actions[index].tolist()!r}"
+        where = f"in step() at step {step} of its episode, action {actions[index].tolist()!r}"
+        error.add_note(f"{self._place(index)} raised {where}")
+        if isinstance(error, SystemExit):
+            self._tell_exit(error, index, where)
+
+    def _tell_exit(self, error: SystemExit, index: int, where: str) -> None:
+        """Python ends a process after SystemExit without a word, and this process may be the user's program."""
+        logger.error(
+            "%s called sys.exit(%r) %s, which ends this process; raise another exception for an error",
+            self._place(index),
+            error.code,
+            where,
+            exc_info=error,
         )
 
 

@@ -1,5 +1,7 @@
 """SyncStream: time limits, seeds, partial steps, arrays, and what it leaves behind."""
 
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -317,6 +319,38 @@ def test_environments_made_before_a_failure_are_closed(closed):
         open_stream(Closing, num_envs=3, config={"fails_at": 2}, worker_index=4)
     assert closed == [0, 1]
     assert "environment 2 of rollout worker 4 (Closing) could not be made" in caught.value.__notes__[0]
+
+
+class Exiting(CountingEnv):
+    """Calls sys.exit in the first reset or step after `armed` is set."""
+
+    armed = ""
+
+    def reset(self, **kwargs):
+        if self.armed == "reset":
+            sys.exit(3)
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        if self.armed == "step":
+            sys.exit(3)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("replace_failed", [False, True])
+@pytest.mark.parametrize(("method", "step"), [("step", 1), ("reset", 3)])
+def test_an_exit_in_an_environment_ends_the_program_with_a_word(method, step, replace_failed, caplog):
+    """Python itself says nothing about SystemExit, and no traceback shows which line has ended the user's program."""
+    stream = open_stream(Exiting, config={"lengths": [3]}, replace_failed=replace_failed)
+    rewards, flags = np.zeros(2, np.float32), np.zeros((2, 2), bool)
+    observations = np.zeros((2, *stream.observation_shape), stream.observation_dtype)
+    stream.reset(observations)
+    stream.environments[1].unwrapped.armed = method
+    with pytest.raises(SystemExit):
+        for _ in range(step):
+            stream.step(np.zeros(2, int), observations, rewards, *flags)
+    assert f"environment 1 of rollout worker 0 (Exiting) called sys.exit(3) in {method}()" in caplog.text
+    assert "sys.exit(3)\n" in caplog.text, "the traceback shows the user's line"
 
 
 def test_environments_with_other_spaces_are_refused(closed):

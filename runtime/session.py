@@ -60,7 +60,7 @@ def init(
         preload: names of modules that worker processes find already imported, e.g. ["gymnasium"].
         ignore_reinit_error: do nothing when there is a session already, instead of raising.
         local_mode: the same as engine="local".
-        log_to_driver: show what tasks and actors print.
+        log_to_driver: show what tasks and actors print, on the stream (stdout or stderr) that they print on.
         logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
         address, include_dashboard, runtime_env: for programs written for Ray. Only "local", False and an empty dict
             (or None) are accepted: sessions over several machines, a dashboard and environments are not available.

@@ -572,6 +572,8 @@ class NodeState:
     def grant(self, process: int, serial: int, size: int) -> None:
         """A process asks for a segment."""
         if process in self.processes:
+            if not self.memory.is_short:
+                self._short_ticks = 0
             self.memory.grant(process, serial, size)
 
     def returned(self, process: int, segment: int) -> None:
@@ -591,10 +593,11 @@ class NodeState:
             self._still_ticks += 1
             if self._still_ticks == NOTICE_AFTER_TICKS:
                 self._notice(self._what_waits(), logging.WARNING)
-        self._short_ticks = self._short_ticks + 1 if self.memory.is_short else 0
-        if self._short_ticks % COLLECT_TICKS == 2:  # the first tick may come at once
-            for process in self.processes:
-                self._tell(process, wire.message(wire.COLLECT, wire.NODE))
+        if self.memory.is_short:
+            self._short_ticks += 1
+            if self._short_ticks % COLLECT_TICKS == 2:  # the first tick may come at once
+                for process in self.processes:
+                    self._tell(process, wire.message(wire.COLLECT, wire.NODE))
         for worker in self._idle:
             worker.idle += 1
         for worker in self._idle[: -self._kept_idle]:

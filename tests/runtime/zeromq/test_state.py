@@ -419,18 +419,19 @@ def test_garbage_is_collected_when_memory_stays_short():
     d = Driven(quota=100)
     _, actor = d.start_actor()
     d.state.grant(1, 7, 60)
-    d.state.grant(actor, 8, 60)
-    d.take()
-    assert d.state.needs_ticks
-    d.state.tick()
-    assert d.take() == []
-    for _ in range(8):
+    for serial, segment, creator in ((8, 1, 1), (9, 2, actor)):
+        d.state.grant(actor, serial, 60)
+        d.take()
+        assert d.state.needs_ticks
         d.state.tick()
-    taken = d.take()
-    assert kinds(taken, 1) == kinds(taken, actor) == [wire.COLLECT]
-    d.state.returned(1, 1)
-    d.take()
-    assert not d.state.needs_ticks
+        assert d.take() == []
+        for _ in range(8):
+            d.state.tick()
+        taken = d.take()
+        assert kinds(taken, 1) == kinds(taken, actor) == [wire.COLLECT], "once, and anew when memory is short again"
+        d.state.returned(creator, segment)
+        d.take()
+        assert not d.state.needs_ticks
 
 
 def test_blocks_outlive_their_creator():

@@ -168,8 +168,8 @@ def test_an_environment_that_hangs_in_evaluation_is_told_in_time(caplog):
 def test_steps_that_go_on_are_no_hang(caplog):
     class Slow(CountingEnv):
         def step(self, action):
-            time.sleep(0.01)
+            time.sleep(0.02)
             return super().step(action)
 
-    worker(Slow, env_config={"lengths": [80]}, sample_timeout_s=0.4).play_episodes(Duration(2), round_index=1)
+    worker(Slow, env_config={"lengths": [60]}, sample_timeout_s=2.0).play_episodes(Duration(2), round_index=1)
     assert "does one hang" not in caplog.text

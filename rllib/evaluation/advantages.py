@@ -8,7 +8,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.evaluation.fragment import Fragment
 from rllib.losses.gae import gae
-from rllib.policy import ENVIRONMENTS_ALIKE, Policy
+from rllib.policy import Policy
 from rllib.sample_batch import Column
 
 
@@ -63,8 +63,8 @@ def bootstrap_values(
 ) -> tuple[np.ndarray, np.ndarray]:
     """V(o_t) and V(o_{t+1}), [T, N] each; after an episode's end the latter is of the true final observation.
 
-    The values of few environments are computed environment by environment: matrix products round otherwise for other
-    numbers of rows, and an environment's values must not depend on how many others its worker has.
+    Where the fragment asks for it, values are computed environment by environment: matrix products round otherwise for
+    other numbers of rows, and an environment's values must not depend on how many others its worker has.
 
     Args:
         fragment: a full one; values that it has are not computed again. They are zero, or anything, for observations
@@ -76,7 +76,7 @@ def bootstrap_values(
     known = fragment.num_steps if fragment.has_values else 0
     if known:
         values[:known] = fragment[sb.VF_PREDS]
-    if fragment.num_envs <= ENVIRONMENTS_ALIKE:
+    if fragment.by_environment:
         for i, steps in enumerate(_steps_to_value(fragment, known)):
             rows = observations[steps, i]
             if len(rows):
@@ -88,7 +88,7 @@ def bootstrap_values(
     if fragment.final_observations:
         next_values = next_values.copy()
         steps, environments, finals = zip(*fragment.final_observations, strict=True)
-        if fragment.num_envs <= ENVIRONMENTS_ALIKE:
+        if fragment.by_environment:
             final_values = np.concatenate([values_of(final[None]) for final in finals])
         else:
             final_values = values_of(np.stack(finals))

@@ -26,6 +26,7 @@ class Fragment:
         failures: (t, i) where environment i raised in step t and was replaced; that row is not valid.
         cuts: (t, i) where an episode was truncated after step t because the environment failed in the next one.
         has_values: whether acting has filled the column vf_preds.
+        by_environment: whether what is computed of one environment's rows must not depend on the others', to the bit.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Fragment:
         self.failures: list[tuple[int, int]] = []
         self.cuts: set[tuple[int, int]] = set()
         self.has_values = False
+        self.by_environment = False
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.columns[name]
@@ -80,6 +82,7 @@ class Fragment:
             return parts[0]
         joined = Fragment(columns, sum(part.num_steps for part in parts), parts[0].num_envs, allocate)
         joined.has_values = all(part.has_values for part in parts)
+        joined.by_environment = parts[0].by_environment
         start = 0
         for part in parts:
             stop = start + part.num_steps

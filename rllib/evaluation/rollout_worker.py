@@ -98,7 +98,9 @@ class RolloutWorker(Worker):
         self._allocate_fragment = np.empty if settings.sequences else allocate
         first = max(worker_index - 1, 0) * settings.num_envs
         total = settings.num_envs * max(settings.num_workers, 1)
-        if settings.acts_among_all and total <= ENVIRONMENTS_ALIKE:
+        # Whether the run's bits do not depend on how environments are shared out among workers.
+        self._is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE
+        if self._is_alike:
             self.policy.act_among(total, slice(first, first + settings.num_envs))
             if self.policy.filters_observations:
                 self.policy.filter.keep_apart(settings.num_envs)
@@ -246,6 +248,7 @@ class RolloutWorker(Worker):
     def _collect(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:
         fragment = Fragment(self._columns, num_steps, self.settings.num_envs, self._allocate_fragment)
         fragment.has_values = self._gives_values
+        fragment.by_environment = self._is_alike
         observations = list(fragment.observations)
         if self._observations is None:
             self.stream.reset(self._raw)

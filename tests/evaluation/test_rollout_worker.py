@@ -318,3 +318,22 @@ def test_action_values_are_computed_once(env):
     assert seen[1] - seen[0] == batches[0].count == 14
     for name in batches[0]:
         np.testing.assert_allclose(batches[0][name], batches[1][name], atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "acts_among_all", "calls"), [(0, True, 4), (2, True, 4), (3, True, 1), (2, False, 1)]
+)
+def test_values_are_computed_by_environment_only_where_the_bits_are_promised(num_workers, acts_among_all, calls):
+    """Short fragments pay for it: the rows of 4 environments cost less in one pass than in four."""
+    made = worker(
+        CountingEnv,
+        env_config={"lengths": [90]},
+        num_envs=4,
+        num_workers=num_workers,
+        acts_among_all=acts_among_all,
+        index=min(num_workers, 1),
+    )
+    passes, values_of = [], made.policy.values
+    made.policy.values = lambda rows: passes.append(len(rows)) or values_of(rows)
+    made.sample()
+    assert passes == [4 * 31 // calls] * calls

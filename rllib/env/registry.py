@@ -259,7 +259,8 @@ def _resolve_name(name: str) -> EnvFactory:
             raise ValueError(
                 f"environment {name!r} names {found!r:.80}, which is no environment class, and a name may stand for "
                 "nothing else: it could run any function of any module. Give the function itself, register it with "
-                f"register_env(name, function), or type it on the command line: rllib train PPO {name}."
+                f"register_env(name, function), or type it on the command line: rllib train PPO {name}. For a "
+                "checkpoint whose origin you trust, use load_user_code=True, or rllib evaluate --load-user-code."
             )
     if env_id not in gymnasium.registry and (env_id.startswith("ALE/") or "NoFrameskip-v" in env_id):
         _register_atari(env_id)

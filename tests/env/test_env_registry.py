@@ -77,7 +77,8 @@ def test_a_string_never_names_a_function_to_run(name):
 
 
 def test_a_function_of_ours_is_given_registered_or_typed_by_the_user(plugin):
-    with pytest.raises(ValueError, match=r"register_env\(name, function\), or type it on the command line"):
+    ways = r"register_env\(name, function\), or type it on the command line.*rllib evaluate --load-user-code"
+    with pytest.raises(ValueError, match=ways):
         resolve("corridor_plugin:make_own")
     registry.register_typed_function("corridor_plugin:make_own")
     assert type(resolve("corridor_plugin:make_own").make(EnvContext())).__name__ == "Own"

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -127,25 +126,20 @@ def goes_wrong(config):
         os.kill(os.getpid(), 9)
     if config["how"] == "exits":
         os._exit(3)
-    if config["how"] == "hangs":
-        time.sleep(3600)
     if config["how"] == "reports nonsense":
         return "nonsense"
     tune.report(loss=2.0)
 
 
-def test_whatever_a_trial_does_the_others_results_are_kept(run, monkeypatch):
-    monkeypatch.setattr("rllib.tune.hangs.GRACE_S", 0.5)
-    hows = ["raises", "is killed", "exits", "hangs", "reports nonsense", "is well"]
-    analysis = run(goes_wrong, config={"how": tune.grid_search(hows)}, stop={"time_total_s": 3},
-                   raise_on_failed_trial=False)  # fmt: skip
+def test_whatever_a_trial_does_the_others_results_are_kept(run):
+    hows = ["raises", "is killed", "exits", "reports nonsense", "is well"]
+    analysis = run(goes_wrong, config={"how": tune.grid_search(hows)}, raise_on_failed_trial=False)
     trials = dict(zip(hows, analysis.trials))
-    assert {how for how in hows if trials[how].status == "ERROR"} == set(hows) - {"hangs", "is well"}
+    assert {how for how in hows if trials[how].status == "ERROR"} == set(hows) - {"is well"}
     assert all(len(analysis.trial_dataframes[trial.logdir]) >= 1 for trial in analysis.trials)
     assert "ZeroDivisionError: of my own" in trials["raises"].error
     assert "SIGKILL" in trials["is killed"].error and "3" in trials["exits"].error
     assert "returned 'nonsense'" in trials["reports nonsense"].error
-    assert "was killed" in trials["hangs"].stopped_by
     assert trials["is well"].last_result["loss"] == 2.0 and trials["is well"].stopped_by is None
 
 

@@ -116,7 +116,7 @@ def falls(config):
 
 def test_population_based_training_of_functions_whose_metric_falls_ends(tmp_path):
     """With more trials than places, so that functions are paused, too."""
-    pbt = create_scheduler("pbt", time_attr="training_iteration", perturbation_interval=1, seed=0,
+    pbt = create_scheduler("pbt", time_attr="training_iteration", perturbation_interval=2, seed=0,
                            hyperparam_mutations={"rate": [1.0, 2.0]})  # fmt: skip
     analysis = tune.run(
         falls, config={"rate": tune.grid_search([1.0, 2.0, 3.0])}, scheduler=pbt, metric="score", mode="max",

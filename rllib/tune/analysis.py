@@ -253,7 +253,7 @@ class ExperimentAnalysis:
 
     def _objective(self, metric: str | None, mode: str | None) -> tuple[str, str]:
         metric, mode = metric or self.default_metric, mode or self.default_mode
-        if metric is None and mode is not None:
+        if metric is None and mode is not None and any("_metric" in trial.metric_analysis for trial in self.trials):
             metric = "_metric"  # what trials report as a bare number
         mode = mode or "max"
         if metric is None:

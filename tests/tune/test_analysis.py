@@ -177,6 +177,8 @@ def test_a_grid_of_one_trial_needs_no_metric():
 def test_a_mode_without_a_metric_compares_bare_numbers():
     trials = [Ended([value], metric="_metric") for value in (3.0, 1.0, 2.0)]
     assert ExperimentAnalysis(trials=trials, default_mode="min").best_trial is trials[1]
+    with pytest.raises(ValueError, match="say by what to compare the trials"):
+        ExperimentAnalysis(trials=[Ended([1.0]), Ended([2.0])], default_mode="min").best_trial  # noqa: B018
 
 
 def test_the_grid_passes_the_filter_on(analysis):

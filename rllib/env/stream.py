@@ -1,5 +1,6 @@
 """The one interface through which rollout workers step environments."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,6 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from rllib.env.observations import observation_column
+
+logger = logging.getLogger("rllib.env")
 
 # An environment that fails so often, without a step in between, fails for a reason that a new one does not mend.
 MAX_FAILURES_IN_A_ROW = 3
@@ -142,3 +145,14 @@ class EnvironmentStream(ABC):
 def successor_seed(seed: int, count: int) -> int:
     """The seed of the environment that takes the place of one with this seed, after `count` replacements."""
     return int(np.random.SeedSequence([seed, count]).generate_state(1)[0])
+
+
+def tell_exit(error: SystemExit, place: str, where: str) -> None:
+    """Python ends a process after SystemExit without a word, and this process may be the user's program."""
+    logger.error(
+        "%s called sys.exit(%r) %s, which ends this process; raise another exception for an error",
+        place,
+        error.code,
+        where,
+        exc_info=error,
+    )

@@ -15,7 +15,7 @@ from rllib.env.examiner import Examiner, env_name
 from rllib.env.legacy import adapt_spaces
 from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
-from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed
+from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed, tell_exit
 
 logger = logging.getLogger("rllib.env")
 
@@ -234,7 +234,7 @@ class SyncStream(EnvironmentStream):
             where = "in reset()" + (f" after an episode of {length} steps" if length else "")
             error.add_note(f"{self._place(index)} raised {where}")
             if isinstance(error, SystemExit):
-                self._tell_exit(error, index, where)
+                tell_exit(error, self._place(index), where)
                 raise
             if self._remake is None:
                 raise
@@ -331,17 +331,7 @@ class SyncStream(EnvironmentStream):
         where = f"in step() at step {step} of its episode, action {actions[index].tolist()!r}"
         error.add_note(f"{self._place(index)} raised {where}")
         if isinstance(error, SystemExit):
-            self._tell_exit(error, index, where)
-
-    def _tell_exit(self, error: SystemExit, index: int, where: str) -> None:
-        """Python ends a process after SystemExit without a word, and this process may be the user's program."""
-        logger.error(
-            "%s called sys.exit(%r) %s, which ends this process; raise another exception for an error",
-            self._place(index),
-            error.code,
-            where,
-            exc_info=error,
-        )
+            tell_exit(error, self._place(index), where)
 
 
 def _check_same_spaces(env, first, index: int) -> None:

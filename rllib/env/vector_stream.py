@@ -10,7 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from rllib.env.examiner import env_name
 from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
-from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed
+from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed, tell_exit
 
 logger = logging.getLogger("rllib.env")
 
@@ -260,16 +260,20 @@ class VectorEnvStream(EnvironmentStream):
             error.add_note(f"in rollout worker {self._worker_index}, at step {self._clock} of its environments")
             raise
 
+    @property
+    def _place(self) -> str:
+        return f"vector environment {env_name(self._env)} of rollout worker {self._worker_index}"
+
     def _call(self, method: str, call):
         try:
             return call()
+        except SystemExit as error:
+            tell_exit(error, self._place, f"in {method}() at its step {self._clock}")
+            raise
         except Exception as raised:
             self._has_failed = True
             error = _error_of_subprocess(raised) or raised
-            error.add_note(
-                f"vector environment {env_name(self._env)} of rollout worker {self._worker_index} raised in {method}() "
-                f"at its step {self._clock}"
-            )
+            error.add_note(f"{self._place} raised in {method}() at its step {self._clock}")
             if error is raised:
                 raise
             raise error from None

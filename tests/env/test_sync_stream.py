@@ -353,6 +353,15 @@ def test_an_exit_in_an_environment_ends_the_program_with_a_word(method, step, re
     assert "sys.exit(3)\n" in caplog.text, "the traceback shows the user's line"
 
 
+def test_an_exit_in_a_vector_environment_is_told(caplog):
+    vector = gymnasium.vector.SyncVectorEnv([lambda: Exiting({"lengths": [3]})])
+    vector.envs[0].armed = "reset"
+    stream = make_stream(resolve(lambda config: vector), num_envs=1, seeds=[0])
+    with pytest.raises(SystemExit):
+        stream.reset(np.zeros((1, *stream.observation_shape), stream.observation_dtype))
+    assert "of rollout worker 0 called sys.exit(3) in reset() at its step 0" in caplog.text
+
+
 def test_environments_with_other_spaces_are_refused(closed):
     def create(context):
         env = Closing(context)

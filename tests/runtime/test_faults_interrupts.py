@@ -4,8 +4,11 @@ import os
 import random
 import re
 import signal
+import time
 
 import pytest
+
+import runtime
 
 DRIVER = """
 import sys, time
@@ -135,3 +138,34 @@ print("ready", flush=True)
     assert driver.returncode == -signal.SIGINT and len(re.findall(r"^KeyboardInterrupt", err, re.M)) == 1, err
     assert err.count("Traceback") == 1, err
     fresh.leftovers.check(5, own=False)
+
+
+@runtime.remote(num_cpus=0)
+class Sleeper:
+    def sleep(self, seconds):
+        time.sleep(seconds)
+        return seconds
+
+
+@pytest.mark.parametrize("waits_s, handler_waits_s", [(1.0, 0.0), (0.5, 1.0)], ids=["comes after", "comes meanwhile"])
+@pytest.mark.parametrize("verb", ["get", "wait"])
+def test_a_signal_handler_of_the_user_may_wait(fresh, verb, waits_s, handler_waits_s):
+    """To save a checkpoint, say. What the driver was waiting for comes after the handler, or meanwhile."""
+
+    def handler(*_):
+        handled.append(runtime.get(two.sleep.remote(handler_waits_s), timeout=20))
+
+    fresh()
+    handled, one, two = [], Sleeper.remote(), Sleeper.remote()
+    runtime.get([one.sleep.remote(0), two.sleep.remote(0)], timeout=20)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        ref = one.sleep.remote(waits_s)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        if verb == "wait":
+            assert runtime.wait([ref], timeout=20)[0] == [ref]
+        assert runtime.get(ref, timeout=20) == waits_s
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert handled == [handler_waits_s]

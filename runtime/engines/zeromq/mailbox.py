@@ -126,6 +126,7 @@ class Mailbox:
         self._sends: dict[int, Callable] = {}  # process -> the send method of its socket
         self._add_peer(process, self._socket_to_itself())
         self._leading = threading.Lock()
+        self._leader: int | None = None  # its thread, unless it is the keeper
         self._followers: deque[threading.Event] = deque()
         self._keeper: threading.Thread | None = None
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -200,11 +201,12 @@ class Mailbox:
         while target.frame is None and not self._over:
             if self._leading.acquire(False):
                 try:
+                    self._leader = threading.get_ident()
                     self._lead(target, until)
                 finally:
-                    self._leading.release()
-                    if self._followers:
-                        self._promote()
+                    self._resign()
+            elif self._leader == threading.get_ident():
+                self._lead_in_handler(target, until)
             else:
                 self._follow(target, until)
             if target.frame is not None:
@@ -240,6 +242,13 @@ class Mailbox:
         if self._keeper is not None or self._later:
             self._read_all()
 
+    def _lead_in_handler(self, target, until):
+        """Leads in a signal handler that has interrupted this thread while it led; what it waited for may come here."""
+        try:
+            self._lead(target, until)
+        finally:
+            self._interrupt_leader()
+
     def _follow(self, target, until):
         event = threading.Event()
         target.watch(event)
@@ -252,6 +261,7 @@ class Mailbox:
             self._promote()
 
     def _resign(self):
+        self._leader = None
         self._leading.release()
         if self._followers:
             self._promote()
@@ -268,6 +278,7 @@ class Mailbox:
         """Dispatches what is there, unless another thread is at it."""
         if self._leading.acquire(False):
             try:
+                self._leader = threading.get_ident()
                 self._read_all()
             finally:
                 self._resign()
@@ -329,12 +340,16 @@ class Mailbox:
                 self._resign()
 
     def _interrupt(self):
-        """Ends all waits: a frame to oneself for the leader, events for the others."""
+        """Ends all waits: events for those who follow."""
         self._over = True
-        with self.lock:
-            self.send(self._process, b"")
+        self._interrupt_leader()
         for event in list(self._followers):
             event.set()
+
+    def _interrupt_leader(self):
+        """Has the leader look again, by a frame to itself."""
+        with self.lock:
+            self.send(self._process, b"")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

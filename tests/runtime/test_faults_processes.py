@@ -146,7 +146,9 @@ def test_an_actor_killed_during_calls_runs_none_twice(fresh, tmp_path):
     done = [actor.record.remote(path, i) for i in range(20)]
     ref = actor.call.remote(block, tmp_path / "pid")
     queued = [actor.record.remote(path, i) for i in range(20, 40)]
-    os.kill(running_pid(tmp_path / "pid"), signal.SIGKILL)
+    pid = running_pid(tmp_path / "pid")
+    runtime.wait(done, num_returns=20, timeout=5)  # an answer that has not left the process dies with it
+    os.kill(pid, signal.SIGKILL)
     for one in [ref, *queued]:
         with pytest.raises(runtime.ActorDiedError):
             runtime.get(one, timeout=5)

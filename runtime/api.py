@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from . import context
 from .actors import ActorHandle, RemoteClass
-from .context import RuntimeContext
 from .errors import GetTimeoutError, SessionClosedError
 from .functions import RemoteFunction
 from .options import ActorOptions, TaskOptions, updated
 from .refs import ObjectRef
+from .runtime_context import RuntimeContext
 from .session import engine
 
 

@@ -297,7 +297,7 @@ class Policy:
         return values
 
 
-# Up to so many environments, in all workers together, the run's bits do not depend on how they are shared out.
+# Up to this number of environments, in all workers together, the run's bits do not depend on how they are shared out.
 ENVIRONMENTS_ALIKE = 8
 
 

@@ -16,7 +16,7 @@ MAX_FAILURES_IN_A_ROW = 3
 
 
 class EpisodeObserver(Protocol):
-    """Is told what happens to each environment, by its index.
+    """Receives what happens to each environment, by its index.
 
     Attributes:
         follows_episodes: False if steps need not be reported.

@@ -61,7 +61,7 @@ class Budget:
         self.playing = self._left > 0
 
     def spend(self, env: int, length: int) -> None:
-        """Accounts for an episode that has ended after so many steps."""
+        """Accounts for an episode that has ended after `length` steps."""
         self.playing[env] = self.goes_on(env, length)
         self._left[env] -= length if self._unit == "timesteps" else 1
 

@@ -24,8 +24,8 @@ class Patience:
     Args:
         timeout_s: seconds between two warnings.
         what: who waits, the beginning of the sentences.
-        ends_process: end this process where one round takes PATIENCE times as long, so that whoever started it can
-            replace it.
+        ends_process: end this process where one round takes PATIENCE times as long, so that the process that
+            started it can replace it.
     """
 
     def __init__(self, timeout_s: float, what: str, *, ends_process: bool = False):

@@ -15,7 +15,7 @@ class SpaceCheck:
     """Holds every observation that the policy is shown against its space.
 
     One that is not finite, or no number of a Discrete space, is an error: the policy's answer would mean nothing. One
-    beyond the bounds of a Box is told once, as training goes on with such as well.
+    beyond the bounds of a Box is logged once: training goes on with such observations, too.
 
     Args:
         stream: whose observations.

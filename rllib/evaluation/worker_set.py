@@ -23,6 +23,7 @@ from runtime.errors import ActorDiedError, GetTimeoutError
 
 logger = logging.getLogger(__name__)
 
+
 class SilentWorkerError(SilentActorError):
     """A rollout worker that does not answer; the message says what to look for."""
 
@@ -320,7 +321,7 @@ class WorkerSet:
     def _begin(self, request: Callable, indices: Sequence[int] | None = None) -> dict[int, runtime.ObjectRef]:
         if not self.actors:
             raise ActorDiedError(f"no {self._kind} is left; with recreate_failed_workers=True they are replaced")
-        return {index: request(self.actors[index], index) for index in indices or self.actors}
+        return {index: request(self.actors[index], index) for index in (self.actors if indices is None else indices)}
 
     def _collect(
         self,

@@ -108,7 +108,7 @@ def ours(config, name):
     if not key:
         return config[name]
     if name == "evaluation_config":
-        return False  # evaluations explore only if they are told to
+        return False  # evaluations explore only where evaluation_config says so
     return {**(MODEL_DEFAULTS if name == "model" else {}), **config[name]}[key]
 
 

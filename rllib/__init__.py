@@ -2,7 +2,7 @@
 
 import importlib
 
-from rllib.algorithms.names import ALGORITHMS
+from rllib.algorithms.registry import ALGORITHMS
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 from rllib.algorithms.actor_critic import ActorCriticConfig
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.settings import at_least, section
+from rllib.algorithms.sections import at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS

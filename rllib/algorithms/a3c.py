@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib.algorithms.a2c import A2C, A2CConfig
-from rllib.algorithms.settings import at_least, section
+from rllib.algorithms.sections import at_least, section
 from rllib.evaluation.requests_in_flight import RequestsInFlight
 from rllib.evaluation.rollout_worker import Gradient
 from rllib.learners.learner import Learner, make_learner

@@ -4,12 +4,12 @@ from typing import Annotated, Self
 
 import numpy as np
 
+from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.network_config import NetworkConfig
-from rllib.algorithms.settings import at_least, between, section
+from rllib.algorithms.sections import at_least, between, section
 
 
-class PolicyGradientConfig(NetworkConfig):
+class PolicyGradientConfig(AlgorithmConfig):
     """Settings of algorithms that follow the gradient of a policy's log-probabilities."""
 
     @section

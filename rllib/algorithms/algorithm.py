@@ -1,8 +1,8 @@
 """What all algorithms share: build, train, evaluate, save, restore, act.
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
-newest weights, counting and timing. Beside it: environments.py and worker_settings.py read the config, evaluations.py
-evaluates, inference.py acts, checkpointed.py saves and restores.
+newest weights, counting and timing. Beside it: from_config.py reads the config, evaluations.py evaluates, inference.py
+acts, checkpointed.py saves and restores.
 """
 
 import logging
@@ -18,12 +18,17 @@ import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
 from rllib.algorithms.checkpointed import Checkpointed
-from rllib.algorithms.environments import checked_spaces, learned_environment
 from rllib.algorithms.evaluations import Evaluations
-from rllib.algorithms.exploration import exploration_settings
+from rllib.algorithms.exploration_config import exploration_settings
 from rllib.algorithms.exploration_of import make_exploration
+from rllib.algorithms.from_config import (
+    actor_options,
+    checked_spaces,
+    fault_tolerance,
+    learned_environment,
+    rollout_settings,
+)
 from rllib.algorithms.inference import Inference
-from rllib.algorithms.worker_settings import actor_options, fault_tolerance, rollout_settings
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks
 from rllib.evaluation.evaluator import Duration

@@ -13,10 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rllib.algorithms import aliases
 from rllib.algorithms.config_object import ConfigObject, relation
-from rllib.algorithms.exploration import exploration_problem
+from rllib.algorithms.exploration_config import exploration_problem
 from rllib.algorithms.registry import get_algorithm_class
-from rllib.algorithms.settings import Merged, NotYet, above, at_least, between, section, section_alias
+from rllib.algorithms.sections import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
+from rllib.models.catalog import check_model
 from rllib.schedules import Schedule
 
 # Defaults that are dicts; every config gets a copy of its own.
@@ -350,6 +351,13 @@ class AlgorithmConfig(ConfigObject):
     @relation("callbacks_class")
     def _check_callbacks(self):
         return callbacks_problem(self.callbacks_class)
+
+    @relation("model")
+    def _check_model(self):
+        try:
+            check_model(self.model)
+        except ValueError as error:
+            return str(error)
 
     @relation("env_config")
     def _check_env_config(self):

@@ -30,9 +30,9 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.dqn import DQN, REPLAY_DEFAULTS, DQNConfig
-from rllib.algorithms.exploration import exploration_settings
-from rllib.algorithms.settings import Merged, at_least, section
-from rllib.algorithms.worker_settings import fault_tolerance
+from rllib.algorithms.exploration_config import exploration_settings
+from rllib.algorithms.from_config import fault_tolerance
+from rllib.algorithms.sections import Merged, at_least, section
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.evaluation.requests_in_flight import RequestsInFlight
 from rllib.evaluation.transitions import NStepTransitions

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
-from rllib.algorithms.settings import above, at_least, between, section
+from rllib.algorithms.sections import above, at_least, between, section
 from rllib.losses.appo import APPO_LOSS
 from rllib.losses.ppo import adapted_kl_coeff
 from rllib.policy import Policy

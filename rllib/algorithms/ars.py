@@ -13,7 +13,7 @@ from typing import Annotated, Self
 
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.evolution import Evolution, EvolutionConfig
-from rllib.algorithms.settings import above, at_least, section
+from rllib.algorithms.sections import above, at_least, section
 from rllib.learners.optimizers import SGD
 from rllib.losses.evolution import ars_coefficients
 

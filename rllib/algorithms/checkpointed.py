@@ -12,8 +12,7 @@ import numpy as np
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.inference import Inference
-from rllib.algorithms.names import ALGORITHMS
-from rllib.algorithms.registry import get_algorithm_class
+from rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, write_checkpoint
 from rllib.encoding import import_path, importable_path
 from rllib.env.registry import is_environment_class, register_typed_function

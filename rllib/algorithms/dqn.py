@@ -27,10 +27,10 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.exploration import EPSILON_ALIASES, OF_VALUES
-from rllib.algorithms.network_config import NetworkConfig
-from rllib.algorithms.settings import Merged, above, at_least, between, section
+from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.sections import Merged, above, at_least, between, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.evaluation.transitions import LockstepTransitions, Transitions
@@ -73,7 +73,7 @@ REPLAY_ALIASES = {
 }
 
 
-class DQNConfig(NetworkConfig):
+class DQNConfig(AlgorithmConfig):
     """Settings of DQN; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "DQN"

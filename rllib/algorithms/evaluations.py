@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.worker_settings import actor_options, fault_tolerance
+from rllib.algorithms.from_config import actor_options, fault_tolerance
 from rllib.env.episodes import Episode
 from rllib.evaluation.evaluation_worker import EvaluationWorker
 from rllib.evaluation.evaluator import Duration, play_episodes

@@ -14,9 +14,9 @@ import numpy as np
 import psutil
 
 from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.network_config import NetworkConfig
-from rllib.algorithms.settings import above, at_least, between, section
+from rllib.algorithms.sections import above, at_least, between, section
 from rllib.evaluation import seeding
 from rllib.evaluation.perturbations import Outcome, PerturbationWorker, Trial, play
 from rllib.evaluation.rollout_worker import SampleReport
@@ -47,7 +47,7 @@ _WITHOUT_EFFECT = {
 }
 
 
-class EvolutionConfig(NetworkConfig):
+class EvolutionConfig(AlgorithmConfig):
     """Settings that both have; num_envs_per_worker and the number of workers change the speed alone."""
 
     @section

@@ -5,7 +5,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from rllib.algorithms.exploration import epsilon_points, exploration_settings
+from rllib.algorithms.exploration_config import epsilon_points, exploration_settings
 from rllib.evaluation.exploration import (
     EpsilonGreedy,
     Exploration,

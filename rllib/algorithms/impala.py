@@ -26,9 +26,9 @@ import numpy as np
 import psutil
 
 from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.network_config import NetworkConfig
-from rllib.algorithms.settings import above, at_least, between, section
+from rllib.algorithms.sections import above, at_least, between, section
 from rllib.env.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
@@ -44,7 +44,7 @@ from rllib.sample_batch import SampleBatch
 logger = logging.getLogger(__name__)
 
 
-class IMPALAConfig(NetworkConfig):
+class IMPALAConfig(AlgorithmConfig):
     """Settings of IMPALA; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "IMPALA"

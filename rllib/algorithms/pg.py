@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 from rllib import sample_batch as sb
 from rllib.algorithms.actor_critic import PolicyGradientConfig, standardized
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.settings import section
+from rllib.algorithms.sections import section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS

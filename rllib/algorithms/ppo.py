@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 from rllib import sample_batch as sb
 from rllib.algorithms.actor_critic import ActorCriticConfig, standardized
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.settings import above, at_least, section
+from rllib.algorithms.sections import above, at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
 from rllib.losses.ppo import PPO_LOSS, adapted_kl_coeff

@@ -20,9 +20,9 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.exploration import EPSILON_ALIASES, OF_VALUES
-from rllib.algorithms.network_config import NetworkConfig
-from rllib.algorithms.settings import at_least, between, section
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.sections import at_least, between, section
 from rllib.evaluation.q_targets import QLambda
 from rllib.learners.learner import Learner
 from rllib.losses.td import TDLoss
@@ -32,7 +32,7 @@ from rllib.models.q_values import EpsilonGreedy
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
 
 
-class PQNConfig(NetworkConfig):
+class PQNConfig(AlgorithmConfig):
     """Settings of PQN."""
 
     algo_class = "PQN"

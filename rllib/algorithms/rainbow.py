@@ -7,7 +7,7 @@ networks. Each is a setting of DQN; see dqn.py, and there for departures.
 from typing import Self
 
 from rllib.algorithms.dqn import DQN, REPLAY_DEFAULTS, DQNConfig
-from rllib.algorithms.settings import section
+from rllib.algorithms.sections import section
 
 
 class RainbowConfig(DQNConfig):

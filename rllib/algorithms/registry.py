@@ -1,9 +1,27 @@
-"""Algorithms by name, loaded when they are asked for."""
+"""Algorithms by name, loaded when they are asked for; `import rllib` reads the names and stays quick."""
 
 import importlib
 
-from rllib.algorithms.names import ALGORITHMS, ALSO
-from rllib.algorithms.settings import nearest
+from rllib.algorithms.sections import nearest
+
+# name -> module, whose classes NAME and NAMEConfig are the algorithm and its settings
+ALGORITHMS = {
+    "ARS": "rllib.algorithms.ars",
+    "ES": "rllib.algorithms.es",
+    "PPO": "rllib.algorithms.ppo",
+    "IMPALA": "rllib.algorithms.impala",
+    "APPO": "rllib.algorithms.appo",
+    "A2C": "rllib.algorithms.a2c",
+    "A3C": "rllib.algorithms.a3c",
+    "PG": "rllib.algorithms.pg",
+    "PQN": "rllib.algorithms.pqn",
+    "DQN": "rllib.algorithms.dqn",
+    "SimpleQ": "rllib.algorithms.dqn",
+    "Rainbow": "rllib.algorithms.rainbow",
+    "ApexDQN": "rllib.algorithms.apex_dqn",
+}
+# Other names that Ray has for them
+ALSO = {"APEX": "ApexDQN"}
 
 
 def algorithm_names() -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllib.algorithms.settings import nearest
+from rllib.algorithms.sections import nearest
 from rllib.errors import NoBestTrialError
 from rllib.tune.checkpoint import Checkpoint
 from rllib.tune.experiment import journal_file, read_journal

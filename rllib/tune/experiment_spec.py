@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from rllib.algorithms.settings import nearest
+from rllib.algorithms.sections import nearest
 from rllib.tune.callbacks import Callback
 from rllib.tune.old_loggers import callbacks_of
 from rllib.tune.trial import Trial

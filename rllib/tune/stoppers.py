@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rllib.algorithms.settings import nearest
+from rllib.algorithms.sections import nearest
 from rllib.tune.result_keys import lookup
 from rllib.tune.searchers.base import check_mode, metric_value
 

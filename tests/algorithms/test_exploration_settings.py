@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rllib.algorithms.dqn import DQNConfig
-from rllib.algorithms.exploration import KINDS, OF_ACTIONS, OF_VALUES, exploration_settings
+from rllib.algorithms.exploration_config import KINDS, OF_ACTIONS, OF_VALUES, exploration_settings
 from rllib.algorithms.exploration_of import make_exploration
 from rllib.algorithms.ppo import PPOConfig
 from tests.envs import ConstantReward, MatchObservation

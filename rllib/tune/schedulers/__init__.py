@@ -2,7 +2,7 @@
 
 import importlib
 
-from rllib.algorithms.settings import nearest
+from rllib.algorithms.sections import nearest
 from rllib.tune.schedulers.base import FIFOScheduler, TrialScheduler
 
 # Name -> module, class.

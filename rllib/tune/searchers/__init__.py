@@ -2,7 +2,7 @@
 
 import importlib
 
-from rllib.algorithms.settings import nearest
+from rllib.algorithms.sections import nearest
 from rllib.tune.searchers.base import Searcher
 
 # Name -> module, class, arguments that the name implies.

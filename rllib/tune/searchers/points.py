@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rllib.algorithms.settings import nearest
+from rllib.algorithms.sections import nearest
 from rllib.tune.domains import Domain
 from rllib.tune.search_space import is_grid
 

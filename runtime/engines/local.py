@@ -113,7 +113,7 @@ class Result:
         return self.stored is not None or self.error is not None
 
 
-class LocalRef(ObjectRef):
+class Reference(ObjectRef):
     """A reference of the local engine."""
 
     __slots__ = ("__weakref__", "engine", "id", "result")
@@ -244,7 +244,7 @@ class LocalEngine:
                 raise
             except Exception as error:
                 raise TypeError(explain(value, "the value", error, _dumps)) from error
-            return LocalRef(self, self._new_id(), result)
+            return Reference(self, self._new_id(), result)
 
     def get(self, refs, timeout_s):
         with self._entered():
@@ -320,10 +320,10 @@ class LocalEngine:
             raise
         except Exception as error:
             raise TypeError(explain_call(args, kwargs, error, _dumps)) from error
-        depends = [a.result for a in (*args, *kwargs.values()) if isinstance(a, LocalRef)]
+        depends = [a.result for a in (*args, *kwargs.values()) if isinstance(a, Reference)]
         results = [Result() for _ in range(num_returns)]
         self._jobs.append(Job(label, call, arguments, depends, results, options, actor, creates))
-        refs = [LocalRef(self, self._new_id(), result) for result in results]
+        refs = [Reference(self, self._new_id(), result) for result in results]
         self._run_jobs()
         return refs
 
@@ -366,8 +366,8 @@ class LocalEngine:
             while True:
                 try:
                     args, kwargs = job.arguments.load()
-                    args = [self._value(a, None) if isinstance(a, LocalRef) else a for a in args]
-                    kwargs = {k: self._value(a, None) if isinstance(a, LocalRef) else a for k, a in kwargs.items()}
+                    args = [self._value(a, None) if isinstance(a, Reference) else a for a in args]
+                    kwargs = {k: self._value(a, None) if isinstance(a, Reference) else a for k, a in kwargs.items()}
                     self._finish(job, job.call()(*args, **kwargs))
                     return
                 except SystemExit as error:
@@ -509,7 +509,7 @@ class LocalEngine:
 
     def _check_own(self, refs):
         for ref in refs:
-            if not isinstance(ref, LocalRef) or ref.engine is not self:
+            if not isinstance(ref, Reference) or ref.engine is not self:
                 raise errors.SessionClosedError(f"{ref!r} belongs to another session")
 
     def _new_id(self) -> bytes:

@@ -1,12 +1,13 @@
 """The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
 
-wire, control     the bytes of messages                    store, serializer   shared memory, values to bytes
-mailbox           sockets and the threads that read them   client              the verbs, in driver and workers, with
-refs, holdings    values, and what is shared with others   tasks, actor_calls  submit; create_actor, call and kill
-channels          the ways to actors                       arguments, definitions, requests   what calls need
-driver, launch    starting and ending a session            worker              running tasks and actors
-state             what the node decides, pure, with        node, boot, zygote, process   how it is done
-records, ledger, holds, objects, shared_memory   its tables, and instructions   what it has done
+wire, structs          the bytes of messages                  store, serializer   shared memory, values to bytes
+mailbox                sockets and the threads that read them client              the verbs, in driver and workers, with
+refs, local_refs       references, and what is shared         tasks, actor_calls  submit; create_actor, call and kill
+actor_channels         the ways to actors                     node_requests       what a process asks the node
+arguments, definitions what calls carry                       driver, launch      starting and ending a session
+worker                 runs tasks, or is one actor            state               what the node decides, pure, with
+entities, resources, refcounts, object_directory, shared_memory   its tables, and
+instructions           what is to be done                     node, boot, zygote, process   how it is done
 """
 
 from __future__ import annotations

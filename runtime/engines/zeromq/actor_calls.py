@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ... import errors
 from ...options import check_feasible
-from . import control, wire
+from . import structs, wire
+from .actor_channels import ActorChannels
 from .arguments import Arguments, Call, failed_argument, with_values
-from .channels import Channels
 from .definitions import Definitions
-from .holdings import Holdings
-from .ledger import units
+from .local_refs import LocalRefs
 from .refs import Reference
+from .resources import units
 from .serializer import error_value
 
 EAGER_CALLS = 8  # calls on their way that keep an actor busy: those after them are sent several at a time
@@ -22,12 +22,19 @@ _pack = wire.HEADER.pack
 class ActorCalls:
     """Args:
     client: who calls.
-    channels, holdings, arguments, definitions: of the client.
+    actor_channels, local_refs, arguments, definitions: of the client.
     """
 
-    def __init__(self, client, channels: Channels, holdings: Holdings, arguments: Arguments, definitions: Definitions):
+    def __init__(
+        self,
+        client,
+        actor_channels: ActorChannels,
+        local_refs: LocalRefs,
+        arguments: Arguments,
+        definitions: Definitions,
+    ):
         self._client, self._process, self._mailbox = client, client.process, client.mailbox
-        self._channels, self._holdings = channels, holdings
+        self._actor_channels, self._local_refs = actor_channels, local_refs
         self._arguments, self._definitions = arguments, definitions
         self._method_names: dict[str, tuple[bytes, int]] = {}
         self._postponed: list = []
@@ -45,7 +52,7 @@ class ActorCalls:
         with self._mailbox.lock:
             if digest not in self._definitions.sent:
                 self._definitions.send(cls, digest)
-            channel = self._channels.open(key)
+            channel = self._actor_channels.open(key)
             waiting = self._arguments.unresolved(
                 arguments, lambda: self._send_create(channel, name, digest, options, arguments)
             )
@@ -60,14 +67,14 @@ class ActorCalls:
         if failed is not None:
             frame, start, pins = failed
             size = wire.VALUE.unpack_from(frame, start)[5]
-            self._channels.bury(channel, frame[start : start + size], pins)
+            self._actor_channels.bury(channel, frame[start : start + size], pins)
             return
         body, items = with_values(arguments)
-        create = control.Create(
+        create = structs.Create(
             digest, name, units(options.request()), units(options.held()), list(items), options.env_vars
         )
         self._arguments.register(arguments)
-        data = control.encode(create)
+        data = structs.encode(create)
         serial, _ = wire.KEY.unpack(channel.key)
         head = _pack(wire.MAGIC, wire.CREATE, 0, self._process, serial, len(data), 0, 1 + len(arguments[1]))
         self._mailbox.send(wire.NODE, b"".join((head, wire.pad(data), body)))
@@ -85,10 +92,10 @@ class ActorCalls:
         start = _pack(b"R1", wire.CALL, 0, self._process, serial, name_bytes, num_returns, 1 + len(depends)) + name
         mailbox, waiting = self._mailbox, 0
         with mailbox.lock:
-            channel = self._channels.by_key[actor_id]
+            channel = self._actor_channels.by_key[actor_id]
             if len(channel.pending) < EAGER_CALLS and channel.process and not channel.outbox and not depends:
                 if encoded[1]:
-                    self._holdings.escape(encoded.items, encoded.pins, channel.process)
+                    self._local_refs.escape(encoded.items, encoded.pins, channel.process)
                 channel.pending[serial] = refs
                 mailbox.send(channel.process, start + encoded[0])
             else:
@@ -109,7 +116,7 @@ class ActorCalls:
         another, and then go together in one message.
         """
         if channel.error is not None:
-            self._holdings.settle(call.refs, channel.error, 0, channel.pins)
+            self._local_refs.settle(call.refs, channel.error, 0, channel.pins)
             return 0
         channel.outbox.append(call)
         self._arguments.unresolved(call.arguments, lambda: self.advance(channel))
@@ -128,7 +135,7 @@ class ActorCalls:
                 break
             channel.outbox.popleft()
             if depends and (failed := failed_argument(arguments)) is not None:
-                self._holdings.settle(refs, *failed)
+                self._local_refs.settle(refs, *failed)
                 continue
             body, items = with_values(arguments)
             if items:
@@ -138,7 +145,7 @@ class ActorCalls:
         if frames:
             self._mailbox.send_several(channel.process, frames)
         if not channel.handles and channel.idle:
-            self._channels.retire(channel)
+            self._actor_channels.retire(channel)
 
     def kill(self, actor_id):
         """See base.Engine."""
@@ -147,10 +154,10 @@ class ActorCalls:
         serial, process = wire.KEY.unpack(actor_id)
         with self._mailbox.lock:
             self._mailbox.send(wire.NODE, wire.message(wire.KILL, self._process, serial, process))
-            channel = self._channels.by_key.get(actor_id)
+            channel = self._actor_channels.by_key.get(actor_id)
             if channel is not None and channel.error is None:
                 error = errors.ActorDiedError("the actor was killed by runtime.kill()")
-                self._channels.bury(channel, error_value(error))
+                self._actor_channels.bury(channel, error_value(error))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -158,14 +165,14 @@ class ActorCalls:
         """An actor lives, or has ended."""
         _, _, state, _, serial, creator, process, _ = head
         with self._mailbox.lock:
-            channel = self._channels.by_key.get(wire.key(serial, creator))
+            channel = self._actor_channels.by_key.get(wire.key(serial, creator))
             if channel is None and state == wire.ACTOR_START_FAILED and creator == self._process:
                 self._client.lost(frame[wire.HEADER_BYTES :], 0)  # the last handle had gone before it failed
             if channel is None or channel.error is not None:
                 return
             if state == wire.ACTOR_ALIVE:
                 channel.process = process
-                self._channels.by_process[process] = channel
+                self._actor_channels.by_process[process] = channel
                 self.advance(channel)
                 return
         self._postponed.append((channel, frame, state))  # replies that came before its end are read first
@@ -180,4 +187,4 @@ class ActorCalls:
             elif wire.KEY.unpack(channel.key)[1] == self._process:  # its constructor raised; its creator reports it
                 pins = (self._client.unseen(body, 0),)
             with self._mailbox.lock:
-                self._channels.bury(channel, body, pins)
+                self._actor_channels.bury(channel, body, pins)

@@ -8,7 +8,7 @@ from ... import errors
 from ...refs import ObjectRef
 from ...unpicklable import explain_call
 from . import wire
-from .holdings import Holdings
+from .local_refs import LocalRefs
 from .refs import Reference
 from .serializer import Encoded, Serializer
 
@@ -35,11 +35,11 @@ class Arguments:
     Args:
         client: who calls.
         serializer: encodes them.
-        holdings: passes on what they hold.
+        local_refs: passes on what they hold.
     """
 
-    def __init__(self, client, serializer: Serializer, holdings: Holdings):
-        self._client, self._serializer, self._holdings = client, serializer, holdings
+    def __init__(self, client, serializer: Serializer, local_refs: LocalRefs):
+        self._client, self._serializer, self._local_refs = client, serializer, local_refs
 
     def encode(self, args, kwargs) -> tuple[Encoded, tuple[Reference, ...]]:
         """Encodes what a call is given. References at the top are left out and listed.
@@ -80,15 +80,15 @@ class Arguments:
         for ref in pending:
             ref.when_done(arrived)
             if ref.shared is not None and not ref.shared.subscribed:
-                self._holdings.subscribe(ref)
+                self._local_refs.subscribe(ref)
         return True
 
     def register(self, arguments, receiver=None):
         """Makes the items of a call known to the node; an actor's process becomes their holder. Lock held."""
         encoded, depends = arguments
-        self._holdings.escape(encoded.items, encoded.pins, receiver)
+        self._local_refs.escape(encoded.items, encoded.pins, receiver)
         for ref in depends:
-            self._holdings.escape(wire.items_at(ref.frame, ref.start), ref.pins, receiver)
+            self._local_refs.escape(wire.items_at(ref.frame, ref.start), ref.pins, receiver)
 
 
 def failed_argument(arguments):

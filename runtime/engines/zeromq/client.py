@@ -22,16 +22,16 @@ import numpy as np
 from ... import errors
 from ...unpicklable import explain
 from ...unseen import Unseen
-from . import control, wire
+from . import structs, wire
 from .actor_calls import ActorCalls
+from .actor_channels import ActorChannels
 from .arguments import Arguments
-from .channels import Channels
 from .definitions import Definitions
-from .holdings import Holdings
-from .ledger import quantities
+from .local_refs import LocalRefs
 from .mailbox import Mailbox
+from .node_requests import NodeRequests
 from .refs import LARGEST_NUM_RETURNS, SERIAL_STEP, Reference, Watch
-from .requests import Requests
+from .resources import quantities
 from .serializer import Serializer, called_by_encode
 from .store import IDLE_SEGMENT_S
 from .tasks import Tasks
@@ -46,7 +46,7 @@ _unpack = wire.HEADER.unpack_from
 
 class Client:
     """`submit` is that of Tasks, `create_actor`, `call` and `kill` are those of ActorCalls, `handle_added` and
-    `handle_dropped` those of Channels.
+    `handle_dropped` those of ActorChannels.
 
     Args:
         process: own number.
@@ -56,7 +56,7 @@ class Client:
 
     Attributes:
         mailbox, store, serializer: messages, shared memory, values.
-        holdings, channels, tasks: what this process shares, the actors it knows, the tasks that are not done.
+        local_refs, actor_channels, tasks: what this process shares, the actors it knows, the tasks that are not done.
         next_serial: a new number for a call, a value or a request.
         watches: of threads in wait().
         malformed: how many messages were dropped.
@@ -75,32 +75,32 @@ class Client:
         self.malformed = 0
         self.mailbox = Mailbox(session, process, self._dispatch)
         self._wait = self.mailbox.wait  # a worker has more to do around it
-        self._requests = Requests(self)
-        self.holdings = holdings = Holdings(self, node_pid, self._requests)
-        self.store = holdings.store
-        self.channels = Channels(self, holdings)
-        self.serializer = Serializer(self.store, holdings.find_reference, self.channels.find, self.session_id)
-        arguments = Arguments(self, self.serializer, holdings)
-        definitions = Definitions(self, self.serializer, holdings)
-        self.tasks = Tasks(self, holdings, arguments, definitions)
-        actors = ActorCalls(self, self.channels, holdings, arguments, definitions)
+        self._node_requests = NodeRequests(self)
+        self.local_refs = local_refs = LocalRefs(self, node_pid, self._node_requests)
+        self.store = local_refs.store
+        self.actor_channels = ActorChannels(self, local_refs)
+        self.serializer = Serializer(self.store, local_refs.find_reference, self.actor_channels.find, self.session_id)
+        arguments = Arguments(self, self.serializer, local_refs)
+        definitions = Definitions(self, self.serializer, local_refs)
+        self.tasks = Tasks(self, local_refs, arguments, definitions)
+        actors = ActorCalls(self, self.actor_channels, local_refs, arguments, definitions)
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
         self.call, self.kill = actors.call, actors.kill
-        self.handle_added, self.handle_dropped = self.channels.handle_added, self.channels.handle_dropped
+        self.handle_added, self.handle_dropped = self.actor_channels.handle_added, self.actor_channels.handle_dropped
         # What every verb and every reply needs, one lookup away.
-        self._dropped, self._dropped_handles = holdings.dropped, self.channels.dropped
-        self._by_process, self._advance = self.channels.by_process, actors.advance
-        self._pins, self._settle_one = holdings.pins, holdings.settle_one
+        self._dropped, self._dropped_handles = local_refs.dropped, self.actor_channels.dropped
+        self._by_process, self._advance = self.actor_channels.by_process, actors.advance
+        self._pins, self._settle_one = local_refs.pins, local_refs.settle_one
         self._handlers = {
             wire.BATCH: self._on_batch,
             wire.REPLY: self._on_reply,
             wire.ACTOR_STATE: actors.on_actor_state,
             wire.FAILED: self.tasks.on_failed,
-            wire.OBJECT: holdings.on_object,
-            wire.GRANTED: self._requests.on_granted,
-            wire.RESOURCES: self._requests.on_answer,
-            wire.FREED: holdings.on_freed,
-            wire.CLOSED: holdings.on_closed,
+            wire.OBJECT: local_refs.on_object,
+            wire.GRANTED: self._node_requests.on_granted,
+            wire.RESOURCES: self._node_requests.on_answer,
+            wire.FREED: local_refs.on_freed,
+            wire.CLOSED: local_refs.on_closed,
             wire.GONE: self._on_gone,
             wire.COLLECT: self._on_collect,
         }
@@ -182,7 +182,7 @@ class Client:
         """Asks the node for the value of a reference that another process owns."""
         if not ref.shared.subscribed:
             with self.mailbox.lock:
-                self.holdings.subscribe(ref)
+                self.local_refs.subscribe(ref)
 
     def _load(self, ref):
         """The value of a reference that is done; raises if it is an error."""
@@ -203,7 +203,7 @@ class Client:
         with self.mailbox.lock:
             if self._refusal is None and ref.id not in self._exported:
                 self._exported[ref.id] = ref
-                self.holdings.escape((ref.id,), (ref,), None)
+                self.local_refs.escape((ref.id,), (ref,), None)
         return self.session_id
 
     def export_actor(self, lease):
@@ -215,17 +215,17 @@ class Client:
         return self.session_id
 
     def find_reference(self, id_):
-        return self.holdings.find_reference(id_, self.holdings.claim(id_))
+        return self.local_refs.find_reference(id_, self.local_refs.claim(id_))
 
     def find_actor(self, actor_id):
-        self.channels.find(actor_id, self.holdings.claim(actor_id))
+        self.actor_channels.find(actor_id, self.local_refs.claim(actor_id))
 
     # -- information --------------------------------------------------------------------------------------------------
 
     def resources(self):
         self.enter()
-        answer = self._requests.ask(lambda serial: wire.message(wire.RESOURCES, self.process, serial))
-        return dict(self.totals), quantities(control.decode(control.Free, answer).free)
+        answer = self._node_requests.ask(lambda serial: wire.message(wire.RESOURCES, self.process, serial))
+        return dict(self.totals), quantities(structs.decode(structs.Free, answer).free)
 
     def forked(self):
         self._refusal = errors.ForkedProcessError
@@ -243,8 +243,8 @@ class Client:
 
     def flush(self) -> None:
         """Frees and releases what is not needed here any more. Lock held."""
-        self.channels.flush()
-        self.holdings.flush()
+        self.actor_channels.flush()
+        self.local_refs.flush()
 
     def wait_for(self, target, timeout_s, refs, raising=True) -> None:
         """Waits for a reference or a waiter; raises what an unsuccessful end of the wait means.
@@ -329,7 +329,7 @@ class Client:
                 self.flush()
         self.report_unseen()
         if self.store.idle_segments:
-            self.store.trim(0 if self._requests.growing else IDLE_SEGMENT_S)
+            self.store.trim(0 if self._node_requests.growing else IDLE_SEGMENT_S)
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
 
     def _on_collect(self, frame, head):
@@ -375,7 +375,7 @@ class Client:
         if type(refs) is Reference:
             refs = (refs,)
         if count == 1:
-            self.holdings.settle(refs, frame, starts[0], pins[0])
+            self.local_refs.settle(refs, frame, starts[0], pins[0])
         else:
             for ref, start, kept in zip(refs, starts, pins):
                 self._settle_one(ref, frame, start, kept)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from ..base import Definition
-from . import control, wire
-from .holdings import Holdings
+from . import structs, wire
+from .local_refs import LocalRefs
 from .serializer import Encoded, Serializer
 
 
@@ -14,14 +14,14 @@ class Definitions:
     """Args:
     client: who defines.
     serializer: encodes them.
-    holdings: passes on what they capture.
+    local_refs: passes on what they capture.
 
     Attributes:
         sent: digest -> what keeps its items alive, of those that the node knows.
     """
 
-    def __init__(self, client, serializer: Serializer, holdings: Holdings):
-        self._client, self._serializer, self._holdings = client, serializer, holdings
+    def __init__(self, client, serializer: Serializer, local_refs: LocalRefs):
+        self._client, self._serializer, self._local_refs = client, serializer, local_refs
         self.sent: dict[bytes, tuple] = {}
         self._captured: Encoded | None = None
 
@@ -41,7 +41,7 @@ class Definitions:
         captured = self._captured if self._captured is not None and self._captured.data == data else Encoded(data)
         self._captured = None
         self.sent[digest] = captured.pins
-        self._holdings.escape(captured.items, captured.pins, None)
-        define = control.Define(digest, data, list(captured.items), list(sys.path))
-        message = wire.message(wire.DEFINE, self._client.process, body=control.encode(define))
+        self._local_refs.escape(captured.items, captured.pins, None)
+        define = structs.Define(digest, data, list(captured.items), list(sys.path))
+        message = wire.message(wire.DEFINE, self._client.process, body=structs.encode(define))
         self._client.mailbox.send(wire.NODE, message)

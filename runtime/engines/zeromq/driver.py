@@ -67,7 +67,7 @@ class Driver(Client):
         """Settles all pending references with an error."""
         error = error_value(SessionClosedError("the session was shut down before this value was there"))
         with self.mailbox.lock:
-            self.channels.bury_all(error)
+            self.actor_channels.bury_all(error)
             self.tasks.abandon(error)
 
     def context(self) -> Context:

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 import msgspec
 import zmq
 
-from . import boot, control, wire
+from . import boot, structs, wire
 from .instructions import Close, Grow, Kill, Send, Spawn
-from .ledger import units
 from .mailbox import mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
+from .resources import units
 from .state import NodeState
 
 TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
@@ -155,19 +155,19 @@ class Node:
         state = self._state
         _, kind, _, source, serial, a, _, c = wire.header(frame)
         if kind == wire.SUBMIT:
-            state.submit(source, serial, control.decode(control.Task, frame, a), frame)
+            state.submit(source, serial, structs.decode(structs.Task, frame, a), frame)
         elif kind == wire.DONE:
             state.done(source, serial, a)
         elif kind == wire.REFERENCES:
-            state.references(source, control.decode(control.References, frame))
+            state.references(source, structs.decode(structs.References, frame))
         elif kind == wire.BLOCKED:
             state.blocked(source)
         elif kind == wire.UNBLOCKED:
             state.unblocked(source)
         elif kind == wire.WAITING:
-            state.waiting(source, control.decode(control.Waits, frame))
+            state.waiting(source, structs.decode(structs.Waits, frame))
         elif kind == wire.CREATE:
-            state.create(source, serial, control.decode(control.Create, frame, a), frame)
+            state.create(source, serial, structs.decode(structs.Create, frame, a), frame)
         elif kind == wire.READY:
             state.ready(source)
         elif kind == wire.ALIVE:
@@ -179,7 +179,7 @@ class Node:
         elif kind == wire.KILL:
             state.kill(wire.key(serial, a))
         elif kind == wire.DEFINE:
-            state.define(source, control.decode(control.Define, frame), frame)
+            state.define(source, structs.decode(structs.Define, frame), frame)
         elif kind == wire.SUBSCRIBE:
             state.subscribe(source, wire.key(serial, a))
         elif kind == wire.GRANT:
@@ -189,7 +189,7 @@ class Node:
         elif kind == wire.LEAVING:
             state.leaving(source, frame[wire.HEADER_BYTES :].decode())
         elif kind == wire.RESOURCES:
-            body = control.encode(control.Free(state.ledger.free))
+            body = structs.encode(structs.Free(state.resources.free))
             self._send(source, wire.message(wire.RESOURCES, wire.NODE, serial, body=body))
         elif kind == wire.SHUTDOWN:
             self._ending = True
@@ -233,7 +233,7 @@ class Node:
             self._ask(self._spawns.popleft())
 
     def _ask(self, spawn):
-        settings = control.Settings(
+        settings = structs.Settings(
             process=spawn.process,
             session=self._session,
             node_pid=os.getpid(),

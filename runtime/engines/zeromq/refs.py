@@ -56,7 +56,7 @@ class Reference(ObjectRef):
     def id(self) -> bytes:
         return wire.key(self.serial, self.owner)
 
-    __eq__ = object.__eq__  # one object per id in a process (see Holdings.find_reference)
+    __eq__ = object.__eq__  # one object per id in a process (see LocalRefs.find_reference)
     __hash__ = object.__hash__
 
     def settle(self, frame: bytes, start: int, pins: tuple = ()) -> None:

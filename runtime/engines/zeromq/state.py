@@ -15,12 +15,12 @@ from collections import deque
 from heapq import heappop, heappush
 
 from ...options import RESOURCE_UNITS
-from . import control, wire
-from .holds import ACTOR, BLOCK, Holds
+from . import structs, wire
+from .entities import ACTOR_PROCESS, ALIVE, DEAD, DRIVER, PENDING, STARTING, TASK, Actor, Process, Task
 from .instructions import Kill, Send, Spawn
-from .ledger import Ledger, Request, quantities
-from .objects import Objects
-from .records import ACTOR_PROCESS, ALIVE, DEAD, DRIVER, PENDING, STARTING, TASK, Actor, Process, Task
+from .object_directory import ObjectDirectory
+from .refcounts import ACTOR, BLOCK, RefCounts
+from .resources import Request, Resources, quantities
 from .shared_memory import SharedMemory
 
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while somebody waits
@@ -39,11 +39,11 @@ class NodeState:
     """
 
     def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30, files: int = 2**30):
-        self.ledger = Ledger(total, gpu_ids)
-        self.holds = Holds()
+        self.resources = Resources(total, gpu_ids)
+        self.refcounts = RefCounts()
         self.memory = SharedMemory(quota, self._send, self._tell, lambda: self._spare_files > 0)
         self._files = files
-        self.objects = Objects(self.holds, self._hold, self._tell)
+        self.object_directory = ObjectDirectory(self.refcounts, self._hold, self._tell)
         self.processes = {wire.DRIVER: Process(wire.DRIVER, DRIVER, ready=True)}
         self.actors: dict[bytes, Actor] = {}
         cpus = dict(total).get("CPU", 0) // RESOURCE_UNITS
@@ -68,7 +68,7 @@ class NodeState:
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 
-    def submit(self, source: int, serial: int, task: control.Task, frame: bytes) -> None:
+    def submit(self, source: int, serial: int, task: structs.Task, frame: bytes) -> None:
         """A process submits a task."""
         submitter = self.processes.get(source)
         if submitter is None:
@@ -76,7 +76,7 @@ class NodeState:
         depth = submitter.task.depth + 1 if submitter.task is not None else submitter.kind == ACTOR_PROCESS
         entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth))
         for key in task.items:
-            self.holds.add(key, entry.key, 1)
+            self.refcounts.add(key, entry.key, 1)
         self._push(entry)
         self._dispatch()
 
@@ -100,7 +100,7 @@ class NodeState:
         worker = self.processes.get(process)
         if worker is not None and not worker.blocked:
             worker.blocked = True
-            self.ledger.give_back(worker.cpus)
+            self.resources.give_back(worker.cpus)
             self._dispatch()
 
     def unblocked(self, process: int) -> None:
@@ -108,9 +108,9 @@ class NodeState:
         worker = self.processes.get(process)
         if worker is not None and worker.blocked and not worker.leaving:
             worker.blocked = False
-            self.ledger.take(worker.cpus)
+            self.resources.take(worker.cpus)
 
-    def waiting(self, process: int, waits: control.Waits) -> None:
+    def waiting(self, process: int, waits: structs.Waits) -> None:
         """A process has waited for long, or does not wait any more. If it closes a circle, the user hears of it."""
         worker = self.processes.get(process)
         if worker is None:
@@ -159,7 +159,7 @@ class NodeState:
         if not self._queues:
             return
         for request, queue in list(self._queues.items()):
-            while queue and (queue[0][2].cancelled or self.ledger.fits(request)):
+            while queue and (queue[0][2].cancelled or self.resources.fits(request)):
                 if queue[0][2].cancelled:
                     heappop(queue)
                     continue
@@ -183,8 +183,8 @@ class NodeState:
         return self._new_process(TASK)
 
     def _assign(self, task, worker):
-        task.gpus = self.ledger.take(task.request)
-        worker.task, worker.name = task, task.control.name
+        task.gpus = self.resources.take(task.request)
+        worker.task, worker.name = task, task.spec.name
         self._still_ticks = 0
         if not worker.ready:
             worker.gpus = task.gpus
@@ -198,8 +198,8 @@ class NodeState:
         owner = self.processes.get(task.owner)
         if owner is not None:
             owner.contacts.add(worker.number)
-        self._define(worker, task.control.digest)
-        for key in task.control.items:
+        self._define(worker, task.spec.digest)
+        for key in task.spec.items:
             self._hold(key, worker.number)
         self._send(Send(worker.number, task.frame))
 
@@ -208,10 +208,10 @@ class NodeState:
         task, worker.task = worker.task, None
         if worker.blocked:
             worker.blocked = False
-            self.ledger.take(tuple(r for r in task.request if r[0] == "CPU"))
-        self.ledger.give_back(task.request, task.gpus)
-        self.holds.drop_holder(task.key)
-        self._settle_holds()
+            self.resources.take(tuple(r for r in task.request if r[0] == "CPU"))
+        self.resources.give_back(task.request, task.gpus)
+        self.refcounts.drop_holder(task.key)
+        self._settle_refcounts()
 
     def _find_deadlock(self):
         """At the largest number of workers, all blocked: nothing will ever move, so the deepest task fails."""
@@ -223,32 +223,32 @@ class NodeState:
             task = heappop(queue)[2]
             if not queue:
                 del self._queues[request]
-            chain = ", ".join(f"{p.task.control.name}()" for p in workers[-10:])
+            chain = ", ".join(f"{p.task.spec.name}()" for p in workers[-10:])
             self._fail(
                 task,
                 "ResourceDeadlockError",
-                f"task {task.control.name}() cannot start: all {len(workers)} workers wait for other tasks, the last "
+                f"task {task.spec.name}() cannot start: all {len(workers)} workers wait for other tasks, the last "
                 f"of them in {chain}",
             )
 
     def _fail(self, task, error, text):
-        self.holds.drop_holder(task.key)
-        self._settle_holds()
-        body = control.encode(control.Failed(error, text))
+        self.refcounts.drop_holder(task.key)
+        self._settle_refcounts()
+        body = structs.encode(structs.Failed(error, text))
         self._tell(task.owner, wire.message(wire.FAILED, wire.NODE, task.serial, body=body))
 
     # -- actors -------------------------------------------------------------------------------------------------------
 
-    def create(self, source: int, serial: int, create: control.Create, frame: bytes) -> None:
+    def create(self, source: int, serial: int, create: structs.Create, frame: bytes) -> None:
         """A process creates an actor."""
         creator = self.processes.get(source)
         if creator is None:
             return
         actor = Actor(wire.key(serial, source), source, frame, create, watchers={source})
         self.actors[actor.key] = actor
-        self.holds.register(actor.key, ACTOR, source)
+        self.refcounts.register(actor.key, ACTOR, source)
         for key in create.items:
-            self.holds.add(key, actor.key, 1)
+            self.refcounts.add(key, actor.key, 1)
         self._waiting_actors.append(actor)
         watchers, why = self._early.pop(actor.key, ((), ""))
         actor.watchers.update(watchers)
@@ -283,7 +283,7 @@ class NodeState:
         actor.ending = why
         if actor.state == PENDING:
             self._waiting_actors.remove(actor)
-            self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.control.name} {why}".encode())
+            self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {why}".encode())
         else:
             self._send(Kill(actor.process))
 
@@ -309,19 +309,19 @@ class NodeState:
     def _place_actors(self):
         refused = []
         for actor in list(self._waiting_actors):
-            if not self.ledger.fits(actor.control.request):
+            if not self.resources.fits(actor.spec.request):
                 continue
             self._waiting_actors.remove(actor)
             if self._spare_files < PROCESS_FILES + SEGMENT_FILES:
                 refused.append(actor)
                 continue
             self._still_ticks = 0
-            actor.gpus = self.ledger.take(actor.control.held)
+            actor.gpus = self.resources.take(actor.spec.held)
             worker = self._new_process(ACTOR_PROCESS)
-            worker.actor, worker.name, worker.gpus = actor, actor.control.name, actor.gpus
+            worker.actor, worker.name, worker.gpus = actor, actor.spec.name, actor.gpus
             actor.state, actor.process = STARTING, worker.number
-            held, env_vars = quantities(actor.control.held), actor.control.env_vars
-            self._send(Spawn(worker.number, actor.control.name, held, actor.gpus, env_vars))
+            held, env_vars = quantities(actor.spec.held), actor.spec.env_vars
+            self._send(Spawn(worker.number, actor.spec.name, held, actor.gpus, env_vars))
             self._notice_oversubscription()
         for actor in refused:  # now, since its end may end others that wait
             self._bury(actor, wire.ACTOR_DEAD, self._too_many_files(actor).encode())
@@ -334,17 +334,17 @@ class NodeState:
 
     def _too_many_files(self, actor):
         return (
-            f"actor {actor.control.name} could not be started: under the limit of open files (ulimit -n) the session's "
+            f"actor {actor.spec.name} could not be started: under the limit of open files (ulimit -n) the session's "
             f"supervisor may use {self._files}, and each of {len(self.processes) - 1} processes needs {PROCESS_FILES}. "
             "Raise the limit, or use fewer actors"
         )
 
     def _notice_oversubscription(self):
-        if self.ledger.free.get("CPU", 0) >= 0 or self._oversubscribed:
+        if self.resources.free.get("CPU", 0) >= 0 or self._oversubscribed:
             return
         self._oversubscribed = True
         # Without their number: more are often on the way.
-        total = quantities(self.ledger.total).get("CPU", 0)
+        total = quantities(self.resources.total).get("CPU", 0)
         self._notice(f"actors share the {total:g} CPUs of this session, fewer than they ask for", logging.INFO)
 
     def _announce(self, actor, state, process=0, body=b""):
@@ -366,9 +366,9 @@ class NodeState:
         if actor.state == DEAD:
             return
         actor.state, actor.frame = DEAD, b""
-        self.holds.drop_holder(actor.key)
+        self.refcounts.drop_holder(actor.key)
         self._announce(actor, state, body=body)
-        self._settle_holds()
+        self._settle_refcounts()
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
@@ -380,8 +380,8 @@ class NodeState:
         worker.ready = True
         if worker.actor is not None:
             actor = worker.actor
-            self._define(worker, actor.control.digest)
-            for key in actor.control.items:
+            self._define(worker, actor.spec.digest)
+            for key in actor.spec.items:
                 self._hold(key, process)
             self._send(Send(process, actor.frame))
         elif worker.task is not None:
@@ -417,8 +417,8 @@ class NodeState:
         if worker.actor is not None:
             self._actor_ended(worker, reason)
         self._owner_ended(process)
-        self.holds.drop_holder(process)
-        self._settle_holds()
+        self.refcounts.drop_holder(process)
+        self._settle_refcounts()
         for other in sorted(worker.contacts):
             self._tell(other, wire.message(wire.GONE, wire.NODE, a=process))
         self.memory.process_ended(process)
@@ -428,14 +428,14 @@ class NodeState:
         task = worker.task
         self._finish_crashed(worker)
         if task.cancelled or task.owner not in self.processes:
-            self.holds.drop_holder(task.key)
+            self.refcounts.drop_holder(task.key)
             return
         task.attempts += 1
         if worker.leaving:
-            self._fail(task, "WorkerExitedError", f"task {task.control.name}() {reason}")
-        elif 0 <= task.control.max_retries < task.attempts:
+            self._fail(task, "WorkerExitedError", f"task {task.spec.name}() {reason}")
+        elif 0 <= task.spec.max_retries < task.attempts:
             tries = f" at each of {task.attempts} attempts" if task.attempts > 1 else ""
-            self._fail(task, "WorkerCrashedError", f"the process of task {task.control.name}() died{tries}: {reason}")
+            self._fail(task, "WorkerCrashedError", f"the process of task {task.spec.name}() died{tries}: {reason}")
         else:
             self._push(task)
 
@@ -444,16 +444,16 @@ class NodeState:
         request = task.request
         if worker.blocked:
             request = tuple(r for r in request if r[0] != "CPU")
-        self.ledger.give_back(request, task.gpus)
+        self.resources.give_back(request, task.gpus)
         task.gpus = ()
 
     def _actor_ended(self, worker, reason):
         actor = worker.actor
-        held = actor.control.held
+        held = actor.spec.held
         if worker.blocked:
             held = tuple(r for r in held if r[0] != "CPU")
-        self.ledger.give_back(held, actor.gpus)
-        self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.control.name} {reason}".encode())
+        self.resources.give_back(held, actor.gpus)
+        self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {reason}".encode())
 
     def _owner_ended(self, process):
         """Whatever a dead process wanted or promised is void."""
@@ -461,7 +461,7 @@ class NodeState:
             for _, _, task in queue:
                 if task.owner == process:
                     task.cancelled = True
-                    self.holds.drop_holder(task.key)
+                    self.refcounts.drop_holder(task.key)
         for worker in self.processes.values():
             if worker.task is not None and worker.task.owner == process:
                 worker.task.cancelled = True
@@ -473,7 +473,7 @@ class NodeState:
         for key in [key for key in self._early if wire.KEY.unpack(key)[1] == process]:
             for watcher in sorted(self._early.pop(key)[0]):
                 self.watch(watcher, key)
-        self.objects.owner_ended(process)
+        self.object_directory.owner_ended(process)
 
     def _new_process(self, kind):
         process = Process(self._next_process, kind)
@@ -488,12 +488,12 @@ class NodeState:
 
     # -- definitions and objects --------------------------------------------------------------------------------------
 
-    def define(self, source: int, define: control.Define, frame: bytes) -> None:
+    def define(self, source: int, define: structs.Define, frame: bytes) -> None:
         """A process makes a function or class known; it stays for the session."""
         if define.digest not in self._definitions:
             self._definitions[define.digest] = frame, define.items
             for key in define.items:
-                self.holds.add(key, define.digest, 1)
+                self.refcounts.add(key, define.digest, 1)
 
     def _define(self, worker, digest):
         if digest not in worker.defined:
@@ -503,44 +503,44 @@ class NodeState:
                 self._hold(key, worker.number)
             self._send(Send(worker.number, frame))
 
-    def references(self, source: int, changes: control.References) -> None:
+    def references(self, source: int, changes: structs.References) -> None:
         """A process says what it has shared, with whom, and what it does not need any more."""
         for key, segment in changes.blocks:
-            known = self.holds.items.get(key)
+            known = self.refcounts.items.get(key)
             if known is None or known.kind is None:
                 self.memory.block_added(segment)
-            self.holds.register(key, BLOCK, source, segment)
+            self.refcounts.register(key, BLOCK, source, segment)
         for key, value, items in changes.objects:
-            self.objects.publish(source, key, value, items)
+            self.object_directory.publish(source, key, value, items)
         for key, receiver in changes.hold:
             self._hold(key, receiver)
         for key in changes.release:
-            self.holds.add(key, source, -1)
-        self._settle_holds()
+            self.refcounts.add(key, source, -1)
+        self._settle_refcounts()
 
     def subscribe(self, source: int, key: bytes) -> None:
         """A process wants the value of an object that another owns."""
-        self.objects.subscribe(source, key, wire.KEY.unpack(key)[1] in self.processes)
+        self.object_directory.subscribe(source, key, wire.KEY.unpack(key)[1] in self.processes)
 
     def _hold(self, key, process):
         if process not in self.processes:
             return
-        self.holds.add(key, process, 1)
-        item = self.holds.items.get(key)
+        self.refcounts.add(key, process, 1)
+        item = self.refcounts.items.get(key)
         if item is not None and item.kind == BLOCK:
             self.memory.read_by(item.segment, process)
 
-    def _settle_holds(self):
+    def _settle_refcounts(self):
         """Deals with what became free."""
         freed: dict[int, list[bytes]] = {}
-        while self.holds.freed:
-            for key, item in self.holds.take_freed():
+        while self.refcounts.freed:
+            for key, item in self.refcounts.take_freed():
                 if item.kind == BLOCK:
                     self._block_freed(item, freed, key)
                 elif item.kind == ACTOR:
                     self._handles_gone(key)
                 else:
-                    self.objects.forget(key)
+                    self.object_directory.forget(key)
         for process, keys in freed.items():
             self._tell(process, wire.message(wire.FREED, wire.NODE, body=b"".join(keys)))
             if self.memory.is_short:
@@ -563,7 +563,7 @@ class NodeState:
         actor.ending = "ended with its last handle"
         if actor.state == PENDING:
             self._waiting_actors.remove(actor)
-            self.holds.drop_holder(key)
+            self.refcounts.drop_holder(key)
         elif actor.state == ALIVE:
             self._send(Send(actor.process, wire.message(wire.STOP, wire.NODE)))
 
@@ -612,11 +612,11 @@ class NodeState:
         return any(owned.owner == process for owned in (*tasks, *actors))
 
     def _what_waits(self):
-        waiting = [(f"actor {a.control.name}", a.control.request) for a in self._waiting_actors]
-        waiting += [(f"task {queue[0][2].control.name}()", request) for request, queue in self._queues.items()]
+        waiting = [(f"actor {a.spec.name}", a.spec.request) for a in self._waiting_actors]
+        waiting += [(f"task {queue[0][2].spec.name}()", request) for request, queue in self._queues.items()]
         name, request = waiting[0]
         needs = ", ".join(f"{n}: {q:g}" for n, q in quantities(request).items()) or "a free worker"
-        free = ", ".join(f"{n}: {q:g}" for n, q in quantities(self.ledger.free).items() if q > 0) or "nothing"
+        free = ", ".join(f"{n}: {q:g}" for n, q in quantities(self.resources.free).items() if q > 0) or "nothing"
         more = f" (and {len(waiting) - 1} more kinds)" if len(waiting) > 1 else ""
         return f"{name}{more} has waited {NOTICE_AFTER_TICKS} s for resources: it needs {needs}; free are {free}"
 

@@ -6,13 +6,13 @@ import logging
 
 from ... import errors, pickling
 from ...options import check_feasible
-from . import control, wire
+from . import structs, wire
 from .arguments import Arguments, Call, failed_argument, with_values
 from .definitions import Definitions
-from .holdings import Holdings
-from .ledger import units
+from .local_refs import LocalRefs
 from .mailbox import Waiter
 from .refs import LARGEST_NUM_RETURNS, Reference
+from .resources import units
 from .serializer import error_value
 
 logger = logging.getLogger("runtime")
@@ -24,15 +24,15 @@ TEMPLATES = 256
 class Tasks:
     """Args:
     client: who submits them.
-    holdings, arguments, definitions: of the client.
+    local_refs, arguments, definitions: of the client.
 
     Attributes:
         pending: serial -> references of those that are not done.
     """
 
-    def __init__(self, client, holdings: Holdings, arguments: Arguments, definitions: Definitions):
+    def __init__(self, client, local_refs: LocalRefs, arguments: Arguments, definitions: Definitions):
         self._client, self._mailbox = client, client.mailbox
-        self._holdings, self._arguments, self._definitions = holdings, arguments, definitions
+        self._local_refs, self._arguments, self._definitions = local_refs, arguments, definitions
         self.pending: dict[int, tuple | Reference] = {}
         self._templates: dict[tuple[int, int], tuple] = {}
 
@@ -59,15 +59,15 @@ class Tasks:
         failed = failed_argument(call.arguments)
         if failed is not None:
             self.pending.pop(call.serial, None)
-            self._holdings.settle(call.refs, *failed)
+            self._local_refs.settle(call.refs, *failed)
             return
         encoded, depends = call.arguments
         body, items = encoded.data, encoded.items
         template = call.start
         if items or depends:
             body, items = with_values(call.arguments)
-            task = control.Task(*fields[:3], list(items), *fields[3:])
-            template = control.encode(task)
+            task = structs.Task(*fields[:3], list(items), *fields[3:])
+            template = structs.encode(task)
             self._arguments.register(call.arguments)
         head = wire.HEADER.pack(
             wire.MAGIC, wire.SUBMIT, 0, self._client.process, call.serial, len(template), num_returns, 1 + len(depends)
@@ -86,7 +86,7 @@ class Tasks:
             digest = self._definitions.digest(function)
             retry = pickling.dumps(options) if options.retry_exceptions else b""
             fields = digest, name, units(options.request()), options.max_retries, retry
-            data = control.encode(control.Task(*fields[:3], [], *fields[3:]))
+            data = structs.encode(structs.Task(*fields[:3], [], *fields[3:]))
             if len(self._templates) >= TEMPLATES:
                 self._templates.clear()
             template = self._templates[identity] = function, options, digest, data, fields
@@ -107,13 +107,13 @@ class Tasks:
         """Gives this error to all tasks that are not done, because the session ends. Lock held."""
         while self.pending:  # the oldest first: its error settles, and removes, the tasks that have it as an argument
             refs = self.pending.pop(next(iter(self.pending)))
-            self._holdings.settle(refs, error, 0)
+            self._local_refs.settle(refs, error, 0)
 
     def on_failed(self, frame, head):
         """A task that will have no reply."""
-        failed = control.decode(control.Failed, frame)
+        failed = structs.decode(structs.Failed, frame)
         with self._mailbox.lock:
             refs = self.pending.pop(head[4], None)
             if refs is not None:
                 value = error_value(getattr(errors, failed.error)(failed.text))
-                self._holdings.settle(refs, value, 0, (self._client.unseen(value, 0),))
+                self._local_refs.settle(refs, value, 0, (self._client.unseen(value, 0),))

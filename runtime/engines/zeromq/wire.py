@@ -33,14 +33,12 @@ BATCH = 32  # a: number of frames; each behind its length (8 B)
 CALL = 1  # serial of the first result, bytes of the method's name, number of results, number of values; name, values
 REPLY = 2  # serial of the first result, number of values; values
 # From a client to the node:
-SUBMIT = (
-    3  # serial of the first result, bytes of the control part, number of results, number of values; control, values
-)
+SUBMIT = 3  # serial of the first result, bytes of the struct, number of results, number of values; struct, values
 DONE = 4  # serial of the task, its owner
-CREATE = 5  # serial of the actor, bytes of the control part, -, number of values; control, values
+CREATE = 5  # serial of the actor, bytes of the struct, -, number of values; struct, values
 ALIVE = 6  # the constructor of the sender's actor has returned
 START_FAILED = 7  # it has raised; a value (the failure)
-REFERENCES = 8  # control: what is held and released
+REFERENCES = 8  # struct: what is held and released
 SUBSCRIBE = 9  # serial, a: process of the object that is wanted
 GRANT = 10  # serial of the request, c: bytes
 RETURN = 11  # a: segment that is not needed any more
@@ -48,17 +46,17 @@ BLOCKED = 12  # the sender waits in get() or wait()
 UNBLOCKED = 13
 KILL = 14  # serial, a: process of the actor
 WATCH = 15  # serial, a: process of the actor whose state is wanted
-DEFINE = 16  # control: a function or class; also from the node to workers
+DEFINE = 16  # struct: a function or class; also from the node to workers
 READY = 17  # a worker's mailbox is bound
 LEAVING = 18  # the sender ends on its own account; text: why; answered by GOODBYE
 SHUTDOWN = 19  # the driver ends the session
 RESOURCES = 20  # serial of the request; answered in kind
-WAITING = 33  # control: what the sender's call has waited for during some seconds; nothing when that is over
+WAITING = 33  # struct: what the sender's call has waited for during some seconds; nothing when that is over
 # From the node to a client:
 ACTOR_STATE = (
     21  # serial, a: key of the actor; b: its process or 0; flags: see below; c: number of values; text or value
 )
-FAILED = 22  # serial of the task; control: class and text of the error
+FAILED = 22  # serial of the task; struct: class and text of the error
 OBJECT = 23  # serial, a: key of the object; a value
 GRANTED = 24  # serial of the request, a: segment (0: refused), b: fd, c: bytes
 FREED = 25  # keys of blocks that may be used again

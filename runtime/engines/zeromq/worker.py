@@ -26,13 +26,13 @@ from ...errors import ActorStartError, RuntimeFailure
 from ...failures import describe_exception
 from ...unpicklable import explain
 from ..base import Context, find_method, split_returns
-from . import control, wire
+from . import structs, wire
 from .client import BLOCKED_AFTER_S, Client
 from .interrupts import confine_handlers_to_user_code, runs_no_user_code, runs_user_code
-from .ledger import quantities
 from .mailbox import Waiter
 from .process import adopt_orphans, die_with_parent
 from .refs import SERIAL_STEP, Reference, Watch
+from .resources import quantities
 from .serializer import error_value
 from .store import IDLE_SEGMENT_S
 
@@ -86,7 +86,7 @@ class Worker(Client):
     settings: what the process was born with.
     """
 
-    def __init__(self, settings: control.Settings):
+    def __init__(self, settings: structs.Settings):
         super().__init__(settings.process, settings.session, settings.node_pid, settings.resources)
         self._wait = self._wait_lending
         self._settings = settings
@@ -220,7 +220,7 @@ class Worker(Client):
     @runs_user_code
     def _run_task(self, frame):
         _, _, _, source, serial, size, num_returns, count = wire.HEADER.unpack_from(frame)
-        task = control.decode(control.Task, frame, size)
+        task = structs.decode(structs.Task, frame, size)
         self._running, self._request = (wire.SUBMIT, serial, source, task.name), task.request
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
         attempts = task.max_retries if task.retry_on else 0
@@ -248,7 +248,7 @@ class Worker(Client):
     @runs_user_code
     def _run_create(self, frame):
         _, _, _, source, serial, size, _, count = wire.HEADER.unpack_from(frame)
-        create = control.decode(control.Create, frame, size)
+        create = structs.decode(structs.Create, frame, size)
         self._actor = wire.key(serial, source)
         self._request = create.held
         self._running = (wire.CREATE, serial, source, "__init__")
@@ -295,12 +295,12 @@ class Worker(Client):
                 raise self._not_picklable(value, error) from error
             if encoded[1]:
                 with self.mailbox.lock:
-                    self.holdings.escape(encoded.items, encoded.pins, source)
+                    self.local_refs.escape(encoded.items, encoded.pins, source)
             return wire.HEADER.pack(b"R1", wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded[0]
         parts = [self._encode_part(part) for part in split_returns(value, num_returns, self._call_name())]
         with self.mailbox.lock:
             for part in parts:
-                self.holdings.escape(part.items, part.pins, source)
+                self.local_refs.escape(part.items, part.pins, source)
         body = b"".join(wire.pad(part.data) for part in parts)
         return wire.message(wire.REPLY, self.process, serial, len(parts), body=body)
 
@@ -332,13 +332,13 @@ class Worker(Client):
     def _definition(self, digest):
         """The function or class with this digest."""
         known = self._definitions[digest]
-        if isinstance(known, control.Define):
+        if isinstance(known, structs.Define):
             known = self.serializer.decode(known.data, 0, self._pins(known.data, 0))
             self._definitions[digest] = known
         return known
 
     def _on_define(self, frame, head):
-        define = control.decode(control.Define, frame)
+        define = structs.decode(structs.Define, frame)
         self._definitions[define.digest] = define
         sys.path += [entry for entry in define.path if entry not in sys.path]
 
@@ -372,7 +372,7 @@ class Worker(Client):
             if keys and self._running is not None:
                 self._waiting = True
                 name = f"{self._settings.name}.{self._running[3]}()" if self._actor else f"{self._running[3]}()"
-                self._send_waits(control.Waits(name, keys))
+                self._send_waits(structs.Waits(name, keys))
 
     def _keys_of(self, target):
         """Keys of the actors and tasks of this process that are needed for the end of a wait. Lock held."""
@@ -381,11 +381,11 @@ class Worker(Client):
             refs = target.refs
         serials = {ref.serial - ref.serial % SERIAL_STEP for ref in refs if ref.owner == self.process}
         tasks = [wire.key(serial, self.process) for serial in serials if serial in self.tasks.pending]
-        return tasks + [channel.key for channel in self.channels.by_key.values() if channel.owes(serials)]
+        return tasks + [channel.key for channel in self.actor_channels.by_key.values() if channel.owes(serials)]
 
     def _send_waits(self, waits):
         """Lock held."""
-        self.mailbox.send(wire.NODE, wire.message(wire.WAITING, self.process, body=control.encode(waits)))
+        self.mailbox.send(wire.NODE, wire.message(wire.WAITING, self.process, body=structs.encode(waits)))
 
     def _go_on(self):
         if self._blocked:
@@ -395,7 +395,7 @@ class Worker(Client):
         if self._waiting:
             self._waiting = False
             with self.mailbox.lock:
-                self._send_waits(control.Waits("", []))
+                self._send_waits(structs.Waits("", []))
 
     # -- information --------------------------------------------------------------------------------------------------
 
@@ -461,7 +461,7 @@ def _same_call(frame, name):
     return frame[2] == wire.CALL and frame[wire.HEADER_BYTES : wire.HEADER_BYTES + len(name) + 1].rstrip(b"\0") == name
 
 
-def main(settings: control.Settings, parent: int) -> None:
+def main(settings: structs.Settings, parent: int) -> None:
     """Where a worker begins, in a process just forked or spawned. Never returns.
 
     Args:

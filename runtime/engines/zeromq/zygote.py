@@ -25,8 +25,8 @@ import traceback
 import msgspec
 
 from . import boot, worker
-from .control import Settings
 from .process import adopt_orphans, allow_many_files, die_with_parent, kill_children, outlive_parent
+from .structs import Settings
 
 REPORT = struct.Struct("<QQi")
 LARGEST_SETTINGS = 2**20
@@ -136,7 +136,7 @@ def spawned(settings: dict, parent: int) -> None:
     """Where a spawned worker begins.
 
     Args:
-        settings: fields of `control.Settings`.
+        settings: fields of `structs.Settings`.
         parent: pid of the zygote.
     """
     worker.main(msgspec.convert(settings, Settings), parent)

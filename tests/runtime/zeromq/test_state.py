@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from runtime.engines.zeromq import control, wire
+from runtime.engines.zeromq import structs, wire
 from runtime.engines.zeromq.instructions import Close, Grow, Kill, Send, Spawn
-from runtime.engines.zeromq.ledger import quantities, units
+from runtime.engines.zeromq.resources import quantities, units
 from runtime.engines.zeromq.state import PROCESS_FILES, SEGMENT_FILES, NodeState
 
 DIGEST = bytes(32)
@@ -20,7 +20,7 @@ class Driven:
         resources = {"CPU": 2, **resources}
         self.state = NodeState(units(resources), gpu_ids, quota, files)
         self.serial = 100
-        self.state.define(1, control.Define(DIGEST, b"code", [], []), b"definition")
+        self.state.define(1, structs.Define(DIGEST, b"code", [], []), b"definition")
 
     def take(self, kind=None):
         taken = self.state.take()
@@ -28,13 +28,13 @@ class Driven:
 
     def submit(self, request=CPU, source=1, name="f", items=(), max_retries=3):
         self.serial += 1
-        task = control.Task(DIGEST, name, request, list(items), max_retries, b"")
+        task = structs.Task(DIGEST, name, request, list(items), max_retries, b"")
         self.state.submit(source, self.serial, task, f"task {self.serial}".encode())
         return self.serial
 
     def create(self, request=(), held=(), source=1, name="A", items=()):
         self.serial += 1
-        create = control.Create(DIGEST, name, request, held, list(items), {})
+        create = structs.Create(DIGEST, name, request, held, list(items), {})
         self.state.create(source, self.serial, create, b"create")
         return wire.key(self.serial, source)
 
@@ -49,7 +49,7 @@ class Driven:
 
     @property
     def free(self):
-        return quantities(self.state.ledger.free)
+        return quantities(self.state.resources.free)
 
 
 def frames(instructions, process=None):
@@ -65,7 +65,7 @@ def text(frame):
 
 
 def failure(frame):
-    return control.decode(control.Failed, frame)
+    return structs.decode(structs.Failed, frame)
 
 
 def test_a_task_gets_a_worker_and_keeps_it_warm():
@@ -113,7 +113,7 @@ def test_a_crashed_task_is_tried_again_and_then_blamed():
     assert wire.header(frame)[1] == wire.FAILED and wire.header(frame)[4] == serial
     assert failure(frame).error == "WorkerCrashedError"
     assert "2 attempts" in failure(frame).text and "SIGSEGV" in failure(frame).text and "boom" in failure(frame).text
-    assert d.free == {"CPU": 2} and not d.state.holds.items
+    assert d.free == {"CPU": 2} and not d.state.refcounts.items
 
 
 def test_done_twice_or_by_a_stranger_changes_nothing():
@@ -218,12 +218,12 @@ def test_actor_life():
     d.state.alive(spawn.process)
     [frame] = frames(d.take(), 1)
     assert wire.header(frame)[2] == wire.ACTOR_ALIVE and wire.header(frame)[6] == spawn.process
-    d.state.references(1, control.References([], [], [], [key]))  # the last handle
+    d.state.references(1, structs.References([], [], [], [key]))  # the last handle
     assert kinds(d.take(), spawn.process) == [wire.STOP]
     d.state.leaving(spawn.process, "ended")
     assert kinds(d.take()) == [wire.GOODBYE]
     d.state.exited(spawn.process, "exit code 0")
-    assert d.free == {"CPU": 2} and not d.state.actors and not d.state.holds.items
+    assert d.free == {"CPU": 2} and not d.state.actors and not d.state.refcounts.items
 
 
 def test_a_killed_actor_says_so():
@@ -334,8 +334,8 @@ def test_what_a_dead_process_wanted_is_void():
     d.state.exited(process, "signal SIGKILL")
     d.state.exited(spawn.process, "signal SIGKILL")
     assert d.take(Spawn) == [] and d.free == {"CPU": 1}
-    d.state.references(1, control.References([], [], [], [key]))
-    assert not d.state.holds.items
+    d.state.references(1, structs.References([], [], [], [key]))
+    assert not d.state.refcounts.items
 
 
 def test_calls_that_wait_for_one_another_are_named_once():
@@ -347,10 +347,10 @@ def test_calls_that_wait_for_one_another_are_named_once():
     d.state.ready(spawn.process)
     d.take()
     task = wire.key(serial, second_process)
-    d.state.waiting(first_process, control.Waits("A.ask()", [second]))
-    d.state.waiting(second_process, control.Waits("B.ask()", [wire.key(999, 1), task]))
+    d.state.waiting(first_process, structs.Waits("A.ask()", [second]))
+    d.state.waiting(second_process, structs.Waits("B.ask()", [wire.key(999, 1), task]))
     assert d.take() == []
-    d.state.waiting(spawn.process, control.Waits("f()", [first]))
+    d.state.waiting(spawn.process, structs.Waits("f()", [first]))
     [frame] = frames(d.take(), 1)
     assert wire.header(frame)[1:3] == (wire.NOTICE, logging.WARNING)
     assert "f(), which waits for A.ask(), which waits for B.ask(), which waits for f()." in text(frame)
@@ -359,7 +359,7 @@ def test_calls_that_wait_for_one_another_are_named_once():
 def test_a_call_that_waits_for_its_own_actor_is_named():
     d = Driven()
     key, process = d.start_actor()
-    d.state.waiting(process, control.Waits("A.ask()", [key]))
+    d.state.waiting(process, structs.Waits("A.ask()", [key]))
     assert "A.ask(), which waits for A.ask()." in text(frames(d.take(), 1)[0])
 
 
@@ -367,10 +367,10 @@ def test_who_has_stopped_waiting_closes_no_circle():
     d = Driven()
     first, first_process = d.start_actor(name="A")
     second, second_process = d.start_actor(name="B")
-    d.state.waiting(first_process, control.Waits("A.ask()", [second]))
-    d.state.waiting(first_process, control.Waits("", []))
-    d.state.waiting(second_process, control.Waits("B.ask()", [first]))
-    d.state.waiting(99, control.Waits("stranger()", [first]))
+    d.state.waiting(first_process, structs.Waits("A.ask()", [second]))
+    d.state.waiting(first_process, structs.Waits("", []))
+    d.state.waiting(second_process, structs.Waits("B.ask()", [first]))
+    d.state.waiting(99, structs.Waits("stranger()", [first]))
     assert d.take() == []
 
 
@@ -378,23 +378,23 @@ def test_the_value_of_a_published_object():
     d = Driven()
     _, reader = d.start_actor()
     key, inner = wire.key(5, 1), wire.key(6, 1)
-    d.state.references(1, control.References([(inner, 0)], [(key, None, [])], [(key, reader)], []))
+    d.state.references(1, structs.References([(inner, 0)], [(key, None, [])], [(key, reader)], []))
     d.state.subscribe(reader, key)
     assert d.take() == []
     value = wire.composed_value(b"pickle", [inner], [], [])
-    d.state.references(1, control.References([], [(key, value, [inner])], [], [key, inner]))
+    d.state.references(1, structs.References([], [(key, value, [inner])], [], [key, inner]))
     [frame] = frames(d.take(), reader)
     assert wire.header(frame)[1] == wire.OBJECT and frame[wire.HEADER_BYTES :] == value
-    assert d.state.holds.held_by(reader) == {key: 1, inner: 1}
-    d.state.references(reader, control.References([], [], [], [inner, key]))
-    assert not d.state.holds.items or list(d.state.holds.items) == [wire.key(101, 1)]
+    assert d.state.refcounts.held_by(reader) == {key: 1, inner: 1}
+    d.state.references(reader, structs.References([], [], [], [inner, key]))
+    assert not d.state.refcounts.items or list(d.state.refcounts.items) == [wire.key(101, 1)]
 
 
 def test_the_owner_of_a_pending_object_dies():
     d = Driven()
     _, owner = d.start_actor()
     key = wire.key(5, owner)
-    d.state.references(owner, control.References([], [(key, None, [])], [(key, 1)], []))
+    d.state.references(owner, structs.References([], [(key, None, [])], [(key, 1)], []))
     d.state.subscribe(1, key)
     d.take()
     d.state.exited(owner, "signal SIGKILL")
@@ -440,10 +440,10 @@ def test_blocks_outlive_their_creator():
     d.state.grant(creator, 1, 100)
     [grow] = d.take()
     key = wire.key(9, creator)
-    d.state.references(creator, control.References([(key, grow.segment)], [], [(key, 1)], [key]))
+    d.state.references(creator, structs.References([(key, grow.segment)], [], [(key, 1)], [key]))
     d.state.exited(creator, "signal SIGKILL")
     assert d.take(Close) == []
-    d.state.references(1, control.References([], [], [], [key]))
+    d.state.references(1, structs.References([], [], [], [key]))
     taken = d.take()
     assert Close(grow.segment) in taken and d.state.memory.size_bytes == 0
     assert kinds(taken, 1) == [wire.CLOSED], "the reader forgets its mapping"
@@ -454,9 +454,9 @@ def test_freed_blocks_go_back_to_their_creator():
     d.state.grant(1, 1, 100)
     _, reader = d.start_actor()
     key = wire.key(9, 1)
-    d.state.references(1, control.References([(key, 1)], [], [(key, reader)], [key]))
+    d.state.references(1, structs.References([(key, 1)], [], [(key, reader)], [key]))
     assert d.take() == []
-    d.state.references(reader, control.References([], [], [], [key]))
+    d.state.references(reader, structs.References([], [], [], [key]))
     [frame] = frames(d.take(), 1)
     assert wire.header(frame)[1] == wire.FREED and wire.keys(frame, wire.HEADER_BYTES) == [key]
 
@@ -467,16 +467,16 @@ def test_a_queued_task_holds_its_arguments():
     d.submit()
     [spawn] = d.take()
     d.state.grant(1, 1, 100)
-    d.state.references(1, control.References([(key, 1)], [], [], []))
+    d.state.references(1, structs.References([(key, 1)], [], [], []))
     serial = d.submit(items=[key])
-    d.state.references(1, control.References([], [], [], [key]))
+    d.state.references(1, structs.References([], [], [], [key]))
     d.take()
     d.state.ready(spawn.process)
     d.state.done(spawn.process, 101, 1)
-    assert d.state.holds.held_by(spawn.process) == {key: 1}
+    assert d.state.refcounts.held_by(spawn.process) == {key: 1}
     d.state.done(spawn.process, serial, 1)
     d.take()
-    d.state.references(spawn.process, control.References([], [], [], [key]))
+    d.state.references(spawn.process, structs.References([], [], [], [key]))
     assert kinds(d.take(), 1) == [wire.FREED]
 
 

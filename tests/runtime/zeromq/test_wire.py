@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from runtime.engines.zeromq import control, wire
+from runtime.engines.zeromq import structs, wire
 
 
 def test_message_round_trip():
@@ -114,23 +114,23 @@ def test_mutated_frames(seed):
             continue
 
 
-@pytest.mark.parametrize("kind", [control.Task, control.Create, control.Define, control.References, control.Failed])
+@pytest.mark.parametrize("kind", [structs.Task, structs.Create, structs.Define, structs.References, structs.Failed])
 def test_control_of_strangers(kind):
     rng = random.Random(0)
-    good = control.encode(control.References([(b"k", 1)], [(b"k", None, [])], [(b"k", 2)], [b"k"]))
+    good = structs.encode(structs.References([(b"k", 1)], [(b"k", None, [])], [(b"k", 2)], [b"k"]))
     for _ in range(2000):
         data = bytearray(good)
         data[rng.randrange(len(data))] = rng.randrange(256)
         try:
-            control.decode(kind, wire.message(wire.REFERENCES, 1, body=bytes(data)))
+            structs.decode(kind, wire.message(wire.REFERENCES, 1, body=bytes(data)))
         except wire.Malformed:
             continue
     with pytest.raises(wire.Malformed):
-        control.decode(kind, wire.message(wire.REFERENCES, 1), 5)
+        structs.decode(kind, wire.message(wire.REFERENCES, 1), 5)
 
 
 def test_control_round_trip():
-    task = control.Task(bytes(32), "f", (("CPU", 10_000),), [wire.key(1, 2)], 3, b"")
-    data = control.encode(task)
+    task = structs.Task(bytes(32), "f", (("CPU", 10_000),), [wire.key(1, 2)], 3, b"")
+    data = structs.encode(task)
     frame = wire.message(wire.SUBMIT, 1, 2, len(data), body=data + b"values")
-    assert control.decode(control.Task, frame, len(data)) == task
+    assert structs.decode(structs.Task, frame, len(data)) == task

@@ -1,4 +1,4 @@
-"""The typed parts of messages between clients and the node: msgpack by msgspec, never pickle."""
+"""The structs in messages between clients and the node: msgpack by msgspec, never pickle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from . import wire
 
-LARGEST_BYTES = 2**28  # of a control part; the largest legal one holds a definition of 100 MB
+LARGEST_BYTES = 2**28  # of a struct; the largest legal one holds a definition of 100 MB
 
 
 class Task(msgspec.Struct, array_like=True, frozen=True):
@@ -117,7 +117,7 @@ _decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in _received}
 
 
 def decode(kind: type, frame: bytes, size: int | None = None):
-    """The control part behind the header of a frame.
+    """The struct behind the header of a frame.
 
     Raises:
         wire.Malformed: it is not of this kind.
@@ -125,7 +125,7 @@ def decode(kind: type, frame: bytes, size: int | None = None):
     start = wire.HEADER_BYTES
     end = len(frame) if size is None else start + size
     if end > len(frame) or end - start > LARGEST_BYTES:
-        raise wire.Malformed("control part cut off")
+        raise wire.Malformed("struct cut off")
     try:
         return _decoders[kind](memoryview(frame)[start:end])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

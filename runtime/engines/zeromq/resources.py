@@ -20,7 +20,7 @@ def quantities(request) -> dict[str, float]:
     }
 
 
-class Ledger:
+class Resources:
     """What there is and what is free.
 
     Free CPUs may go below zero: blocked tasks give theirs away and take them back when they wake, and actors may be

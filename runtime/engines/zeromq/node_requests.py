@@ -9,7 +9,7 @@ from .mailbox import Waiter
 STORE_FULL_S = 30.0
 
 
-class Requests:
+class NodeRequests:
     """Args:
     client: who asks.
 

@@ -6,12 +6,12 @@ from collections import deque
 
 from . import wire
 from .arguments import Call
-from .holdings import Holdings
+from .local_refs import LocalRefs
 from .refs import Reference
 from .store import Hold
 
 
-class Channel:
+class ActorChannel:
     """The way from this process to one actor.
 
     Calls go out in the order they were made. At most WINDOW are on their way; the others, and those made before the
@@ -49,12 +49,12 @@ class Channel:
         return not serials.isdisjoint(self.pending) or any(call.serial in serials for call in self.outbox)
 
 
-class Channels:
+class ActorChannels:
     """All of a process.
 
     Args:
         client: whose they are.
-        holdings: settles the references of calls that never will be answered.
+        local_refs: settles the references of calls that never will be answered.
 
     Attributes:
         by_key: actor's key -> channel.
@@ -62,16 +62,16 @@ class Channels:
         dropped: keys of actors of which a handle was dropped; `flush` looks at them.
     """
 
-    def __init__(self, client, holdings: Holdings):
-        self._process, self._mailbox, self._holdings = client.process, client.mailbox, holdings
-        self.by_key: dict[bytes, Channel] = {}
-        self.by_process: dict[int, Channel] = {}
+    def __init__(self, client, local_refs: LocalRefs):
+        self._process, self._mailbox, self._local_refs = client.process, client.mailbox, local_refs
+        self.by_key: dict[bytes, ActorChannel] = {}
+        self.by_process: dict[int, ActorChannel] = {}
         self.dropped: deque[bytes] = deque()
 
-    def open(self, key: bytes) -> Channel:
+    def open(self, key: bytes) -> ActorChannel:
         """The channel to an actor of this process's own. Lock held."""
-        channel = self.by_key[key] = Channel(key)
-        channel.hold = Hold(key, self._holdings.release)
+        channel = self.by_key[key] = ActorChannel(key)
+        channel.hold = Hold(key, self._local_refs.release)
         return channel
 
     def find(self, key, hold):
@@ -79,7 +79,7 @@ class Channels:
         with self._mailbox.lock:
             channel = self.by_key.get(key)
             if channel is None:
-                channel = self.by_key[key] = Channel(key)
+                channel = self.by_key[key] = ActorChannel(key)
                 channel.hold = hold
                 serial, process = wire.KEY.unpack(key)
                 self._mailbox.send(wire.NODE, wire.message(wire.WATCH, self._process, serial, process))
@@ -129,7 +129,7 @@ class Channels:
         channel.pending.clear()
         channel.outbox.clear()
         for refs in calls:
-            self._holdings.settle(refs, error, 0, pins)
+            self._local_refs.settle(refs, error, 0, pins)
         if not channel.handles:
             self.retire(channel)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from . import control
-from .ledger import Request
+from . import structs
+from .resources import Request
 
 # Kinds of processes.
 TASK, ACTOR_PROCESS, DRIVER = "task", "actor", "driver"
@@ -21,7 +21,7 @@ class Task:
     serial: int
     owner: int
     frame: bytes
-    control: control.Task
+    spec: structs.Task
     depth: int
     attempts: int = 0
     gpus: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Task:
 
     @property
     def request(self) -> Request:
-        return self.control.request
+        return self.spec.request
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Actor:
     key: bytes
     owner: int
     frame: bytes
-    control: control.Create
+    spec: structs.Create
     state: str = PENDING
     process: int = 0
     gpus: tuple[str, ...] = ()
@@ -80,12 +80,12 @@ class Process:
     defined: set[bytes] = field(default_factory=set)
     contacts: set[int] = field(default_factory=set)
     leaving: str = ""
-    waits: control.Waits | None = None
+    waits: structs.Waits | None = None
 
     @property
     def cpus(self) -> Request:
         """The CPUs of its task or actor."""
-        held = self.task.request if self.task is not None else self.actor.control.held if self.actor else ()
+        held = self.task.request if self.task is not None else self.actor.spec.held if self.actor else ()
         return tuple(entry for entry in held if entry[0] == "CPU")
 
     def ending(self, how: str, output: str) -> str:

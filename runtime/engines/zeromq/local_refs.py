@@ -10,32 +10,32 @@ import weakref
 from collections import deque
 
 from ... import errors
-from . import control, wire
+from . import structs, wire
+from .node_requests import NodeRequests
 from .refs import Reference, Sharing
-from .requests import Requests
 from .serializer import error_value
 from .store import Hold, Store
 
 _unpack_value = wire.VALUE.unpack_from
 
 
-class Holdings:
+class LocalRefs:
     """Args:
     client: whose they are.
     node_pid: whose /proc/PID/fd holds the segments.
-    requests: where the store gets its segments.
+    node_requests: where the store gets its segments.
 
     Attributes:
         store: the blocks of shared memory.
         dropped: items whose last Hold went away; `flush` looks at them.
     """
 
-    def __init__(self, client, node_pid: int, requests: Requests):
+    def __init__(self, client, node_pid: int, node_requests: NodeRequests):
         self._client, self._process, self._mailbox = client, client.process, client.mailbox
         self.dropped: deque[bytes] = deque()
         self._known: weakref.WeakValueDictionary[bytes, Reference] = weakref.WeakValueDictionary()
         self._registered: set[bytes] = set()  # own blocks the node knows of
-        self.store = Store(node_pid, requests.grow, requests.give_back, client.new_key, self.release)
+        self.store = Store(node_pid, node_requests.grow, node_requests.give_back, client.new_key, self.release)
 
     # -- letting go ---------------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class Holdings:
         return ref.value_bytes(), items
 
     def _send(self, blocks, objects, hold, release):
-        data = control.encode(control.References(blocks, objects, hold, release))
+        data = structs.encode(structs.References(blocks, objects, hold, release))
         self._mailbox.send(wire.NODE, wire.message(wire.REFERENCES, self._process, body=data))
 
     # -- values that come ---------------------------------------------------------------------------------------------

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import wire
-from .holds import OBJECT, Holds
+from .refcounts import OBJECT, RefCounts
 
 
-class Objects:
+class ObjectDirectory:
     """Args:
-    holds: the table in which they stand.
+    refcounts: the table in which they stand.
     hold: (key, process) says that a process holds an item from now on.
     tell: sends a frame to a process, if it lives.
     """
 
-    def __init__(self, holds: Holds, hold: Callable[[bytes, int], None], tell: Callable[[int, bytes], None]):
-        self._holds, self._hold, self._tell = holds, hold, tell
+    def __init__(self, refcounts: RefCounts, hold: Callable[[bytes, int], None], tell: Callable[[int, bytes], None]):
+        self._refcounts, self._hold, self._tell = refcounts, hold, tell
         self._subscribers: dict[bytes, set[int]] = {}
 
     def publish(self, source: int, key: bytes, value: bytes | None, items: list[bytes]) -> None:
@@ -26,17 +26,17 @@ class Objects:
             value: None as long as it is pending.
             items: keys of what the value needs.
         """
-        item = self._holds.register(key, OBJECT, source)
+        item = self._refcounts.register(key, OBJECT, source)
         if value is not None and item.value is None:
             item.value = value
             for inner in items:
-                self._holds.add(inner, key, 1)
+                self._refcounts.add(inner, key, 1)
             for subscriber in sorted(self._subscribers.pop(key, ())):
                 self._answer(subscriber, key, item)
 
     def subscribe(self, source: int, key: bytes, owner_lives: bool) -> None:
         """A process wants the value: it gets it now, or when it comes, or word that it never will."""
-        item = self._holds.items.get(key)
+        item = self._refcounts.items.get(key)
         if item is not None and (item.value is not None or item.lost):
             self._answer(source, key, item)
         elif (item is not None and item.kind is not None) or owner_lives:
@@ -50,7 +50,7 @@ class Objects:
 
     def owner_ended(self, process: int) -> None:
         """What a process owned and had not published will never come."""
-        for key, item in self._holds.items.items():
+        for key, item in self._refcounts.items.items():
             if item.kind == OBJECT and item.creator == process and item.value is None:
                 item.lost = "the process that was to produce this value has died"
                 for subscriber in self._subscribers.pop(key, ()):

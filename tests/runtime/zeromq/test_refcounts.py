@@ -5,29 +5,29 @@ import random
 
 import pytest
 
-from runtime.engines.zeromq.holds import ACTOR, BLOCK, OBJECT, Holds
+from runtime.engines.zeromq.refcounts import ACTOR, BLOCK, OBJECT, RefCounts
 
 A, B, C = 1, 2, 3
 
 
-def freed(holds):
-    return [key for key, _ in holds.take_freed()]
+def freed(refcounts):
+    return [key for key, _ in refcounts.take_freed()]
 
 
 def test_creator_holds_what_it_registers():
-    holds = Holds()
-    holds.register(b"k", BLOCK, A)
-    assert freed(holds) == []
-    holds.add(b"k", A, -1)
-    assert freed(holds) == [b"k"] and not holds.items
+    refcounts = RefCounts()
+    refcounts.register(b"k", BLOCK, A)
+    assert freed(refcounts) == []
+    refcounts.add(b"k", A, -1)
+    assert freed(refcounts) == [b"k"] and not refcounts.items
 
 
 def test_registering_twice_counts_once():
-    holds = Holds()
-    holds.register(b"k", OBJECT, A)
-    holds.register(b"k", OBJECT, A)
-    holds.add(b"k", A, -1)
-    assert freed(holds) == [b"k"]
+    refcounts = RefCounts()
+    refcounts.register(b"k", OBJECT, A)
+    refcounts.register(b"k", OBJECT, A)
+    refcounts.add(b"k", A, -1)
+    assert freed(refcounts) == [b"k"]
 
 
 def orders(*senders):
@@ -44,50 +44,50 @@ def test_a_release_may_overtake_the_hold():
     b = [("add", C, 1), ("add", B, -1)]
     c = [("add", C, -1)]
     for order in orders(a, b, c):
-        holds = Holds()
+        refcounts = RefCounts()
         for position, (what, *rest) in enumerate(order):
             if what == "register":
-                holds.register(b"k", BLOCK, rest[0])
+                refcounts.register(b"k", BLOCK, rest[0])
             else:
-                holds.add(b"k", *rest)
+                refcounts.add(b"k", *rest)
             if position < len(order) - 1:
-                assert freed(holds) == [], order[: position + 1]
-        assert freed(holds) == [b"k"] and not holds.items, order
+                assert freed(refcounts) == [], order[: position + 1]
+        assert freed(refcounts) == [b"k"] and not refcounts.items, order
 
 
 def test_a_dead_holder_holds_nothing():
-    holds = Holds()
-    holds.register(b"k", ACTOR, A)
-    holds.add(b"k", B, 1)
-    holds.add(b"k", B, 1)
-    holds.add(b"k", A, -1)
-    assert freed(holds) == []
-    holds.drop_holder(B)
-    assert freed(holds) == [b"k"]
+    refcounts = RefCounts()
+    refcounts.register(b"k", ACTOR, A)
+    refcounts.add(b"k", B, 1)
+    refcounts.add(b"k", B, 1)
+    refcounts.add(b"k", A, -1)
+    assert freed(refcounts) == []
+    refcounts.drop_holder(B)
+    assert freed(refcounts) == [b"k"]
 
 
 def test_an_object_holds_what_its_value_needs():
-    holds = Holds()
-    holds.register(b"block", BLOCK, A)
-    holds.register(b"object", OBJECT, A)
-    holds.add(b"block", b"object", 1)
-    holds.add(b"block", A, -1)
-    assert freed(holds) == []
-    holds.add(b"object", A, -1)
-    assert freed(holds) == [b"object", b"block"]
+    refcounts = RefCounts()
+    refcounts.register(b"block", BLOCK, A)
+    refcounts.register(b"object", OBJECT, A)
+    refcounts.add(b"block", b"object", 1)
+    refcounts.add(b"block", A, -1)
+    assert freed(refcounts) == []
+    refcounts.add(b"object", A, -1)
+    assert freed(refcounts) == [b"object", b"block"]
 
 
 def test_counts_of_the_unregistered_leave_nothing_behind():
-    holds = Holds()
-    holds.add(b"k", B, -1)
-    holds.add(b"k", B, 1)
-    assert not holds.items and freed(holds) == []
+    refcounts = RefCounts()
+    refcounts.add(b"k", B, -1)
+    refcounts.add(b"k", B, 1)
+    assert not refcounts.items and freed(refcounts) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_traffic(seed):
     """Processes pass items on at random; messages to the table are delayed at random, in order per sender."""
-    rng, holds, owned = random.Random(seed), Holds(), {}
+    rng, refcounts, owned = random.Random(seed), RefCounts(), {}
     mail = {p: [] for p in range(5)}
     keys = [str(i).encode() for i in range(20)]
     for key in keys:
@@ -97,10 +97,10 @@ def test_random_traffic(seed):
     def deliver(process):
         kind, key, *rest = mail[process].pop(0)
         if kind == "register":
-            holds.register(key, BLOCK, process)
+            refcounts.register(key, BLOCK, process)
         else:
-            holds.add(key, *rest)
-        for gone in freed(holds):
+            refcounts.add(key, *rest)
+        for gone in freed(refcounts):
             assert not any(owned[gone].values()), "freed while somebody held it"
 
     for _ in range(3000):
@@ -120,4 +120,4 @@ def test_random_traffic(seed):
                 held.append(("add", key, process, -1))
         while held:
             deliver(process)
-    assert not holds.items
+    assert not refcounts.items

@@ -37,7 +37,7 @@ class Item:
     unbalanced: int = 0
 
 
-class Holds:
+class RefCounts:
     """The table. Methods that take counts away collect what became free in `freed` (keys and items, oldest first)."""
 
     def __init__(self):

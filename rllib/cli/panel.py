@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rllib.cli.display import QuietDisplay, elapsed, number, phase_shares
-from rllib.tune.result_keys import lookup
+from rllib.tune.loggers import lookup
 
 _REFRESH_INTERVAL_S = 0.25
 _WIDEST = 120

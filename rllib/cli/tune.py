@@ -17,9 +17,9 @@ from rllib.cli.values import merged, parse_assignments, parse_stop, parse_value,
 from rllib.env.registry import register_typed_function
 from rllib.tune import search_space
 from rllib.tune.analysis import ExperimentAnalysis
-from rllib.tune.assembly import prepare
+from rllib.tune.build_experiment import prepare
 from rllib.tune.experiment_spec import ExperimentSpec
-from rllib.tune.launch import raise_for_failures
+from rllib.tune.run_experiment import raise_for_failures
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.searchers import create_searcher
 

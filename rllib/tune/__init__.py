@@ -4,7 +4,7 @@ import importlib
 
 # Loaded on first use, so that the import stays quick.
 _LAZY = {
-    **dict.fromkeys(("run", "run_experiments"), "launch"),
+    **dict.fromkeys(("run", "run_experiments"), "run_experiment"),
     "Experiment": "experiment_spec",
     **dict.fromkeys(("Tuner", "TuneConfig", "RunConfig", "CheckpointConfig", "FailureConfig"), "tuner"),
     **dict.fromkeys(("ExperimentAnalysis", "ResultGrid"), "analysis"),
@@ -16,9 +16,9 @@ _LAZY = {
          "get_trial_dir", "get_trial_resources", "get_experiment_name"),
         "session",
     ),
-    "Checkpoint": "checkpoint",
+    "Checkpoint": "trial_checkpoint",
     **dict.fromkeys(("Logger", "DEFAULT_LOGGERS"), "old_loggers"),
-    **dict.fromkeys(("Callback", "LoggerCallback"), "callbacks"),
+    **dict.fromkeys(("Callback", "LoggerCallback"), "experiment_callbacks"),
     **dict.fromkeys(("CSVLoggerCallback", "JsonLoggerCallback", "TBXLoggerCallback"), "logger_callbacks"),
     **dict.fromkeys(("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), "reporters"),
     **dict.fromkeys(

@@ -9,12 +9,11 @@ from typing import Any
 
 from rllib.algorithms.sections import nearest
 from rllib.errors import NoBestTrialError
-from rllib.tune.checkpoint import Checkpoint
 from rllib.tune.experiment import journal_file, read_journal
-from rllib.tune.loggers import flatten
+from rllib.tune.loggers import flatten, lookup
 from rllib.tune.plots import plot, read_runs
-from rllib.tune.result_keys import lookup
 from rllib.tune.trial import ERROR, TERMINATED, Trial, TrialCheckpoint
+from rllib.tune.trial_checkpoint import Checkpoint
 from rllib.tune.trial_files import read_results
 
 _SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")

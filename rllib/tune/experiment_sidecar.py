@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from rllib.tune.callbacks import Callback
 from rllib.tune.experiment import journal_file
+from rllib.tune.experiment_callbacks import Callback
 from rllib.tune.loggers import TensorBoardLogger, flatten
 from rllib.tune.sidecar import Sidecar, complete_lines, thinned
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib.algorithms.sections import nearest
-from rllib.tune.callbacks import Callback
+from rllib.tune.experiment_callbacks import Callback
 from rllib.tune.old_loggers import callbacks_of
 from rllib.tune.trial import Trial
 

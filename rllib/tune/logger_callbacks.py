@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rllib.tune.callbacks import LoggerCallback
+from rllib.tune.experiment_callbacks import LoggerCallback
 from rllib.tune.loggers import CsvLogger, JsonLogger, TensorBoardLogger, flatten, write_params
 
 

@@ -56,6 +56,20 @@ def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | in
             yield f"{prefix}{key}", value.item()
 
 
+def lookup(result: Mapping, key: str):
+    """The value under a key or an "a/b" path; None where there is none."""
+    try:
+        return result[key]
+    except KeyError:
+        pass
+    value = result
+    for part in key.split("/"):
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value
+
+
 def write_params(directory: Path, params: Mapping) -> None:
     """Writes params.json."""
     text = msgspec.json.format(encode(params), indent=2)

@@ -1,14 +1,14 @@
 """Loggers as they were before callbacks: `tune.run(loggers=[MyLogger])` of Ray 0.8.
 
 A logger class is made once for each trial, as `MyLogger(config, logdir)` or `MyLogger(config, logdir, trial)`, and gets
-its results. New code writes a LoggerCallback (callbacks.py).
+its results. New code writes a LoggerCallback (experiment_callbacks.py).
 """
 
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rllib.tune.callbacks import Callback
+from rllib.tune.experiment_callbacks import Callback
 from rllib.tune.loggers import CsvLogger, JsonLogger, TensorBoardLogger
 from rllib.tune.trial import Trial
 

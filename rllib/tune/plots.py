@@ -17,11 +17,10 @@ import msgspec
 import numpy as np
 
 from rllib.tune.experiment import journal_file, read_records
-from rllib.tune.loggers import flatten
+from rllib.tune.loggers import flatten, lookup
 from rllib.tune.plots_html import html_page
 from rllib.tune.plots_png import write_png
 from rllib.tune.reporters import AUTOMATIC_KEYS
-from rllib.tune.result_keys import lookup
 from rllib.tune.searchers.base import check_mode, metric_value
 
 KINDS = ("curves", "parallel", "best")

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rllib.tune.callbacks import Callback
-from rllib.tune.result_keys import lookup
+from rllib.tune.experiment_callbacks import Callback
+from rllib.tune.loggers import lookup
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
 
 _ORDER = (PENDING, RUNNING, PAUSED, TERMINATED, ERROR)

@@ -20,8 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rllib.tune.checkpoint import Checkpoint, temporary_directory
 from rllib.tune.loggers import CsvLogger, JsonLogger, write_params
+from rllib.tune.trial_checkpoint import Checkpoint, temporary_directory
 
 logger = logging.getLogger(__name__)
 

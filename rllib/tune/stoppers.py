@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.algorithms.sections import nearest
-from rllib.tune.result_keys import lookup
+from rllib.tune.loggers import lookup
 from rllib.tune.searchers.base import check_mode, metric_value
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rllib.tune import checkpoint as checkpoints
 from rllib.tune import session
+from rllib.tune import trial_checkpoint as checkpoints
 from rllib.tune.session import TrialContext
 
 # How long a function whose trial is stopped may take to leave its report.

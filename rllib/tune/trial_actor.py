@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rllib.tune import session
-from rllib.tune.checkpoint import remove_temporaries
 from rllib.tune.session import TrialContext
+from rllib.tune.trial_checkpoint import remove_temporaries
 
 
 @dataclass(frozen=True)

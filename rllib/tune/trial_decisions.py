@@ -8,8 +8,8 @@ without the metric by which trials are compared are kept from them, too.
 from typing import Any
 
 from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.observers import Observers
-from rllib.tune.result_keys import lookup
+from rllib.tune.experiment_callbacks import Observers
+from rllib.tune.loggers import lookup
 from rllib.tune.schedulers.base import FIFOScheduler
 from rllib.tune.trial import ERROR, Trial
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import cloudpickle
 import msgspec
 
-from rllib.tune.checkpoint import METADATA, read_metadata, remove_temporaries
 from rllib.tune.loggers import CsvLogger, JsonLogger, write_params
 from rllib.tune.trial import MetricAnalysis, Trial, TrialCheckpoint
+from rllib.tune.trial_checkpoint import METADATA, read_metadata, remove_temporaries
 
 
 class TrialFiles:

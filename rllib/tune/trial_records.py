@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rllib.tune import trial_files
-from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.observers import Observers
+from rllib.tune.experiment_callbacks import Observers
 from rllib.tune.trial import PENDING, RUNNING, Trial, TrialCheckpoint
+from rllib.tune.trial_checkpoint import CheckpointKeeper
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,8 @@ that has to survive the driver is in the journal (experiment.py) before anything
 
 import errno
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,17 +15,16 @@ from typing import Any
 
 from rllib.errors import TuneError
 from rllib.tune import hangs, stoppers
-from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.interrupts import Interrupts
-from rllib.tune.observers import Observers
+from rllib.tune.experiment_callbacks import Observers
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.trainables import Resolved
 from rllib.tune.trial import PAUSED, PENDING, RUNNING, TERMINATED, Trial
+from rllib.tune.trial_checkpoint import CheckpointKeeper
 from rllib.tune.trial_decisions import TrialDecisions
-from rllib.tune.trial_lifecycle import TrialLifecycle
 from rllib.tune.trial_pool import TrialPool
 from rllib.tune.trial_records import TrialRecords
+from rllib.tune.trials import TrialLifecycle
 
 # The loop looks at clocks (reports, time limits, Ctrl-C) at least so often.
 _TICK_S = 0.2
@@ -328,3 +329,29 @@ def _what_happened(error: OSError, path: Path, trials: list[Trial]) -> str:
         f"the experiment in {path} cannot write its files: {what}. {finished} of its trials have ended, and their "
         "results are kept. Make room, then run it again with resume=True."
     )
+
+
+class Interrupts:
+    """Inside it the first Ctrl-C sets `seen`, and only the second raises KeyboardInterrupt.
+
+    Only in the main thread, where Python handles signals, and where SIGINT is not ignored.
+    """
+
+    def __init__(self):
+        self.seen = False
+
+    def __enter__(self):
+        self._before = None
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *exc_info) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame) -> None:
+        if self.seen:
+            raise KeyboardInterrupt
+        self.seen = True

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
-from rllib.tune.callbacks import Callback
 from rllib.tune.experiment import from_text, journal_file, read_journal
+from rllib.tune.experiment_callbacks import Callback
 from rllib.tune.experiment_spec import ExperimentSpec, saved_settings
-from rllib.tune.launch import run_spec
+from rllib.tune.run_experiment import run_spec
 from rllib.tune.trainables import resolve_trainable
 from rllib.tune.trial import Trial
 

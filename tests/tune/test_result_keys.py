@@ -1,4 +1,4 @@
-from rllib.tune.result_keys import lookup
+from rllib.tune.loggers import lookup
 
 RESULT = {"timesteps_total": 500, "info": {"learner": {"kl": 0.1}}}
 

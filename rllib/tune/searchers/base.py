@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib.algorithms.sections import nearest
-from rllib.tune.loggers import encode
-from rllib.tune.result_keys import lookup
+from rllib.tune.loggers import encode, lookup
 
 
 class Searcher:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import runtime
 from rllib.tune import hangs, trial_files
-from rllib.tune.observers import Observers
+from rllib.tune.experiment_callbacks import Observers
 from rllib.tune.run_settings import RunSettings
 from rllib.tune.trial import ERROR, PAUSED, PENDING, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_decisions import TrialDecisions

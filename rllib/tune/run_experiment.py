@@ -9,8 +9,8 @@ from typing import Any
 
 from rllib.errors import TuneError
 from rllib.tune.analysis import ExperimentAnalysis
-from rllib.tune.assembly import prepare
-from rllib.tune.callbacks import Callback
+from rllib.tune.build_experiment import prepare
+from rllib.tune.experiment_callbacks import Callback
 from rllib.tune.experiment_spec import (
     EXPERIMENT_KEYS,
     OF_OTHER_ERAS,

@@ -7,14 +7,13 @@ from typing import Any
 
 import runtime
 from rllib.evaluation.preload import PRELOAD
-from rllib.tune.checkpoint_keeper import CheckpointKeeper
 from rllib.tune.experiment import ExperimentDirectory, as_text, inside
+from rllib.tune.experiment_callbacks import Observers
 from rllib.tune.experiment_opening import open_directory
 from rllib.tune.experiment_sidecar import TensorBoardCallback
 from rllib.tune.experiment_spec import ExperimentSpec, saved_settings
 from rllib.tune.hangs import time_limit_s
 from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback
-from rllib.tune.observers import Observers
 from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
 from rllib.tune.run_settings import RunSettings
@@ -26,6 +25,7 @@ from rllib.tune.stoppers import make_stopper, seconds
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import Trial
+from rllib.tune.trial_checkpoint import CheckpointKeeper
 from rllib.tune.trial_pool import TrialPool
 from rllib.tune.trial_runner import TrialRunner
 

@@ -35,10 +35,8 @@ from rllib.env.observations import observation_column
 from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.evaluation.transitions import LockstepTransitions, Transitions
 from rllib.learners.learner import Learner
-from rllib.losses.distributional import DistributionalLoss
 from rllib.losses.loss import Loss
-from rllib.losses.q_targets import q_targets
-from rllib.losses.td import TDLoss
+from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
 from rllib.models.catalog import PolicySpec
 from rllib.models.q_values import EpsilonGreedy
 from rllib.policy import Policy

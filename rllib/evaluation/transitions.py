@@ -8,7 +8,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.evaluation.fragment import Fragment
 from rllib.losses.loss import Loss
-from rllib.losses.q_targets import q_targets
+from rllib.losses.td import q_targets
 from rllib.policy import CHUNK, Policy
 from rllib.replay.n_step import n_step_returns
 from rllib.sample_batch import Column

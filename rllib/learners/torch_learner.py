@@ -180,9 +180,9 @@ class TorchBackend:
         minibatch = {name: column[rows] for name, column in epoch.items()}
         outputs = self.network(minibatch["inputs"])
         error = self._first_error(outputs, minibatch) if first else None
-        loss, *statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
+        loss, statistics, *row_statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
         self.network.backward(loss)
-        return error, *statistics
+        return error, torch.stack(statistics).detach(), *row_statistics
 
     def _first_error(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> Tensor | None:
         """The identity error; on the CPU it is checked at once, on a GPU with the statistics at the end."""

@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from rllib.losses.actor_critic import ActorCriticLoss
-from rllib.losses.impala import explained_variance, masked_gradient
-from rllib.losses.vtrace import vtrace_of_rows
+from rllib.losses.impala import explained_variance, masked_gradient, mean_over_steps
+from rllib.losses.loss import ActorCriticLoss, torch_explained_variance
+from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace_of_rows
 from rllib.sample_batch import (
     ACTION_LOGP,
     ACTIONS,
@@ -106,10 +106,57 @@ def appo_gradient(
     return statistics, d_dist_inputs, d_values
 
 
+def appo_loss(
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    gamma,
+    clip_param,
+    kl_coeff,
+    vf_loss_coeff,
+    entropy_coeff,
+    vtrace=True,
+    clip_rho=1.0,
+    clip_pg_rho=1.0,
+    lambda_=1.0,
+    standardize_advantages=False,
+    max_behaviour_ratio=2.0,
+):
+    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+
+    Arguments as for `appo_gradient`, with tensors for arrays.
+    """
+    mean = mean_over_steps(minibatch[LOSS_MASK])
+    actions, behaviour = minibatch[ACTIONS], minibatch[ACTION_LOGP]
+    new = distribution.at(dist_inputs)
+    log_prob = new.log_prob(actions)
+    target_log_prob = distribution.at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
+    log_rho = target_log_prob - behaviour if vtrace else behaviour.new_zeros(behaviour.shape)
+    behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(max_behaviour_ratio)).exp()
+    targets, advantages = torch_vtrace_of_rows(
+        log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
+    )
+    if standardize_advantages:
+        advantages = advantages - mean(advantages)
+        advantages = advantages / mean(advantages.square()).sqrt().clamp(min=LEAST_DEVIATION)
+    ratio = behaviour_ratio * (log_prob - behaviour).clamp(max=20).exp()
+    clipped = ratio.clamp(1 - clip_param, 1 + clip_param)
+    policy_loss = -mean((advantages * ratio).minimum(advantages * clipped))
+    vf_loss = 0.5 * mean((values - targets).square())
+    kl = mean(new.kl_from(minibatch[TARGET_DIST_INPUTS]))
+    entropy = mean(new.entropy())
+    loss = policy_loss + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy
+    explained = torch_explained_variance(values, targets, mean)
+    moved = mean(ratio != clipped), mean(ratio.detach()), mean(log_rho.clamp(max=20).exp())
+    return loss, (loss, policy_loss, vf_loss, kl, entropy, explained, *moved)
+
+
 APPO_LOSS = ActorCriticLoss(
     (ACTIONS, ACTION_LOGP, REWARDS, TERMINATEDS, TRUNCATEDS, LOSS_MASK, TARGET_DIST_INPUTS),
     STATS,
     appo_gradient,
-    "rllib.losses.appo_torch:appo_loss",
+    appo_loss,
     by_newest_weights=False,  # they may have moved on, and V-trace corrects for it
 )

@@ -6,9 +6,8 @@ the value loss carries RLlib's factor 1/2.
 
 import numpy as np
 
-from rllib.losses.actor_critic import ActorCriticLoss
-from rllib.losses.loss import ROUNDING
-from rllib.losses.vtrace import vtrace_of_rows
+from rllib.losses.loss import ROUNDING, ActorCriticLoss, torch_explained_variance
+from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace_of_rows
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
 
 STATS = ("total_loss", "policy_loss", "vf_loss", "entropy", "vf_explained_var", "mean_rho")
@@ -96,10 +95,51 @@ def explained_variance(error, targets, weight):
     return max(1 - unexplained / variance, -1.0)
 
 
+def impala_loss(
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    gamma,
+    vf_loss_coeff,
+    entropy_coeff,
+    vtrace=True,
+    clip_rho=1.0,
+    clip_pg_rho=1.0,
+    lambda_=1.0,
+):
+    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+
+    Arguments as for `impala_gradient`, with tensors for arrays.
+    """
+    mean = mean_over_steps(minibatch[LOSS_MASK])
+    new = distribution.at(dist_inputs)
+    log_prob = new.log_prob(minibatch[ACTIONS])
+    log_rho = (log_prob - minibatch[ACTION_LOGP]).detach()
+    if not vtrace:
+        log_rho = log_rho.new_zeros(log_rho.shape)
+    targets, advantages = torch_vtrace_of_rows(
+        log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
+    )
+    policy_loss = -mean(log_prob * advantages)
+    vf_loss = 0.5 * mean((values - targets).square())
+    entropy = mean(new.entropy())
+    loss = policy_loss + vf_loss_coeff * vf_loss - entropy_coeff * entropy
+    explained = torch_explained_variance(values, targets, mean)
+    return loss, (loss, policy_loss, vf_loss, entropy, explained, mean(log_rho.clamp(max=20).exp()))
+
+
+def mean_over_steps(mask):
+    """The function that takes the mean of a tensor [R] over the rows that are steps."""
+    weight = mask.float() / mask.sum().clamp(min=1)
+    return lambda column: (weight * column).sum()
+
+
 IMPALA_LOSS = ActorCriticLoss(
     (ACTIONS, ACTION_LOGP, REWARDS, TERMINATEDS, TRUNCATEDS, LOSS_MASK),
     STATS,
     impala_gradient,
-    "rllib.losses.impala_torch:impala_loss",
+    impala_loss,
     by_newest_weights=False,  # they may have moved on, and V-trace corrects for it
 )

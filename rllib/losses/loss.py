@@ -1,9 +1,12 @@
-"""What a learner asks of a loss. Algorithms hand in their own."""
+"""What a learner asks of a loss (algorithms hand in their own), and the form that losses of actor-critics share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
+
+from rllib.sample_batch import ACTION_LOGP, ACTIONS
 
 # Numbers whose relative spread is below this differ by rounding alone: their variance counts as zero.
 ROUNDING = 1e-6
@@ -14,7 +17,8 @@ class Loss(Protocol):
 
     `outputs` are what the network's forward returned, and gradients come back as a tuple in the same order.
     `minibatch` maps the names in `columns` to arrays (or tensors) of B rows. `settings` are numbers that may change
-    from one update to the next. Both forms compute means over the rows.
+    from one update to the next. Both forms compute means over the rows. The torch form imports torch when it is called,
+    so that a process which trains in numpy never loads it.
 
     Attributes:
         columns: which columns of a batch the loss reads.
@@ -31,10 +35,66 @@ class Loss(Protocol):
         """(statistics, gradients): a sequence of numbers, and the gradient with respect to each output."""
 
     def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
-        """(loss, statistics): a scalar tensor with a graph, and a 1-D tensor without one."""
+        """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
 
     def identity_error(self, distribution, outputs: tuple, minibatch: Mapping):
         """A number that is near zero as long as the weights are those that acted; None where there is no such number.
 
         Written with operations that arrays and tensors share; the learner checks it on the first minibatch.
         """
+
+
+@dataclass(frozen=True)
+class ActorCriticLoss:
+    """A loss over what a network computes for the action distribution and for the value.
+
+    Attributes:
+        columns: which columns of a batch it reads.
+        stats: names of its statistics.
+        gradient: (distribution, dist_inputs, values, minibatch, **settings) -> statistics, d_dist_inputs, d_values.
+        autograd: the same in torch, -> loss, statistics.
+        by_newest_weights: whether the batch was sampled by the very weights that the first minibatch sees. Where it
+            was not, the loss corrects for that.
+    """
+
+    columns: tuple[str, ...]
+    stats: tuple[str, ...]
+    gradient: Callable[..., tuple]
+    autograd: Callable[..., tuple]
+    by_newest_weights: bool = True
+
+    def numpy(self, distribution, outputs: tuple, minibatch: Mapping[str, np.ndarray], **settings) -> tuple:
+        """See Loss.numpy."""
+        statistics, d_dist_inputs, d_values = self.gradient(distribution, *outputs, minibatch, **settings)
+        return statistics, (d_dist_inputs, d_values)
+
+    def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
+        """See Loss.torch."""
+        return self.autograd(distribution, *outputs, minibatch, **settings)
+
+    def identity_error(self, distribution, outputs: tuple, minibatch: Mapping):
+        """Mean of |log ratio|: 0 but for rounding while the weights are those that acted; None if they need not be."""
+        if not self.by_newest_weights:
+            return None
+        log_prob = distribution.at(outputs[0]).log_prob(minibatch[ACTIONS])
+        return abs(log_prob - minibatch[ACTION_LOGP]).mean()
+
+
+def not_all_rows(**columns) -> ValueError:
+    """The error for arrays or tensors that are not all [B] and would broadcast to [B, B]."""
+    shapes = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items())
+    return ValueError(f"{shapes} must all be [B]")
+
+
+def torch_explained_variance(values, targets, mean):
+    """1 - Var(targets - values) / Var(targets) in torch, at least -1; 0 for equal targets.
+
+    Args:
+        values, targets: tensors [B].
+        mean: function of a tensor [B], its mean over the rows that count.
+    """
+    error = (values - targets).detach()
+    target_mean = mean(targets)
+    variance = mean((targets - target_mean).square())
+    explained = (1 - mean((error - mean(error)).square()) / variance).clamp(min=-1)
+    return explained.where(variance > (ROUNDING * target_mean) ** 2, 0.0)

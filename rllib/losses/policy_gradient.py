@@ -11,7 +11,7 @@ constants: they come with the batch.
 
 import numpy as np
 
-from rllib.losses.actor_critic import ActorCriticLoss
+from rllib.losses.loss import ActorCriticLoss, not_all_rows, torch_explained_variance
 from rllib.losses.ppo import explained_variance, mean_of
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS
 
@@ -37,9 +37,7 @@ def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coe
     """
     advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
     if values.shape != targets.shape or values.shape != advantages.shape:
-        raise ValueError(
-            f"values {values.shape}, targets {targets.shape} and advantages {advantages.shape} must all be [B]"
-        )
+        raise not_all_rows(values=values, targets=targets, advantages=advantages)
     rows = len(values)
     # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
     averaged = np.empty((len(_AVERAGED), rows), np.float32)
@@ -68,9 +66,26 @@ def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coe
 _AVERAGED = _SURROGATE, _ENTROPY, _SQUARES, _ERROR, _TARGET = range(5)
 
 
+def policy_gradient_loss(distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff):
+    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+
+    Arguments and errors as for `policy_gradient`, with tensors for arrays.
+    """
+    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
+    if values.shape != targets.shape or values.shape != advantages.shape:
+        raise not_all_rows(values=values, targets=targets, advantages=advantages)
+    now = distribution.at(dist_inputs)
+    policy_loss = -(advantages * now.log_prob(minibatch[ACTIONS])).mean()
+    vf_loss = (values - targets).square().mean()
+    entropy = now.entropy().mean()
+    loss = policy_loss + vf_loss_coeff * vf_loss - entropy_coeff * entropy
+    explained = torch_explained_variance(values, targets, lambda column: column.mean())
+    return loss, (loss, policy_loss, vf_loss, entropy, explained)
+
+
 POLICY_GRADIENT_LOSS = ActorCriticLoss(
     (ACTIONS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS),
     STATS,
     policy_gradient,
-    "rllib.losses.policy_gradient_torch:policy_gradient_loss",
+    policy_gradient_loss,
 )

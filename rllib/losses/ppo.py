@@ -10,8 +10,7 @@ import math
 
 import numpy as np
 
-from rllib.losses.actor_critic import ActorCriticLoss
-from rllib.losses.loss import ROUNDING
+from rllib.losses.loss import ROUNDING, ActorCriticLoss, not_all_rows, torch_explained_variance
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -69,13 +68,11 @@ def ppo_gradient(
         statistics (a list in the order of STATS), d_dist_inputs [B, K], d_values [B].
 
     Raises:
-        ValueError: if values and value_targets are not both [B].
+        ValueError: if values, value_targets and advantages are not all [B].
     """
     advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
     if values.shape != targets.shape or values.shape != advantages.shape:
-        raise ValueError(
-            f"values {values.shape}, targets {targets.shape} and advantages {advantages.shape} must all be [B]"
-        )
+        raise not_all_rows(values=values, targets=targets, advantages=advantages)
     rows = len(values)
     # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
     averaged = np.empty((len(_AVERAGED), rows), np.float32)
@@ -155,9 +152,49 @@ def explained_variance(error_and_target, means):
     return max(1 - unexplained / variance, -1.0)
 
 
+def ppo_loss(
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    clip_param,
+    kl_coeff,
+    vf_loss_coeff,
+    entropy_coeff,
+    vf_clip_param=None,
+):
+    """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
+
+    Arguments and errors as for `ppo_gradient`, with tensors for arrays.
+    """
+    advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
+    if values.shape != targets.shape or values.shape != advantages.shape:
+        raise not_all_rows(values=values, targets=targets, advantages=advantages)
+    new = distribution.at(dist_inputs)
+
+    # Equation 7: the smaller of the two, so that a ratio beyond the clip gives nothing to gain.
+    ratio = (new.log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP]).exp()
+    clipped_ratio = ratio.clamp(1 - clip_param, 1 + clip_param)
+    policy_loss = -(advantages * ratio).minimum(advantages * clipped_ratio).mean()
+
+    # Equation 8's penalty and equation 9's bonus.
+    kl = new.kl_from(minibatch[ACTION_DIST_INPUTS]).mean()
+    entropy = new.entropy().mean()
+    squares, old_values = (values - targets).square(), minibatch[VF_PREDS]
+    if vf_clip_param is not None and not math.isinf(vf_clip_param):
+        clipped = old_values + (values - old_values).clamp(-vf_clip_param, vf_clip_param)
+        squares = squares.maximum((clipped - targets).square())
+    vf_loss = squares.mean()
+    loss = policy_loss + kl_coeff * kl + vf_loss_coeff * vf_loss - entropy_coeff * entropy
+    explained = torch_explained_variance(values, targets, lambda column: column.mean())
+    clip_fraction = (ratio != clipped_ratio).float().mean()
+    return loss, (loss, policy_loss, vf_loss, kl, entropy, explained, clip_fraction)
+
+
 PPO_LOSS = ActorCriticLoss(
     (ACTIONS, ACTION_LOGP, ACTION_DIST_INPUTS, ADVANTAGES, VALUE_TARGETS, VF_PREDS),
     STATS,
     ppo_gradient,
-    "rllib.losses.ppo_torch:ppo_loss",
+    ppo_loss,
 )

@@ -1,14 +1,37 @@
-"""Temporal differences of action values: DQN's targets (Mnih et al., Nature 2015) and loss.
+"""Temporal differences of action values: what they are fitted to, and the losses, for numbers and distributions.
 
-Double Q-learning (van Hasselt et al., arXiv:1509.06461) lets one network choose the next action and another judge it.
+Numbers are DQN's (Mnih et al., Nature 2015); double Q-learning (van Hasselt et al., arXiv:1509.06461) lets one network
+choose the next action and another judge it. Distributions of returns on a fixed support are C51's (Bellemare et al.,
+arXiv:1707.06887).
 """
 
 import numpy as np
 
-from rllib.sample_batch import ACTIONS, TD_TARGETS, WEIGHTS
+from rllib.losses.loss import not_all_rows
+from rllib.models.q_values import log_softmax
+from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
 
 STATS = ("total_loss", "mean_q", "min_q", "max_q", "mean_td_error")
 KINDS = ("huber", "mse")
+TINY = np.finfo(np.float32).tiny
+
+
+def q_targets(distribution, judged, choosing_q, rewards, discounts):
+    """The column that the loss reads, and what to fill it with.
+
+    Args:
+        distribution: describes the values (models/q_values.py).
+        judged: values of the later observations [B], by the network that judges.
+        choosing_q: [B, A] whose best action is judged.
+        rewards, discounts: [B] as for td_targets.
+
+    Returns:
+        name and values: td_targets, [B], or where returns have distributions target_probabilities, [B, n].
+    """
+    if distribution.num_atoms == 1:
+        return TD_TARGETS, td_targets(rewards, discounts, next_values(judged.q_values(), choosing_q))
+    probabilities = np.exp(log_softmax(judged.chosen(choosing_q.argmax(-1)))).T
+    return TARGET_PROBABILITIES, project(probabilities, rewards, discounts, distribution.support)
 
 
 def next_values(target_q, choosing_q=None):
@@ -31,16 +54,63 @@ def td_targets(rewards, discounts, values):
         values: of the later observation.
 
     Raises:
-        ValueError: if the shapes differ.
+        ValueError: if they are not all [B].
     """
     if not rewards.shape == discounts.shape == values.shape or rewards.ndim != 1:
-        raise ValueError(
-            f"rewards {rewards.shape}, discounts {discounts.shape} and values {values.shape} must all be [B]"
-        )
+        raise not_all_rows(rewards=rewards, discounts=discounts, values=values)
     return rewards + discounts * values
 
 
-class TDLoss:
+def project(probabilities, rewards, discounts, support):
+    """The distribution of rewards + discounts * Z on the support of Z.
+
+    Each atom's mass goes to its two neighbours in proportion to how near they are; what lies outside of the support
+    goes to its end. (Written as a hat function around each atom, so an atom that lands on another one exactly keeps
+    all its mass, where the floor and ceiling of the paper's listing would lose it.)
+
+    Args:
+        probabilities: [B, n] of Z.
+        rewards, discounts: [B].
+        support: [n], evenly spaced, increasing.
+
+    Returns:
+        [B, n] float32; rows sum to 1.
+
+    Raises:
+        ValueError: if the shapes do not fit.
+    """
+    rows, atoms = np.shape(probabilities)
+    if np.shape(rewards) != (rows,) or np.shape(discounts) != (rows,) or np.shape(support) != (atoms,):
+        raise ValueError(
+            f"probabilities {np.shape(probabilities)} need rewards and discounts of shape {(rows,)} and a support of "
+            f"shape {(atoms,)}, but got {np.shape(rewards)}, {np.shape(discounts)} and {np.shape(support)}"
+        )
+    v_min, v_max = support[0], support[-1]
+    moved = rewards[:, None] + discounts[:, None] * support
+    # Positions 0 ... n - 1, clipped after the division, so that rounding cannot lead past the last atom.
+    position = ((moved - v_min) * np.float32((atoms - 1) / (v_max - v_min))).clip(0, atoms - 1)
+    lower = np.floor(position).astype(np.int64)
+    upper_share = position - lower
+    upper = np.minimum(lower + 1, atoms - 1)
+    # One flat histogram for the whole batch; float64 sums.
+    first = np.arange(rows)[:, None] * atoms
+    places = np.concatenate(((first + lower).ravel(), (first + upper).ravel()))
+    masses = np.concatenate(((probabilities * (1 - upper_share)).ravel(), (probabilities * upper_share).ravel()))
+    return np.bincount(places, masses, rows * atoms).reshape(rows, atoms).astype(np.float32)
+
+
+class ActionValueLoss:
+    """What the two losses share: their statistics, and that any weights may have sampled the rows."""
+
+    stats = STATS
+    row_stats = ("td_error",)
+
+    def identity_error(self, distribution, outputs, minibatch):
+        """None: the rows may have been sampled by any weights."""
+        return None
+
+
+class TDLoss(ActionValueLoss):
     """Mean of weight * h(Q(o, a) - target), in the form that learners ask for (losses/loss.py).
 
     Args:
@@ -48,8 +118,6 @@ class TDLoss:
     """
 
     columns = (ACTIONS, TD_TARGETS, WEIGHTS)
-    stats = STATS
-    row_stats = ("td_error",)
 
     def __init__(self, kind: str = "huber"):
         if kind not in KINDS:
@@ -61,7 +129,8 @@ class TDLoss:
         batch = distribution.at(dist_inputs)
         targets, weights = minibatch[TD_TARGETS], minibatch[WEIGHTS]
         chosen = batch.chosen(minibatch[ACTIONS])
-        _check_shapes(chosen[0], targets, weights)
+        if not chosen[0].shape == targets.shape == weights.shape:
+            raise not_all_rows(Q=chosen[0], targets=targets, weights=weights)
         error = chosen[0] - targets
         slope = error.clip(np.float32(-1), np.float32(1)) if self.kind == "huber" else error
         # h(x) = slope x - slope^2 / 2 for both kinds.
@@ -72,13 +141,57 @@ class TDLoss:
         return statistics, (gradient, no_values), (size,)
 
     def torch(self, distribution, outputs, minibatch):
-        from rllib.losses.td_torch import td_loss
+        from torch.nn import functional
 
-        return td_loss(distribution, outputs[0], minibatch, self.kind)
+        chosen = distribution.at(outputs[0]).chosen(minibatch[ACTIONS])[0]
+        targets, weights = minibatch[TD_TARGETS], minibatch[WEIGHTS]
+        if not chosen.shape == targets.shape == weights.shape:
+            raise not_all_rows(Q=chosen, targets=targets, weights=weights)
+        if self.kind == "huber":
+            loss = (weights * functional.huber_loss(chosen, targets, reduction="none")).mean()
+        else:
+            loss = (weights * 0.5 * functional.mse_loss(chosen, targets, reduction="none")).mean()
+        size = (chosen - targets).abs().detach()
+        return loss, torch_q_statistics(loss, chosen, size), (size,)
 
-    def identity_error(self, distribution, outputs, minibatch):
-        """None: the rows may have been sampled by any weights."""
-        return None
+
+class DistributionalLoss(ActionValueLoss):
+    """Mean of weight * cross-entropy(target, Z(o, a)), in the form that learners ask for (losses/loss.py).
+
+    The row statistic td_error, for priorities, is KL(target || Z) as in Rainbow (arXiv:1710.02298): the cross-entropy
+    without the target's own entropy, so that it is zero where nothing is left to learn.
+    """
+
+    columns = (ACTIONS, TARGET_PROBABILITIES, WEIGHTS)
+
+    def numpy(self, distribution, outputs, minibatch):
+        dist_inputs, no_values = outputs
+        batch = distribution.at(dist_inputs)
+        targets, weights = minibatch[TARGET_PROBABILITIES].T, minibatch[WEIGHTS]
+        log_p = log_softmax(batch.chosen(minibatch[ACTIONS]))
+        if log_p.shape != targets.shape or weights.shape != targets.shape[1:]:
+            raise ValueError(
+                f"Z {log_p.T.shape} and targets {targets.T.shape} must be [B, n], and weights {weights.shape} [B]"
+            )
+        p = np.exp(log_p)
+        cross_entropy = -np.einsum("nb,nb->b", targets, log_p)
+        loss = float(np.dot(weights, cross_entropy)) / len(weights)
+        gradient = batch.gradient((p - targets) * (weights * np.float32(1 / len(weights))))
+        q = distribution.support @ p
+        divergence = cross_entropy + np.einsum("nb,nb->b", targets, np.log(np.maximum(targets, TINY)))
+        divergence = np.maximum(divergence, np.float32(0))
+        return q_statistics(loss, q, divergence), (gradient, no_values), (divergence,)
+
+    def torch(self, distribution, outputs, minibatch):
+        log_p = distribution.at(outputs[0]).chosen(minibatch[ACTIONS]).T.log_softmax(-1)
+        targets, weights = minibatch[TARGET_PROBABILITIES], minibatch[WEIGHTS]
+        if log_p.shape != targets.shape or weights.shape != targets.shape[:1]:
+            raise ValueError(f"Z {tuple(log_p.shape)} and targets {tuple(targets.shape)} must be [B, n]")
+        cross_entropy = -(targets * log_p).sum(-1)
+        loss = (weights * cross_entropy).mean()
+        q = log_p.exp() @ distribution.support.to(log_p.device)
+        divergence = (cross_entropy.detach() + targets.xlogy(targets).sum(-1)).clamp(min=0)
+        return loss, torch_q_statistics(loss, q, divergence), (divergence,)
 
 
 def q_statistics(loss: float, q: np.ndarray, error: np.ndarray) -> list[float]:
@@ -89,6 +202,7 @@ def q_statistics(loss: float, q: np.ndarray, error: np.ndarray) -> list[float]:
     return [loss, float(add(q)) / len(q), float(least(q)), float(largest(q)), float(add(error)) / len(error)]
 
 
-def _check_shapes(chosen, targets, weights):
-    if not chosen.shape == targets.shape == weights.shape:
-        raise ValueError(f"Q {chosen.shape}, targets {targets.shape} and weights {weights.shape} must all be [B]")
+def torch_q_statistics(loss, q, error) -> tuple:
+    """The same in torch."""
+    q = q.detach()
+    return loss, q.mean(), q.min(), q.max(), error.mean()

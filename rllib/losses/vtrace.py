@@ -117,3 +117,39 @@ def shifted(column: np.ndarray) -> np.ndarray:
     following = np.zeros_like(column)
     following[:-1] = column[1:]
     return following
+
+
+def torch_vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho, clip_pg_rho, lambda_):
+    """`vtrace_of_rows` with tensors for arrays; the results have no gradient."""
+    log_rho, values = log_rho.detach(), values.detach()
+    steps, terminated = minibatch[LOSS_MASK], minibatch[TERMINATEDS]
+    rewards = minibatch[REWARDS]
+    discounts = gamma * (steps & ~terminated)
+    cut = terminated | minibatch[TRUNCATEDS] | ~_ahead(steps, 1)
+    next_values = _ahead(values, 1)
+    # Equation 1 and the advantage of section 4.2.
+    deltas = _torch_clipped_ratio(log_rho, clip_rho) * (rewards + discounts * next_values - values)
+    corrections, decays = deltas, discounts * lambda_ * _torch_clipped_ratio(log_rho, 1.0) * ~cut
+    # x_t = deltas_t + decays_t x_{t+1}, by doubling: after k rounds each row has summed up 2^k rows. R rows take
+    # log2(R) rounds of operations on whole columns, where a loop over rows would launch R small kernels.
+    reach = 1
+    while reach < len(deltas):
+        corrections = corrections + decays * _ahead(corrections, reach)
+        decays = decays * _ahead(decays, reach)
+        reach *= 2
+    next_targets = next_values + _ahead(corrections, 1) * ~cut
+    advantages = _torch_clipped_ratio(log_rho, clip_pg_rho) * (rewards + discounts * next_targets - values)
+    return values + corrections, advantages
+
+
+def _torch_clipped_ratio(log_rho, bar):
+    if bar is None or math.isinf(bar):
+        return log_rho.exp()
+    return log_rho.clamp(max=math.log(bar) if bar > 0 else -math.inf).exp()
+
+
+def _ahead(column, rows: int):
+    """The tensor's row so many further on; zeros behind the last."""
+    following = column.new_zeros(column.shape)
+    following[:-rows] = column[rows:]
+    return following

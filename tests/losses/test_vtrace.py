@@ -6,9 +6,8 @@ import torch
 from vtrace_support import make_rows, slow_vtrace
 
 from rllib import sample_batch as sb
-from rllib.losses import vtrace_torch
 from rllib.losses.gae import gae
-from rllib.losses.vtrace import vtrace, vtrace_of_rows
+from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace, vtrace_of_rows
 from rllib.models.distributions import Categorical
 
 
@@ -203,7 +202,7 @@ class TestRows:
         settings = {**self.SETTINGS, "clip_rho": clip}
         expected = vtrace_of_rows(log_rho, values, minibatch, **settings)
         columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
-        got = vtrace_torch.vtrace_of_rows(
+        got = torch_vtrace_of_rows(
             torch.from_numpy(log_rho), torch.from_numpy(values).requires_grad_(), columns, **settings
         )
         assert not any(tensor.requires_grad for tensor in got)

@@ -273,7 +273,7 @@ class Algorithm(Checkpointed):
         counters["num_grad_updates"] += 1
         return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
-    def make_default_learner(self, loss) -> Learner:
+    def make_default_learner(self, loss, targets=()) -> Learner:
         """A learner with the settings that all algorithms have in common."""
         config = self.config
         return make_learner(
@@ -288,6 +288,7 @@ class Algorithm(Checkpointed):
             rmsprop_epsilon=config.rmsprop_epsilon,
             grad_clip=config.grad_clip,
             grad_clip_by=config.grad_clip_by,
+            targets=targets,
         )
 
     @property

@@ -18,12 +18,15 @@ import numpy as np
 
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
 from rllib.algorithms.sections import above, at_least, between, section
+from rllib.learners.learner import Learner
+from rllib.learners.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
 from rllib.losses.ppo import adapted_kl_coeff
 from rllib.policy import Policy
 from rllib.sample_batch import OBS, TARGET_DIST_INPUTS, SampleBatch
 
-TARGET_FILE = "policies/default_policy/target.safetensors"
+# Where checkpoints held the target before the learner's state did.
+OLD_TARGET_FILE = "policies/default_policy/target.safetensors"
 
 
 class APPOConfig(IMPALAConfig):
@@ -61,7 +64,16 @@ class APPO(IMPALA):
         config = self.config
         self._clip_param = config.get_schedule("clip_param")
         self._kl_coeff = config.kl_coeff if config.use_kl_loss else 0.0
-        self.target_policy = Policy(self.policy.spec, self.policy.weights.copy())
+
+    def make_learner(self) -> Learner:
+        config = self.config
+        # With a ring of train batches an update is one gradient step; else it is all those on a batch. The target
+        # stands still while the ring is used up once: clip and penalty bound how far the policy moves meanwhile.
+        ring = config.minibatch_buffer_size
+        every = config.target_update_frequency * (ring * config.num_sgd_iter if ring > 1 else 1)
+        learner = self.make_default_learner(self.loss, [TargetCopy("policy", config.tau, every)])
+        self.target_policy = Policy(self.policy.spec, learner.targets["policy"].weights)
+        return learner
 
     def prepared(self, batch: SampleBatch) -> SampleBatch:
         return SampleBatch(
@@ -79,16 +91,9 @@ class APPO(IMPALA):
         }
 
     def after_update(self, stats: dict[str, float]) -> None:
-        config = self.config
         stats["cur_kl_coeff"] = self._kl_coeff
-        # With a ring of train batches an update is one gradient step; else it is all those on a batch. The target
-        # stands still while the ring is used up once: clip and penalty bound how far the policy moves meanwhile.
-        ring = config.minibatch_buffer_size
-        steps = ring * config.num_sgd_iter if ring > 1 else 1
-        if self.num_updates % (config.target_update_frequency * steps) == 0:
-            target, tau = self.target_policy.weights, np.float32(config.tau)
-            target[:] = (1 - tau) * target + tau * self.policy.weights
-            self._kl_coeff = adapted_kl_coeff(self._kl_coeff, stats["kl"], config.kl_target)
+        if self.learner.update_targets(self.num_updates):
+            self._kl_coeff = adapted_kl_coeff(self._kl_coeff, stats["kl"], self.config.kl_target)
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -98,9 +103,12 @@ class APPO(IMPALA):
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self._kl_coeff = state["kl_coeff"]
 
-    def get_state(self) -> dict[str, Any]:
-        return {**super().get_state(), TARGET_FILE: {"weights": self.target_policy.weights.copy()}}
-
     def set_state(self, state: dict[str, Any]) -> None:
+        if OLD_TARGET_FILE in state:
+            updates = state["algorithm.json"]["metrics"]["counters"].get("num_updates", 0)
+            target = {
+                "target_policy.weights": state[OLD_TARGET_FILE]["weights"],
+                "target_policy.moved_at": np.array(updates - updates % self.learner.targets["policy"].every),
+            }
+            state = {**state, "learner.safetensors": state["learner.safetensors"] | target}
         super().set_state(state)
-        self.target_policy.set_weights(state[TARGET_FILE]["weights"])

@@ -1,12 +1,13 @@
 """Learners: whole batches in, better weights and statistics out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
 
 from rllib.learners.numpy_learner import NumpyBackend
 from rllib.learners.optimizers import NAMES, OptimizerSettings
+from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.sample_batch import OBS, SampleBatch
@@ -42,10 +43,14 @@ class Learner:
 
     Attributes:
         policy: whose weights are trained, in place.
+        targets: name of a module -> the copy of its weights.
     """
 
-    def __init__(self, backend: Backend):
+    def __init__(self, backend: Backend, targets: Iterable[TargetCopy] = ()):
         self.policy = backend.policy
+        self.targets = {target.module: target for target in targets}
+        for target in self.targets.values():
+            target.attach(self.policy.weights)
         self._backend = backend
         self._loss = backend.loss
         self._row_stats = getattr(backend.loss, "row_stats", ())
@@ -183,9 +188,23 @@ class Learner:
             self._inputs = self.policy.new_inputs(rows)
         return self.policy.encode(observations, self._inputs[:rows])
 
+    def update_targets(self, now: int) -> bool:
+        """Moves those target copies that are due; algorithms call it after an update.
+
+        Args:
+            now: the clock that the copies' `every` counts in (updates, environment steps).
+
+        Returns:
+            whether any moved.
+        """
+        return any([target.follow(now) for target in self.targets.values()])
+
     def get_state(self) -> dict[str, np.ndarray]:
-        """Copies of the optimizer's arrays by name; the same names for numpy and torch."""
-        return {name: np.array(array) for name, array in self._backend.state.items()}
+        """Copies of the optimizer's arrays and of the targets by name; the same names for numpy and torch."""
+        state = {name: np.array(array) for name, array in self._backend.state.items()}
+        for module, target in self.targets.items():
+            state |= {f"target_{module}.{name}": array for name, array in target.get_state().items()}
+        return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Takes over what `get_state` gave, also that of a learner of the other kind.
@@ -193,13 +212,15 @@ class Learner:
         Raises:
             ValueError: if it belongs to another optimizer or network.
         """
-        own = self._backend.state
+        own = self.get_state()
         if {name: np.shape(array) for name, array in own.items()} != {n: np.shape(a) for n, a in state.items()}:
             raise ValueError(
                 f"the learner's state has {_shapes(own)}, but the given one {_shapes(state)}; "
                 "it must come from the same optimizer and model settings"
             )
         self._backend.load_state(state)
+        for module, target in self.targets.items():
+            target.set_state({name: state[f"target_{module}.{name}"] for name in ("weights", "moved_at")})
 
 
 def _orders(rng: np.random.Generator | None, rows: int, num_epochs: int) -> list[np.ndarray | None]:
@@ -235,6 +256,7 @@ def make_learner(
     rmsprop_epsilon: float = 1e-5,
     grad_clip: float | None = None,
     grad_clip_by: str = "global_norm",
+    targets: Iterable[TargetCopy] = (),
 ) -> Learner:
     """Chooses and builds a learner.
 
@@ -248,6 +270,7 @@ def make_learner(
         decay, momentum, rmsprop_epsilon: RMSprop's; see OptimizerSettings.
         grad_clip: limit, None clips nothing.
         grad_clip_by: "global_norm", "norm" (each parameter on its own) or "value".
+        targets: copies of the policy's weights that follow them.
 
     Raises:
         ValueError: for an unknown choice, or one that cannot be had (the numpy learner on a GPU, CUDA where
@@ -272,5 +295,5 @@ def make_learner(
     if kind == "torch" or not closed_form:
         from rllib.learners.torch_learner import TorchBackend
 
-        return Learner(TorchBackend(policy, loss, device, steps, grad_clip, grad_clip_by))
-    return Learner(NumpyBackend(policy, loss, steps, grad_clip, grad_clip_by))
+        return Learner(TorchBackend(policy, loss, device, steps, grad_clip, grad_clip_by), targets)
+    return Learner(NumpyBackend(policy, loss, steps, grad_clip, grad_clip_by), targets)

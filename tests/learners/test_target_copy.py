@@ -1,0 +1,71 @@
+"""Copies of weights that follow them."""
+
+import numpy as np
+import pytest
+from learner_support import make_policy
+
+from rllib.learners.learner import make_learner
+from rllib.learners.target_copy import TargetCopy
+from rllib.losses.ppo import PPO_LOSS
+
+
+def make(tau=1.0, every=1):
+    source = np.arange(4, dtype=np.float32)
+    target = TargetCopy("policy", tau, every)
+    target.attach(source)
+    return target, source
+
+
+def test_it_begins_as_a_copy():
+    target, source = make()
+    source += 1
+    np.testing.assert_array_equal(target.weights, [0, 1, 2, 3])
+
+
+def test_it_moves_when_the_clock_has_gone_on_far_enough():
+    target, source = make(every=3)
+    source += 1
+    assert [target.follow(now) for now in (1, 2, 3, 4, 5, 6, 9, 11, 12)] == [
+        *(False, False, True, False, False, True, True, False, True)
+    ]
+
+
+def test_tau_is_the_share_of_the_way():
+    target, source = make(tau=0.25)
+    source += 4
+    target.follow(1)
+    np.testing.assert_array_equal(target.weights, [1, 2, 3, 4])
+
+
+def test_a_whole_copy_forgets_what_was_not_finite():
+    target, source = make()
+    target.weights[:] = np.nan
+    assert target.follow(1)
+    np.testing.assert_array_equal(target.weights, source)
+
+
+def test_the_memory_stays():
+    target, source = make(tau=1.0)
+    memory = target.weights
+    source += 1
+    target.follow(1)
+    assert target.weights is memory and memory is not source
+
+
+@pytest.mark.parametrize(("tau", "every"), [(-0.1, 1), (1.5, 1), (0.5, 0)])
+def test_numbers_out_of_range_are_refused(tau, every):
+    with pytest.raises(ValueError, match=r"tau must be within 0 \.\.\. 1 and every at least 1"):
+        TargetCopy("policy", tau, every)
+
+
+def test_a_learner_saves_its_targets():
+    policies = [make_policy(seed=seed) for seed in (0, 1)]
+    learners = [make_learner(policy, PPO_LOSS, targets=[TargetCopy("policy", 0.5, 2)]) for policy in policies]
+    first, second = (learner.targets["policy"] for learner in learners)
+    learners[0].weights[:] = 3
+    assert learners[0].update_targets(2)
+    learners[1].set_state(learners[0].get_state())
+    np.testing.assert_array_equal(second.weights, first.weights)
+    assert [learner.update_targets(3) for learner in learners] == [False, False]
+    with pytest.raises(ValueError, match="the learner's state has"):
+        make_learner(make_policy(), PPO_LOSS).set_state(learners[0].get_state())

@@ -19,8 +19,7 @@ import numpy as np
 from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
 from rllib.algorithms.checkpointed import Checkpointed
 from rllib.algorithms.evaluations import Evaluations
-from rllib.algorithms.exploration_config import exploration_settings
-from rllib.algorithms.exploration_of import make_exploration
+from rllib.algorithms.exploration_config import make_exploration
 from rllib.algorithms.from_config import (
     actor_options,
     checked_spaces,
@@ -208,8 +207,7 @@ class Algorithm(Checkpointed):
 
     def make_exploration(self, config: AlgorithmConfig) -> Exploration:
         """How workers with these settings try out new behaviour."""
-        settings = exploration_settings(config.exploration_config, config.default_exploration)
-        return make_exploration(settings, self.action_space)
+        return make_exploration(config.exploration_config, config.default_exploration, self.action_space)
 
     def explored_by(self) -> dict[str, Any]:
         """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""

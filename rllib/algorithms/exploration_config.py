@@ -1,27 +1,24 @@
 """What exploration_config may say, by type; algorithms name the types that they can explore by.
 
-What checked settings lead to is made in exploration_of.py: this module is loaded with every config, and stays light.
+Each type is a dataclass of evaluation/: its fields are the settings, with the defaults of Ray 2.6.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from numbers import Real
 
+from gymnasium import spaces
+
 from rllib.algorithms.setting_types import shortened
+from rllib.evaluation.exploration import EpsilonGreedy, Exploration, PerWorkerEpsilonGreedy, SoftQ, StochasticSampling
+from rllib.evaluation.exploration_noise import GaussianNoise, OrnsteinUhlenbeckNoise, Random
+from rllib.evaluation.parameter_noise import ParameterNoise
 
-_EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 10_000, "warmup_timesteps": 0}
-_SCALE = {"random_timesteps": 1000, "initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000}
-
-# type -> its keys with their defaults, those of Ray 2.6
-KINDS: Mapping[str, Mapping] = {
-    "StochasticSampling": {},
-    "EpsilonGreedy": _EPSILON,
-    "PerWorkerEpsilonGreedy": _EPSILON,
-    "SoftQ": {"temperature": 1.0},
-    "ParameterNoise": {"initial_stddev": 1.0, "random_timesteps": 10_000, "sub_exploration": None},
-    "GaussianNoise": {"stddev": 0.1, **_SCALE},
-    "OrnsteinUhlenbeckNoise": {"ou_base_scale": 0.1, "ou_theta": 0.15, "ou_sigma": 0.2, **_SCALE},
-    "Random": {},
-}
+_TYPES = (
+    *(StochasticSampling, EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, ParameterNoise),
+    *(GaussianNoise, OrnsteinUhlenbeckNoise, Random),
+)
+KINDS: Mapping[str, type[Exploration]] = {each.__name__: each for each in _TYPES}
 # By the values of discrete actions.
 OF_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "ParameterNoise", "Random")
 # Around a deterministic policy's continuous actions.
@@ -68,8 +65,15 @@ def exploration_settings(config: Mapping, default: Mapping) -> dict:
     """All settings of an exploration_config: what it says, the algorithm's defaults, then those of the type."""
     kind = config.get("type", default["type"])
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
+    of_type = {field.name: field.default for field in fields(KINDS[kind])} if kind in KINDS else {}
     of_algorithm = default if kind == default["type"] else {}
-    return {**KINDS.get(kind, {}), **of_algorithm, **config, "type": kind}
+    return {**of_type, **of_algorithm, **config, "type": kind}
+
+
+def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> Exploration:
+    """What a checked exploration_config describes, with these actions."""
+    settings = exploration_settings(config, default)
+    return KINDS[settings.pop("type")](**settings).for_actions(action_space)
 
 
 def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str]) -> str | None:
@@ -83,10 +87,10 @@ def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str])
             f"exploration_config={shortened(config)} is not available: this algorithm explores by "
             f"{' or '.join(kinds)}{reason}. {advice}"
         )
-    unknown = settings.keys() - KINDS[kind].keys()
+    known = [field.name for field in fields(KINDS[kind])]
+    unknown = ", ".join(str(name) for name in sorted(settings, key=str) if name not in known)
     if unknown:
-        known = ", ".join(KINDS[kind]) or "nothing else"
-        return f"exploration_config: {kind} takes {known}, not {', '.join(sorted(map(str, unknown)))}. {advice}"
+        return f"exploration_config: {kind} takes {', '.join(known) or 'nothing else'}, not {unknown}. {advice}"
     sub_exploration = settings.pop("sub_exploration", None)
     for name, value in settings.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < float("inf"):
@@ -112,13 +116,3 @@ def _epsilon_problem(settings: Mapping, advice: str) -> str | None:
             f"exploration_config: final_epsilon={final} must be at most initial_epsilon={initial}, and both at most 1. "
             f"{advice}"
         )
-
-
-def epsilon_points(settings: Mapping) -> tuple:
-    """The schedule ((timestep, epsilon), ...) of EpsilonGreedy settings."""
-    initial, final = settings["initial_epsilon"], settings["final_epsilon"]
-    start, length = settings["warmup_timesteps"], settings["epsilon_timesteps"]
-    points = ((0, initial),) if start or length else ()
-    if start and length:
-        points += ((start, initial),)
-    return (*points, (start + length, final))

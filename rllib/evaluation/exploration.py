@@ -10,10 +10,11 @@ exploration_noise.py, those by noise in the weights in parameter_noise.py.
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from gymnasium import spaces
 
 from rllib.policy import Policy
 
@@ -154,7 +155,7 @@ class NoisyWeightsExplorer(Explorer):
 
 
 class Exploration:
-    """Base of the descriptions."""
+    """Base of the types of exploration_config, which are dataclasses: their fields are the settings, with defaults."""
 
     explorer: ClassVar[type[Explorer]] = Explorer
 
@@ -162,8 +163,12 @@ class Exploration:
         """How much is explored, as the distribution's `noise` takes it, at environment steps: a number or an array."""
         return {}
 
+    def for_actions(self, action_space: spaces.Space) -> "Exploration":
+        """The exploration to use with these actions."""
+        return self
+
     def in_worker(self, place: Place) -> "Exploration":
-        """What this means for one worker."""
+        """The exploration of one worker."""
         return self
 
 
@@ -177,19 +182,27 @@ class EpsilonGreedy(Exploration):
     """The action of the highest value, or with probability epsilon any.
 
     Attributes:
-        points: schedule [[timestep, epsilon], ...].
+        initial_epsilon: epsilon for the first warmup_timesteps environment steps.
+        final_epsilon: epsilon in the end, reached in a straight line.
+        epsilon_timesteps: environment steps from one to the other.
+        warmup_timesteps: environment steps before that.
     """
 
-    points: tuple[tuple[float, float], ...]
+    initial_epsilon: float = 1.0
+    final_epsilon: float = 0.05
+    epsilon_timesteps: int = 10_000
+    warmup_timesteps: int = 0
 
     def numbers(self, timesteps) -> dict[str, Any]:
-        return {"epsilon": np.interp(timesteps, *_columns(self.points))}
+        return {"epsilon": np.interp(timesteps, *self._schedule)}
 
-
-@functools.lru_cache(maxsize=16)
-def _columns(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Timesteps and values of a schedule."""
-    return tuple(np.array(points, np.float64).T)
+    @functools.cached_property
+    def _schedule(self) -> np.ndarray:
+        """Timesteps and epsilons of the corners, [2, corners]."""
+        start, length = self.warmup_timesteps, self.epsilon_timesteps
+        corners = [(0, self.initial_epsilon)] if start or length else []
+        corners += [(start, self.initial_epsilon)] if start and length else []
+        return np.array([*corners, (start + length, self.final_epsilon)], np.float64).T
 
 
 STOCHASTIC_SAMPLING = StochasticSampling()
@@ -209,9 +222,9 @@ class PerWorkerEpsilonGreedy(EpsilonGreedy):
 
     def in_worker(self, place: Place) -> Exploration:
         if not place.num_workers:
-            return EpsilonGreedy(self.points)
+            return EpsilonGreedy(*astuple(self))
         epsilon = worker_epsilon(place.worker_index, place.num_workers) if place.worker_index else 0.0
-        return EpsilonGreedy(((0, epsilon),))
+        return EpsilonGreedy(epsilon, epsilon, 0)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
-from rllib.evaluation.exploration import Exploration, Explorer
+from rllib.evaluation.exploration import Exploration, Explorer, RandomValues
 
 
 class NoiseExplorer(Explorer):
@@ -160,3 +161,11 @@ class RandomActions(Exploration):
     def scale(self, timesteps: np.ndarray) -> np.ndarray:
         """Factor of normal noise: none."""
         return np.zeros(len(timesteps), np.float32)
+
+
+@dataclass(frozen=True)
+class Random(Exploration):
+    """Random actions, whatever their space."""
+
+    def for_actions(self, action_space: spaces.Space) -> Exploration:
+        return RandomActions() if isinstance(action_space, spaces.Box) else RandomValues()

@@ -9,13 +9,14 @@ Departure from the paper: it adapts after each episode rather than every 50 step
 its own, so that runs do not depend on how environments are shared out among workers.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rllib.evaluation.exploration import EpsilonGreedy, Explorer
+from rllib.evaluation.exploration import EpsilonGreedy, Exploration, Explorer
 from rllib.models.network_per_row import NetworkPerRow
 
 # The scale changes by this factor after an episode.
@@ -125,12 +126,27 @@ class ParameterNoiseExplorer(Explorer):
 
 
 @dataclass(frozen=True)
-class ParameterNoise(EpsilonGreedy):
-    """Noise in the weights, beside epsilon-greedy actions by the schedule `points`.
+class ParameterNoise(Exploration):
+    """Noise in the weights, beside epsilon-greedy actions.
 
     Attributes:
         initial_stddev: scale of the noise before it has adapted.
+        random_timesteps: environment steps with random actions, after which epsilon is 0.01, as in Ray.
+        sub_exploration: settings of EpsilonGreedy to use instead.
     """
 
     initial_stddev: float = 1.0
+    random_timesteps: int = 10_000
+    sub_exploration: Mapping[str, Any] | None = None
     explorer = ParameterNoiseExplorer
+
+    def numbers(self, timesteps) -> dict[str, Any]:
+        return self._epsilon_greedy.numbers(timesteps)
+
+    @functools.cached_property
+    def _epsilon_greedy(self) -> EpsilonGreedy:
+        if self.sub_exploration is not None:
+            return EpsilonGreedy(**{name: value for name, value in self.sub_exploration.items() if name != "type"})
+        if self.random_timesteps:
+            return EpsilonGreedy(1.0, 0.01, 1, self.random_timesteps)
+        return EpsilonGreedy(0.01, 0.01, 0)

@@ -21,6 +21,15 @@ VALUES = PolicySpec(BoxEncoder((1,)), EpsilonGreedy(2), (8,), ("tanh",), critic=
 GAUSSIAN = policy_spec(Box(-1, 1, (1,)), Box(0, 10, (1,)), {"fcnet_hiddens": [8]})
 
 
+def constant_epsilon(epsilon):
+    return ex.EpsilonGreedy(epsilon, epsilon, 0)
+
+
+def parameter_noise(stddev, epsilon):
+    sub = {"initial_epsilon": epsilon, "final_epsilon": epsilon, "epsilon_timesteps": 0}
+    return ParameterNoise(stddev, sub_exploration=sub)
+
+
 def make_worker(exploration, spec=VALUES, env=InfiniteHorizon, envs=1, steps=50, index=0, workers=0, **more):
     settings = RolloutSettings(
         resolve(env), more.pop("env_config", {}), spec, NO_POSTPROCESS, envs, steps, 7,
@@ -40,7 +49,7 @@ def greedy_share(worker, batch):
 
 def test_epsilon_follows_the_steps_within_a_fragment():
     """1 until step 1000, then 0: of two actions the greedy one is taken in half of the first steps, in all others."""
-    exploration = ex.EpsilonGreedy(((0, 1.0), (1000, 1.0), (1001, 0.0)))
+    exploration = ex.EpsilonGreedy(1.0, 0.0, epsilon_timesteps=1, warmup_timesteps=1000)
     worker = make_worker(exploration, envs=4, steps=500)
     batch, _ = worker.sample()
     assert 0.45 < greedy_share(worker, batch.rows(slice(0, 1000))) < 0.55
@@ -48,7 +57,7 @@ def test_epsilon_follows_the_steps_within_a_fragment():
 
 
 def test_epsilon_goes_on_where_the_run_is():
-    worker = make_worker(ex.EpsilonGreedy(((0, 1.0), (1000, 1.0), (1001, 0.0))))
+    worker = make_worker(ex.EpsilonGreedy(1.0, 0.0, epsilon_timesteps=1, warmup_timesteps=1000))
     worker.set_weights(worker.policy.weights.copy(), 1, None, {"timesteps": 1001})
     assert greedy_share(worker, worker.sample()[0]) == 1
 
@@ -64,7 +73,7 @@ def test_per_worker_epsilons_are_those_of_ape_x(num_workers):
     found = []
     for index in range(1, num_workers + 1):
         place = ex.Place(index, num_workers, 1)
-        found.append(float(ex.PerWorkerEpsilonGreedy(((0, 1.0),)).in_worker(place).numbers(10**6)["epsilon"]))
+        found.append(float(ex.PerWorkerEpsilonGreedy().in_worker(place).numbers(10**6)["epsilon"]))
     i, n = np.arange(num_workers), num_workers
     np.testing.assert_allclose(found, 0.4 ** (1 + 7 * i / max(n - 1, 1)))
     assert found[0] == 0.4
@@ -75,13 +84,13 @@ def test_per_worker_epsilons_are_those_of_ape_x(num_workers):
 def test_per_worker_epsilons_are_acted_by():
     shares = []
     for index in (1, 2):
-        worker = make_worker(ex.PerWorkerEpsilonGreedy(((0, 1.0),)), index=index, workers=2, steps=4000)
+        worker = make_worker(ex.PerWorkerEpsilonGreedy(), index=index, workers=2, steps=4000)
         shares.append(1 - greedy_share(worker, worker.sample()[0]))
     np.testing.assert_allclose(shares, [0.2, 0.4**8 / 2], atol=0.02)
 
 
 def test_without_workers_the_schedule_counts():
-    alone = ex.PerWorkerEpsilonGreedy(((0, 1.0), (100, 0.0))).in_worker(ex.Place(0, 0, 1))
+    alone = ex.PerWorkerEpsilonGreedy(1.0, 0.0, 100).in_worker(ex.Place(0, 0, 1))
     assert alone.numbers(50)["epsilon"] == 0.5
 
 
@@ -100,7 +109,7 @@ def test_random_values():
 
 
 EVERY = [
-    ex.EpsilonGreedy(((0, 0.5),)), ex.SoftQ(5.0), ex.RandomValues(), ParameterNoise(((0, 0.5),), 3.0),
+    constant_epsilon(0.5), ex.SoftQ(5.0), ex.RandomValues(), parameter_noise(3.0, 0.5),
     GaussianNoise(random_timesteps=20, stddev=3.0), OrnsteinUhlenbeckNoise(random_timesteps=20), RandomActions(),
 ]  # fmt: skip
 each = pytest.mark.parametrize("exploration", EVERY, ids=lambda each: type(each).__name__)
@@ -194,7 +203,7 @@ def test_noise_needs_bounds():
 
 def test_parameter_noise_stays_for_an_episode():
     """Of one observation, always seen: the action changes with the episode alone."""
-    worker = make_worker(ParameterNoise(((0, 0.0),), 3.0), steps=200, env_config={"length": 10})
+    worker = make_worker(parameter_noise(3.0, 0.0), steps=200, env_config={"length": 10})
     worker.policy.weights[:] = 0
     actions = worker.sample()[0][sb.ACTIONS].reshape(20, 10)
     assert (actions == actions[:, :1]).all()
@@ -203,13 +212,13 @@ def test_parameter_noise_stays_for_an_episode():
 
 @pytest.mark.parametrize(("stddev", "factor"), [(1e-6, ADAPTATION), (1e3, 1 / ADAPTATION)])
 def test_parameter_noise_adapts_after_each_episode(stddev, factor):
-    worker = make_worker(ParameterNoise(((0, 0.1),), stddev), envs=2, steps=20, env_config={"length": 10})
+    worker = make_worker(parameter_noise(stddev, 0.1), envs=2, steps=20, env_config={"length": 10})
     worker.sample()
     np.testing.assert_allclose([each["exploration"]["scale"] for each in worker.get_state()], stddev * factor**2)
 
 
 def test_parameter_noise_settles_where_it_changes_as_much_as_epsilon():
-    worker = make_worker(ParameterNoise(((0, 0.3),), 5.0), steps=5000, env_config={"length": 5})
+    worker = make_worker(parameter_noise(5.0, 0.3), steps=5000, env_config={"length": 5})
     for _ in range(3):
         worker.sample()
     settled = worker.get_state()[0]["exploration"]["scale"]

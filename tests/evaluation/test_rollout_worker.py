@@ -305,7 +305,7 @@ def test_action_values_are_computed_once(env):
         vf_share_layers=True,
     )
     batches, seen = [], []
-    for exploration in (EpsilonGreedy(((0, 0.3),)), QValuesApart(((0, 0.3),))):
+    for exploration in (EpsilonGreedy(0.3, 0.3, 0), QValuesApart(0.3, 0.3, 0)):
         sampler = RolloutWorker(replace(made, policy=spec, postprocess=QLambda(0.9, 0.8), exploration=exploration))
         weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
         sampler.set_weights(weights.astype(np.float32), version=0)

@@ -38,7 +38,7 @@ from rllib.learners.learner import Learner
 from rllib.losses.loss import Loss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
 from rllib.models.catalog import PolicySpec
-from rllib.models.q_values import EpsilonGreedy
+from rllib.models.q_values import QValues
 from rllib.policy import Policy
 from rllib.replay.transition_replay import TransitionReplay
 from rllib.sample_batch import SampleBatch
@@ -295,7 +295,7 @@ class DQN(Algorithm):
                 f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
             )
         spec = super().make_policy_spec(observation_space, action_space)
-        values = EpsilonGreedy(int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max)
+        values = QValues(int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max)
         return dataclasses.replace(
             spec,
             distribution=values,

@@ -27,7 +27,7 @@ from rllib.evaluation.q_targets import QLambda
 from rllib.learners.learner import Learner
 from rllib.losses.td import TDLoss
 from rllib.models.catalog import PolicySpec
-from rllib.models.q_values import EpsilonGreedy
+from rllib.models.q_values import QValues
 
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
 
@@ -88,7 +88,7 @@ class PQN(Algorithm):
             )
         spec = super().make_policy_spec(observation_space, action_space)
         return dataclasses.replace(
-            spec, distribution=EpsilonGreedy(int(action_space.n)), critic=False, vf_share_layers=True
+            spec, distribution=QValues(int(action_space.n)), critic=False, vf_share_layers=True
         )
 
     def make_postprocess(self) -> QLambda:

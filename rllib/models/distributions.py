@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.models.q_values import EpsilonGreedy
+from rllib.models.q_values import QValues
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 TINY = np.finfo(np.float32).tiny
@@ -282,7 +282,7 @@ class DiagGaussianBatch:
         return gradient
 
 
-Distribution = Categorical | MultiCategorical | DiagGaussian | EpsilonGreedy
+Distribution = Categorical | MultiCategorical | DiagGaussian | QValues
 
 
 def distribution_from_json(data: dict) -> Distribution:
@@ -294,8 +294,8 @@ def distribution_from_json(data: dict) -> Distribution:
         return MultiCategorical(tuple(data["sizes"]), tuple(data["shape"]))
     if kind == DiagGaussian.kind:
         return DiagGaussian(tuple(data["action_shape"]))
-    if kind == EpsilonGreedy.kind:
-        return EpsilonGreedy(**{name: value for name, value in data.items() if name != "kind"})
+    if kind == QValues.kind:
+        return QValues(**{name: value for name, value in data.items() if name != "kind"})
     raise ValueError(
         f"unknown action distribution {kind!r}; this version knows 'categorical', 'multi_categorical', "
         "'diag_gaussian', 'epsilon_greedy'"

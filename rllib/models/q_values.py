@@ -19,8 +19,8 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class EpsilonGreedy:
-    """The best of `num_actions` integers by their Q, or any of them with probability epsilon.
+class QValues:
+    """A distribution over `num_actions` integers: the best by its Q, or any of them with probability epsilon.
 
     Attributes:
         num_actions: how many there are.
@@ -116,7 +116,7 @@ class QBatch:
         logits: [A, n, B], the dueling head summed up; with one atom they are the Q-values.
     """
 
-    def __init__(self, description: EpsilonGreedy, inputs: np.ndarray):
+    def __init__(self, description: QValues, inputs: np.ndarray):
         self._description = description
         actions, atoms = description.num_actions, description.num_atoms
         features = inputs.T

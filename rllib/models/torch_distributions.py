@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rllib.models.distributions import HALF_LOG_2_PI, Categorical, DiagGaussian, Distribution, MultiCategorical
-from rllib.models.q_values import EpsilonGreedy
+from rllib.models.q_values import QValues
 
 
 class TorchDistribution:
@@ -23,7 +23,7 @@ class TorchDistribution:
 
     @property
     def support(self) -> Tensor:
-        """The returns [n] that atoms stand for (EpsilonGreedy alone)."""
+        """The returns [n] that atoms stand for (QValues alone)."""
         return torch.tensor(self._description.support)
 
     def at(self, inputs: Tensor):
@@ -83,7 +83,7 @@ class _DiagGaussianBatch:
 
 
 class _QBatch:
-    def __init__(self, description: EpsilonGreedy, inputs: Tensor):
+    def __init__(self, description: QValues, inputs: Tensor):
         actions, atoms = description.num_actions, description.num_atoms
         self._description = description
         self.logits = inputs[:, : actions * atoms].reshape(-1, actions, atoms)
@@ -105,5 +105,5 @@ _MAKERS = {
     Categorical: _CategoricalBatch,
     MultiCategorical: _MultiCategoricalBatch,
     DiagGaussian: _DiagGaussianBatch,
-    EpsilonGreedy: _QBatch,
+    QValues: _QBatch,
 }

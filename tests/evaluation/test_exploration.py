@@ -14,10 +14,10 @@ from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.models.encoders import BoxEncoder
-from rllib.models.q_values import EpsilonGreedy
+from rllib.models.q_values import QValues
 from tests.envs import BoundedAction, InfiniteHorizon
 
-VALUES = PolicySpec(BoxEncoder((1,)), EpsilonGreedy(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
+VALUES = PolicySpec(BoxEncoder((1,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
 GAUSSIAN = policy_spec(Box(-1, 1, (1,)), Box(0, 10, (1,)), {"fcnet_hiddens": [8]})
 
 

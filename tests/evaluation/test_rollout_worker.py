@@ -15,7 +15,7 @@ from rllib.evaluation.q_targets import QLambda
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog import policy_spec
-from rllib.models.q_values import EpsilonGreedy as QValues
+from rllib.models.q_values import QValues
 from rllib.sample_batch import SampleBatch
 from tests.envs import (
     BoundedAction,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rllib.losses.td import DistributionalLoss, TDLoss, next_values, project, td_targets
-from rllib.models.q_values import EpsilonGreedy
+from rllib.models.q_values import QValues
 from rllib.models.torch_distributions import TorchDistribution
 from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
 
@@ -63,7 +63,7 @@ def test_shapes_that_would_broadcast_are_refused():
     with pytest.raises(ValueError, match=r"must all be \[B\]"):
         td_targets(np.zeros(3, np.float32), np.zeros((3, 1), np.float32), np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="must all be"):
-        values = EpsilonGreedy(2)
+        values = QValues(2)
         ones = np.ones(3, np.float32)
         minibatch = {ACTIONS: np.zeros(3, int), TD_TARGETS: ones[:, None], WEIGHTS: ones}
         TDLoss().numpy(values, (np.zeros((3, 2), np.float32), np.empty(0)), minibatch)
@@ -83,7 +83,7 @@ def make(values, rows=33, seed=0):
 @pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("loss", [TDLoss("huber"), TDLoss("mse"), DistributionalLoss()], ids=["huber", "mse", "c51"])
 def test_closed_form_against_autograd(loss, dueling):
-    values = EpsilonGreedy(3, dueling, 7 if isinstance(loss, DistributionalLoss) else 1, -2.0, 5.0)
+    values = QValues(3, dueling, 7 if isinstance(loss, DistributionalLoss) else 1, -2.0, 5.0)
     inputs, minibatch = make(values)
     statistics, (gradient, _), rows = loss.numpy(values, (inputs, np.empty(0, np.float32)), minibatch)
     leaf = torch.tensor(inputs.copy(), requires_grad=True)
@@ -97,7 +97,7 @@ def test_closed_form_against_autograd(loss, dueling):
 
 def test_the_loss_is_a_mean():
     """The same rows twice give the same loss, and each row half the gradient."""
-    values = EpsilonGreedy(3)
+    values = QValues(3)
     inputs, minibatch = make(values)
     once, (gradient, _), _ = TDLoss().numpy(values, (inputs, np.empty(0)), minibatch)
     doubled = {name: np.concatenate([column, column]) for name, column in minibatch.items()}

@@ -6,7 +6,7 @@ import torch
 
 from rllib.models.catalog import PolicySpec
 from rllib.models.encoders import BoxEncoder
-from rllib.models.q_values import EpsilonGreedy
+from rllib.models.q_values import QValues
 from rllib.models.torch_noisy_network import NoisyTorchNetwork
 from rllib.policy import Policy
 
@@ -15,7 +15,7 @@ LAYERS = ("shared.hidden_0", "shared.hidden_1", "policy.head")
 
 def make_policy(noisy=2, backend="numpy", sigma0=0.5, hiddens=(6, 5)):
     spec = PolicySpec(
-        BoxEncoder((4,)), EpsilonGreedy(3, dueling=True), hiddens, ("relu",) * len(hiddens), True, critic=False,
+        BoxEncoder((4,)), QValues(3, dueling=True), hiddens, ("relu",) * len(hiddens), True, critic=False,
         initializer="uniform", noisy_layers=noisy, sigma0=sigma0,
     )  # fmt: skip
     return Policy(spec, rng=np.random.default_rng(0), backend=backend)

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from rllib.models.distributions import distribution_from_json
-from rllib.models.q_values import EpsilonGreedy
+from rllib.models.q_values import QValues
 from rllib.models.torch_distributions import TorchDistribution
 
-CASES = [EpsilonGreedy(3, dueling, atoms, -2.0, 5.0) for dueling in (False, True) for atoms in (1, 7)]
+CASES = [QValues(3, dueling, atoms, -2.0, 5.0) for dueling in (False, True) for atoms in (1, 7)]
 each_case = pytest.mark.parametrize("values", CASES, ids=str)
 
 
@@ -42,7 +42,7 @@ def test_zeros_for_noise_are_greedy(values):
 
 @pytest.mark.parametrize("atoms", [1, 7])
 def test_a_shift_of_all_advantages_changes_nothing(atoms):
-    values = EpsilonGreedy(3, True, atoms, -2.0, 5.0)
+    values = QValues(3, True, atoms, -2.0, 5.0)
     inputs = make_inputs(values)
     shifted = inputs.copy()
     shifted[:, : 3 * atoms] += 4.5
@@ -50,7 +50,7 @@ def test_a_shift_of_all_advantages_changes_nothing(atoms):
 
 
 def test_the_mean_of_the_dueling_q_is_the_value():
-    values = EpsilonGreedy(3, True)
+    values = QValues(3, True)
     inputs = make_inputs(values)
     np.testing.assert_allclose(values.at(inputs).q_values().mean(1), inputs[:, 3], atol=1e-6)
 
@@ -58,7 +58,7 @@ def test_the_mean_of_the_dueling_q_is_the_value():
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
 def test_epsilon_is_the_share_of_random_actions(epsilon):
     """A random action is the greedy one, too, every third time."""
-    values, count = EpsilonGreedy(3), 30_000
+    values, count = QValues(3), 30_000
     inputs = np.tile(np.array([0.0, 5.0, 1.0], np.float32), (count, 1))
     actions = values.sample(inputs, values.noise(np.random.default_rng(0), count, epsilon=epsilon))
     share = np.bincount(actions, minlength=3) / count
@@ -68,7 +68,7 @@ def test_epsilon_is_the_share_of_random_actions(epsilon):
 def test_other_epsilons_leave_the_streams_in_step():
     rngs = [np.random.default_rng(3) for _ in range(2)]
     for rng, epsilon in zip(rngs, (0.1, 0.9)):
-        EpsilonGreedy(4).noise(rng, 10, epsilon=epsilon)
+        QValues(4).noise(rng, 10, epsilon=epsilon)
     assert rngs[0].bit_generator.state == rngs[1].bit_generator.state
 
 

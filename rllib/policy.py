@@ -1,6 +1,7 @@
 """A policy: a network, the distribution of its actions and its observation filter, on one flat parameter vector."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +17,24 @@ from rllib.models.numpy_torso import ConvolutionalNetwork
 BACKENDS = ("numpy", "torch")
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What a process needs in order to act as a policy does at one moment; it is sent with each request to act.
+
+    Args:
+        weights: float32 [weights]. Of a snapshot that was just made it is the memory of the policy itself, which the
+            next update changes; `runtime.put` and sending copy it.
+        version: number of updates that the weights have had.
+        filter_state: merged statistics of the observation filter; None without a filter.
+        timesteps: environment steps sampled so far in the run, which schedules of exploration run over.
+    """
+
+    weights: np.ndarray
+    version: int = 0
+    filter_state: Mapping[str, np.ndarray] | None = None
+    timesteps: int = 0
 
 
 class Policy:
@@ -99,6 +118,21 @@ class Policy:
                 "they must come from a policy with the same spaces and model settings"
             )
         np.copyto(self._weights, weights)
+
+    def snapshot(self, version: int = 0, timesteps: int = 0) -> Snapshot:
+        """The present weights, not copied, and the filter's statistics; arguments as of Snapshot."""
+        filter_state = self.filter.get_state() if self.filters_observations else None
+        return Snapshot(self._weights, version, filter_state, timesteps)
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Copies a snapshot's weights and filter statistics.
+
+        Raises:
+            ValueError: if it is of another network or filter.
+        """
+        self.set_weights(snapshot.weights)
+        if snapshot.filter_state is not None:
+            self.filter.set_state(snapshot.filter_state)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the flat weights and the filter's statistics."""

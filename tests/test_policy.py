@@ -143,6 +143,21 @@ def test_weights_are_copied_in_and_shared_out():
         policy.set_weights(np.zeros(3, np.float32))
 
 
+@pytest.mark.parametrize("observation_filter", ["NoFilter", "MeanStdFilter"])
+def test_a_snapshot_makes_another_policy_act_alike(observation_filter):
+    policy, other = (make_policy(seed=seed, observation_filter=observation_filter) for seed in (0, 1))
+    observations = np.random.default_rng(0).normal(3, 2, (50, 4)).astype(np.float32)
+    policy.filter(observations, update=True)
+    policy.filter.merge(policy.filter.pop_delta())
+    snapshot = policy.snapshot(version=3, timesteps=50)
+    assert (snapshot.version, snapshot.timesteps) == (3, 50)
+    assert snapshot.weights is policy.weights, "no copy before it is sent"
+    other.load_snapshot(snapshot)
+    np.testing.assert_array_equal(other.weights, policy.weights)
+    np.testing.assert_array_equal(other.filter(observations), policy.filter(observations))
+    assert (snapshot.filter_state is None) == (observation_filter == "NoFilter")
+
+
 def test_without_weights_and_generator_all_is_zero():
     assert not Policy(make_policy().spec).weights.any()
 

@@ -105,9 +105,7 @@ class A3C(A2C):
 
     def _ask(self) -> None:
         """Requests with the newest weights, for all workers that have too few."""
-        filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
-        weights, settings = self.policy.weights, self.loss_settings()
-        self._requests.ask(self.workers.gradient_request(weights, self.num_updates, filter_state, settings))
+        self._requests.ask(self.workers.gradient_request(self.snapshot(), self.loss_settings()))
 
     def _own_gradient(self) -> Gradient:
         batch = self.sample(1)

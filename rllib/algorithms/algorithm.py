@@ -38,7 +38,7 @@ from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner, make_learner
 from rllib.metrics import DEFAULT_POLICY, Metrics, Result, episode_statistics
 from rllib.models.catalog import PolicySpec, policy_spec
-from rllib.policy import Policy
+from rllib.policy import Policy, Snapshot
 from rllib.sample_batch import SampleBatch
 from rllib.system_usage import SystemUsage
 
@@ -201,9 +201,9 @@ class Algorithm(Checkpointed):
             initializer=self.initializer,
         )
 
-    def exploration(self) -> dict[str, float]:
-        """What workers need to know in order to explore: how far the run is."""
-        return {"timesteps": self.timesteps}
+    def snapshot(self) -> Snapshot:
+        """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
+        return self.policy.snapshot(self.num_updates, self.timesteps)
 
     def make_exploration(self, config: AlgorithmConfig) -> Exploration:
         """How workers with these settings try out new behaviour."""
@@ -229,11 +229,8 @@ class Algorithm(Checkpointed):
         rounds, steps = [], 0
         with self.metrics.timer("sample"):
             while steps < num_steps:
-                filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
                 rounds.append([])
-                for batch, report in self.workers.sample(
-                    self.policy.weights, self.num_updates, filter_state, self.exploration()
-                ):
+                for batch, report in self.workers.sample(self.snapshot()):
                     self.take_in(report)
                     rounds[-1].append(batch)
                     steps += report.rows
@@ -408,7 +405,7 @@ class Algorithm(Checkpointed):
         self.callbacks.on_evaluate_start(algorithm=self)
         if explore is None:
             explore = bool((self.config.evaluation_config or {}).get("explore", False))
-        finish = self._evaluations.start(duration, explore, self.exploration())
+        finish = self._evaluations.start(self.snapshot(), duration, explore)
 
         def result() -> Result:
             episodes = finish()

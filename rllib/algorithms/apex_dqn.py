@@ -272,11 +272,7 @@ class ApexDQN(DQN):
 
     def _newest_request(self):
         if self._newest is None or self._newest[0] != self.num_updates:
-            filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
-            request = self.workers.sample_request(
-                self.policy.weights, self.num_updates, filter_state, self.exploration()
-            )
-            self._newest = self.num_updates, request
+            self._newest = self.num_updates, self.workers.sample_request(self.snapshot())
         return self._newest[1]
 
     def _counted_workers(self) -> range:

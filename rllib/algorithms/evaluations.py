@@ -9,7 +9,7 @@ from rllib.evaluation.evaluation_worker import EvaluationWorker
 from rllib.evaluation.evaluator import Duration, play_episodes
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
-from rllib.policy import Policy
+from rllib.policy import Policy, Snapshot
 
 
 class Evaluations:
@@ -32,20 +32,20 @@ class Evaluations:
         self._stopped = False
         self._callbacks = settings.callbacks()
 
-    def start(self, duration: Duration, explore: bool, exploration: dict[str, float]) -> Callable[[], list[Episode]]:
-        """Begins one evaluation of the policy's present weights. Without evaluation workers it is played here and now.
+    def start(self, snapshot: Snapshot, duration: Duration, explore: bool) -> Callable[[], list[Episode]]:
+        """Begins one evaluation of the policy. Without evaluation workers it is played here and now.
 
         Args:
+            snapshot: of the policy, as it is now.
             duration: how long to play.
             explore: sample actions instead of taking the most likely ones.
-            exploration: as workers get it with a request to sample.
 
         Returns:
             a function that waits for the end and returns the episodes.
         """
         self.count += 1
         if not self._config.evaluation_num_workers or self._stopped:
-            self._policy.exploration = self._settings.exploration.numbers(int(exploration.get("timesteps", 0)))
+            self._policy.exploration = self._settings.exploration.numbers(snapshot.timesteps)
             episodes = play_episodes(
                 self._policy, self._settings, duration, self.count, explore=explore, callbacks=self._callbacks
             )
@@ -58,10 +58,7 @@ class Evaluations:
                 fault_tolerance(self._config),
                 worker_class=EvaluationWorker,
             )
-        filter_state = self._policy.filter.get_state() if self._policy.filters_observations else None
-        return self.workers.start_episodes(
-            self._policy.weights, filter_state, duration, self.count, explore, exploration
-        )
+        return self.workers.start_episodes(snapshot, duration, self.count, explore)
 
     @property
     def num_environments(self) -> int:

@@ -170,8 +170,7 @@ class Evolution(Algorithm):
             for scale, seen in zip((config.noise_stdev, -config.noise_stdev), pair)
         ]
         trials += [Trial(number) for number in numbers]
-        filter_state = self.policy.filter.get_state() if filters else None
-        outcomes = self.workers.share_out(play, trials, self.policy.weights, filter_state)
+        outcomes = self.workers.share_out(play, trials, self.snapshot())
         for outcome in outcomes:
             if outcome.observations is not None:
                 self.policy.filter.merge(outcome.observations)

@@ -316,8 +316,7 @@ class IMPALA(Algorithm):
     def _ask(self) -> None:
         """Requests with the newest weights that were broadcast, for all workers that have too few."""
         if self._request is None or self.num_updates >= self._broadcast_at:
-            filter_state = self.policy.filter.get_state() if self.policy.filters_observations else None
-            self._request = self.workers.sample_request(self.policy.weights, self.num_updates, filter_state)
+            self._request = self.workers.sample_request(self.snapshot())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
         self._requests.ask(self._request)
 

@@ -1,6 +1,6 @@
 """Plays whole episodes for evaluation; it makes no environments but those that it plays in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from rllib.evaluation.evaluator import Duration, play_episodes
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.metrics import DEFAULT_POLICY
-from rllib.policy import Policy
+from rllib.policy import Policy, Snapshot
 
 
 class EvaluationWorker(Worker):
@@ -35,18 +35,10 @@ class EvaluationWorker(Worker):
         self.callbacks = settings.callbacks()
         self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
 
-    def set_weights(
-        self,
-        weights: np.ndarray,
-        version: int,
-        filter_state: dict | None = None,
-        exploration: Mapping[str, float] | None = None,
-    ) -> None:
-        """Takes over what the policy acts by; arguments as for `RolloutWorker.set_weights`."""
-        self.policy.set_weights(weights)
-        self.policy.exploration = self.settings.exploration.numbers(int((exploration or {}).get("timesteps", 0)))
-        if filter_state is not None:
-            self.policy.filter.set_state(filter_state)
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Plays as the snapshot's policy from now on."""
+        self.policy.load_snapshot(snapshot)
+        self.policy.exploration = self.settings.exploration.numbers(snapshot.timesteps)
 
     def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
         """Whole episodes in fresh environments.

@@ -24,7 +24,7 @@ from rllib.models.distributions import DiagGaussian
 from rllib.models.filters import RunningMoments
 from rllib.models.network_per_row import NetworkPerRow
 from rllib.models.noise_table import NoiseTable
-from rllib.policy import Policy
+from rllib.policy import Policy, Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +60,9 @@ class Outcome:
     observations: dict[str, np.ndarray] | None = None
 
 
-def play(worker: "PerturbationWorker", trials: Sequence[Trial], weights: np.ndarray, filter_state: dict | None):
+def play(worker: "PerturbationWorker", trials: Sequence[Trial], snapshot: Snapshot) -> list[Outcome]:
     """`worker.play(...)`, for WorkerSet.share_out."""
-    return worker.play(trials, weights, filter_state)
+    return worker.play(trials, snapshot)
 
 
 class PerturbationWorker(Worker):
@@ -108,20 +108,19 @@ class PerturbationWorker(Worker):
             raise
         self._hooks = EpisodeHooks(self.callbacks, self)
 
-    def play(self, trials: Sequence[Trial], weights: np.ndarray, filter_state: dict | None) -> list[Outcome]:
+    def play(self, trials: Sequence[Trial], snapshot: Snapshot) -> list[Outcome]:
         """One episode for each trial.
 
         Args:
             trials: any number.
-            weights: flat vector that they perturb.
-            filter_state: merged statistics of the observation filter, if there is one; it normalises with these from
-                the first to the last step.
+            snapshot: whose weights they perturb; its filter statistics normalise from the first step to the last.
 
         Returns:
             one outcome a trial, in their order.
         """
-        if filter_state is not None:
-            self.policy.filter.set_state(filter_state)
+        if snapshot.filter_state is not None:
+            self.policy.filter.set_state(snapshot.filter_state)
+        weights = snapshot.weights
         # A run that an exception ended has left episodes behind.
         self._slots = [None] * len(self._slots)
         self._hooks.start_over()

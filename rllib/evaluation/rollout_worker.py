@@ -7,7 +7,7 @@ A worker is a plain object: it is handed its allocator and knows no runtime, so 
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.metrics import DEFAULT_POLICY
-from rllib.policy import ENVIRONMENTS_ALIKE, Policy
+from rllib.policy import ENVIRONMENTS_ALIKE, Policy, Snapshot
 from rllib.sample_batch import Column, SampleBatch
 
 
@@ -154,26 +154,10 @@ class RolloutWorker(Worker):
 
     # ------------------------------------------------------------------ weights and state
 
-    def set_weights(
-        self,
-        weights: np.ndarray,
-        version: int,
-        filter_state: dict | None = None,
-        exploration: Mapping[str, float] | None = None,
-    ) -> None:
-        """Takes over what the policy acts by.
-
-        Args:
-            weights: the flat parameter vector.
-            version: how many updates it has seen.
-            filter_state: the observation filter's merged statistics, if there are any.
-            exploration: "timesteps", environment steps that the run has made so far.
-        """
-        self.policy.set_weights(weights)
-        self._timesteps = int((exploration or {}).get("timesteps", 0))
-        self.policy_version = version
-        if filter_state is not None:
-            self.policy.filter.set_state(filter_state)
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Acts as the snapshot's policy from now on."""
+        self.policy.load_snapshot(snapshot)
+        self.policy_version, self._timesteps = snapshot.version, snapshot.timesteps
 
     def get_state(self) -> list[dict]:
         """The action streams and what exploration remembers, one dict an environment, for an exact continuation."""

@@ -3,7 +3,7 @@
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from rllib.evaluation.patience import PATIENCE
 from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
+from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
 from runtime.errors import ActorDiedError, GetTimeoutError
 
@@ -52,31 +53,19 @@ class RolloutActor:
         """Answers once the environments exist."""
         return self._worker.worker_index
 
-    def sample(
-        self, weights: np.ndarray, version: int, filter_state: dict | None, exploration: Mapping[str, float] | None
-    ) -> tuple[SampleBatch, SampleReport]:
-        """One fragment, sampled with these weights."""
-        self._worker.set_weights(weights, version, filter_state, exploration)
+    def sample(self, snapshot: Snapshot) -> tuple[SampleBatch, SampleReport]:
+        """One fragment, sampled by this policy."""
+        self._worker.load_snapshot(snapshot)
         return self._worker.sample()
 
-    def compute_gradient(
-        self, weights: np.ndarray, version: int, filter_state: dict | None, settings: dict
-    ) -> tuple[Gradient, SampleReport]:
-        """The gradient over one fragment that was sampled with these weights."""
-        self._worker.set_weights(weights, version, filter_state)
+    def compute_gradient(self, snapshot: Snapshot, settings: dict) -> tuple[Gradient, SampleReport]:
+        """The gradient over one fragment that was sampled by this policy."""
+        self._worker.load_snapshot(snapshot)
         return self._worker.compute_gradient(**settings)
 
-    def play_episodes(
-        self,
-        weights: np.ndarray,
-        filter_state: dict | None,
-        exploration: Mapping[str, float] | None,
-        duration: Duration,
-        round_index: int,
-        explore: bool,
-    ) -> list[Episode]:
-        """Evaluates these weights; the worker is an EvaluationWorker."""
-        self._worker.set_weights(weights, 0, filter_state, exploration)
+    def play_episodes(self, snapshot: Snapshot, duration: Duration, round_index: int, explore: bool) -> list[Episode]:
+        """Evaluates this policy; the worker is an EvaluationWorker."""
+        self._worker.load_snapshot(snapshot)
         return self._worker.play_episodes(duration, round_index, explore)
 
     def apply(self, function: Callable, *args) -> Any:
@@ -150,79 +139,45 @@ class WorkerSet:
 
     # ------------------------------------------------------------------ sampling
 
-    def sample(
-        self,
-        weights: np.ndarray,
-        version: int,
-        filter_state: dict | None = None,
-        exploration: Mapping[str, float] | None = None,
-    ) -> list[tuple[SampleBatch, SampleReport]]:
-        """One fragment from every worker, in the order of the workers, whoever was first.
-
-        Args:
-            weights: the flat parameter vector; the workers act with it.
-            version: how many updates it has seen.
-            filter_state: merged statistics of the observation filter, if there is one.
-            exploration: the policy's `exploration`.
-        """
+    def sample(self, snapshot: Snapshot) -> list[tuple[SampleBatch, SampleReport]]:
+        """One fragment from every worker, sampled by this policy, in the order of the workers, whoever was first."""
         if self._local is not None:
-            self._local.set_weights(weights, version, filter_state, exploration)
+            self._local.load_snapshot(snapshot)
             return [self._local.sample()]
-        return self._from_each(self.sample_request(weights, version, filter_state, exploration))
+        return self._from_each(self.sample_request(snapshot))
 
-    def sample_request(
-        self,
-        weights: np.ndarray,
-        version: int,
-        filter_state: dict | None = None,
-        exploration: Mapping[str, float] | None = None,
-    ) -> Callable[[Any, int], runtime.ObjectRef]:
-        """Makes requests to sample with these weights, which are copied into the object store here and now.
+    def sample_request(self, snapshot: Snapshot) -> Callable[[Any, int], runtime.ObjectRef]:
+        """Makes requests to sample by this policy, which is copied into the object store here and now.
 
         Returns:
             a function of (actor, index) that asks for a fragment and returns the reference of (batch, report).
         """
-        shared = runtime.put(weights)
+        shared = runtime.put(snapshot)
+        return lambda actor, index: actor.sample.remote(shared)
 
-        def request(actor, index):
-            return actor.sample.remote(shared, version, filter_state, exploration)
-
-        return request
-
-    def gradient_request(
-        self, weights: np.ndarray, version: int, filter_state: dict | None, settings: dict
-    ) -> Callable[[Any, int], runtime.ObjectRef]:
+    def gradient_request(self, snapshot: Snapshot, settings: dict) -> Callable[[Any, int], runtime.ObjectRef]:
         """As `sample_request`, for gradients over one fragment: references of (gradient, report).
 
         Args:
+            snapshot: of the policy that samples, at whose weights the gradient is computed.
             settings: as for Learner.compute_gradient.
         """
-        shared = runtime.put(weights)
-
-        def request(actor, index):
-            return actor.compute_gradient.remote(shared, version, filter_state, settings)
-
-        return request
+        shared = runtime.put(snapshot)
+        return lambda actor, index: actor.compute_gradient.remote(shared, settings)
 
     def start_episodes(
-        self,
-        weights: np.ndarray,
-        filter_state: dict | None,
-        duration: Duration,
-        round_index: int,
-        explore: bool,
-        exploration: Mapping[str, float] | None = None,
+        self, snapshot: Snapshot, duration: Duration, round_index: int, explore: bool
     ) -> Callable[[], list[Episode]]:
         """Begins an evaluation, shared out among the workers, which are remote ones of the class EvaluationWorker.
 
         Returns:
             a function that waits for the end and returns the episodes.
         """
-        shared = runtime.put(weights)
+        shared = runtime.put(snapshot)
         shares = dict(zip(self.actors, duration.split(len(self.actors) or 1)))
 
         def request(actor, index):
-            return actor.play_episodes.remote(shared, filter_state, exploration, shares[index], round_index, explore)
+            return actor.play_episodes.remote(shared, shares[index], round_index, explore)
 
         pending = self._begin(request, [index for index, share in shares.items() if share.amount])
 
@@ -251,11 +206,11 @@ class WorkerSet:
         Args:
             function: returns a list, one result for each item of the share.
             items: of anything small; they are sent to the workers.
-            args: the same for all; arrays are put into shared memory once.
+            args: the same for all; put into the object store once.
         """
         if self._local is not None:
             return function(self._local, items, *args)
-        args = [runtime.put(value) if isinstance(value, np.ndarray) else value for value in args]
+        args = [runtime.put(value) for value in args]
         results: dict[int, Any] = {}
         while len(results) < len(items):
             left = [position for position in range(len(items)) if position not in results]

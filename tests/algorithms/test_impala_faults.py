@@ -249,9 +249,9 @@ class TestWhatIsInFlight:
             made = []
             make = algo.workers.sample_request
 
-            def watched(weights, version, filter_state=None):
-                made.append(version)
-                return make(weights, version, filter_state)
+            def watched(snapshot):
+                made.append(snapshot.version)
+                return make(snapshot)
 
             algo.workers.sample_request = watched
             for _ in range(21):
@@ -290,9 +290,9 @@ class TestWhatIsInFlight:
             make, take = algo.workers.sample_request, algo._requests.take
             policy = type(algo.policy)(algo.policy.spec)
 
-            def remember(flat, version, filter_state=None):
-                weights[version] = flat.copy()
-                return make(flat, version, filter_state)
+            def remember(snapshot):
+                weights[snapshot.version] = snapshot.weights.copy()
+                return make(snapshot)
 
             def check(timeout_s):
                 answers = take(timeout_s)

@@ -15,6 +15,7 @@ from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.models.encoders import BoxEncoder
 from rllib.models.q_values import QValues
+from rllib.policy import Snapshot
 from tests.envs import BoundedAction, InfiniteHorizon
 
 VALUES = PolicySpec(BoxEncoder((1,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
@@ -37,7 +38,7 @@ def make_worker(exploration, spec=VALUES, env=InfiniteHorizon, envs=1, steps=50,
     )  # fmt: skip
     worker = RolloutWorker(settings, index)
     weights = np.random.default_rng(0).standard_normal(worker.policy.layout.size).astype(np.float32)
-    worker.set_weights(weights, 0, None, {"timesteps": 0})
+    worker.load_snapshot(Snapshot(weights))
     return worker
 
 
@@ -58,7 +59,7 @@ def test_epsilon_follows_the_steps_within_a_fragment():
 
 def test_epsilon_goes_on_where_the_run_is():
     worker = make_worker(ex.EpsilonGreedy(1.0, 0.0, epsilon_timesteps=1, warmup_timesteps=1000))
-    worker.set_weights(worker.policy.weights.copy(), 1, None, {"timesteps": 1001})
+    worker.load_snapshot(worker.policy.snapshot(timesteps=1001))
     assert greedy_share(worker, worker.sample()[0]) == 1
 
 
@@ -143,7 +144,7 @@ def test_state_goes_on(exploration):
     other.set_state(worker.get_state())
     for each_worker in (worker, other):
         each_worker.start_over(incarnation=1)
-        each_worker.set_weights(worker.policy.weights.copy(), 0, None, {"timesteps": 50})
+        each_worker.load_snapshot(worker.policy.snapshot(timesteps=50))
     if isinstance(exploration, ParameterNoise):
         assert worker.get_state() == other.get_state()
     np.testing.assert_array_equal(worker.sample()[0][sb.ACTIONS], other.sample()[0][sb.ACTIONS])

@@ -16,6 +16,7 @@ from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog import policy_spec
 from rllib.models.q_values import QValues
+from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
 from tests.envs import (
     BoundedAction,
@@ -54,7 +55,7 @@ def worker(*args, index=0, incarnation=0, **kwargs) -> RolloutWorker:
 def started(described: RolloutSettings, index: int = 0, incarnation: int = 0) -> RolloutWorker:
     made = RolloutWorker(described, index, incarnation)
     weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.5, made.policy.weights.shape)
-    made.set_weights(weights.astype(np.float32), version=4)
+    made.load_snapshot(Snapshot(weights.astype(np.float32), version=4))
     return made
 
 
@@ -277,7 +278,7 @@ def test_shared_layers_see_each_observation_once(env, env_config, observation_fi
     for exploration in (StochasticSampling(), ValuesApart()):
         sampler = RolloutWorker(replace(made, env_config=env_config, policy=spec, exploration=exploration))
         weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
-        sampler.set_weights(weights.astype(np.float32), version=0)
+        sampler.policy.set_weights(weights.astype(np.float32))
         rows, values = [], sampler.policy.values
         sampler.policy.values = lambda observations, rows=rows, values=values: (
             rows.append(len(observations)) or values(observations)
@@ -308,7 +309,7 @@ def test_action_values_are_computed_once(env):
     for exploration in (EpsilonGreedy(0.3, 0.3, 0), QValuesApart(0.3, 0.3, 0)):
         sampler = RolloutWorker(replace(made, policy=spec, postprocess=QLambda(0.9, 0.8), exploration=exploration))
         weights = seeding.generator(0, seeding.INITIAL_WEIGHTS).normal(0, 0.3, sampler.policy.weights.shape)
-        sampler.set_weights(weights.astype(np.float32), version=0)
+        sampler.policy.set_weights(weights.astype(np.float32))
         rows, dist_inputs = [], sampler.policy.dist_inputs
         sampler.policy.dist_inputs = lambda observations, rows=rows, dist_inputs=dist_inputs: (
             rows.append(len(observations)) or dist_inputs(observations)

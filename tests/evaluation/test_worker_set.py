@@ -16,6 +16,7 @@ from rllib.evaluation.evaluation_worker import EvaluationWorker
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.fault_tolerance import FaultTolerance
 from rllib.evaluation.worker_set import WorkerSet, allocator
+from rllib.policy import Snapshot
 from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings
@@ -76,15 +77,15 @@ def test_equal_seeds_give_equal_bits_with_two_workers():
 
 def test_columns_arrive_without_a_copy():
     workers = WorkerSet(settings(CountingEnv, fragment_length=3000), num_workers=1)
-    (batch, _), *_ = workers.sample(np.zeros_like(_weights(workers)), version=0)
+    (batch, _), *_ = workers.sample(_snapshot(workers))
     assert batch.count == 6000
     assert not batch[sb.OBS].flags.writeable
     workers.stop()
 
 
-def _weights(workers: WorkerSet) -> np.ndarray:
+def _snapshot(workers: WorkerSet) -> Snapshot:
     (size,) = set(workers.foreach_worker(lambda worker: worker.policy.weights.size))
-    return np.zeros(size, np.float32)
+    return Snapshot(np.zeros(size, np.float32))
 
 
 @pytest.mark.parametrize("moment", ["between", "during"])
@@ -238,10 +239,10 @@ def test_a_silent_worker_is_replaced(caplog, monkeypatch):
     workers = WorkerSet(
         settings(CountingEnv), num_workers=2, fault_tolerance=FaultTolerance(sample_timeout_s=0.5, delay_s=0.0)
     )
-    weights = _weights(workers)
+    snapshot = _snapshot(workers)
     os.kill(workers.foreach_worker(lambda worker: os.getpid())[0], signal.SIGSTOP)
     started = time.monotonic()
-    answers = workers.sample(weights, 0)
+    answers = workers.sample(snapshot)
     assert [batch.count for batch, _ in answers] == [60, 60]
     assert time.monotonic() - started < 20
     assert workers.num_restarts == 1
@@ -276,10 +277,10 @@ def test_evaluation_on_workers_favours_no_short_episodes():
     workers = WorkerSet(
         settings(CountingEnv, env_config={"lengths": [5, 60]}, num_envs=1), 2, worker_class=EvaluationWorker
     )
-    weights = _weights(workers)
-    lengths = [e.length for e in workers.start_episodes(weights, None, Duration(3), round_index=1, explore=False)()]
+    snapshot = _snapshot(workers)
+    lengths = [e.length for e in workers.start_episodes(snapshot, Duration(3), round_index=1, explore=False)()]
     assert len(lengths) == 3
-    assert len(workers.start_episodes(weights, None, Duration(1), round_index=2, explore=False)()) == 1
+    assert len(workers.start_episodes(snapshot, Duration(1), round_index=2, explore=False)()) == 1
     workers.stop()
 
 
@@ -303,7 +304,7 @@ def evaluated(tolerance_s, made) -> tuple[int, int]:
     """Episodes of an evaluation by one remote worker, and how often that was replaced."""
     tolerance = FaultTolerance(sample_timeout_s=tolerance_s, delay_s=0.0)
     workers = WorkerSet(made, 1, fault_tolerance=tolerance, worker_class=EvaluationWorker)
-    episodes = workers.start_episodes(_weights(workers), None, Duration(2), round_index=1, explore=False)()
+    episodes = workers.start_episodes(_snapshot(workers), Duration(2), round_index=1, explore=False)()
     workers.stop()
     return len(episodes), workers.num_restarts
 

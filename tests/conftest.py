@@ -4,6 +4,8 @@ import signal
 
 import pytest
 
+import runtime
+
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_is_heard():
@@ -13,3 +15,10 @@ def ctrl_c_is_heard():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_session_left(ctrl_c_is_heard):
+    """Ends the session that the tests of a module have started and share."""
+    yield
+    runtime.shutdown()

@@ -6,16 +6,10 @@ import time
 
 import pytest
 
-import runtime
 from rllib import A3CConfig
 from runtime.errors import ActorDiedError
+from tests.algorithms.algorithm_support import worker_pids
 from tests.envs import SleepEnv
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 def config(env="CartPole-v1", num_workers=2, **env_config) -> A3CConfig:
@@ -29,16 +23,12 @@ def config(env="CartPole-v1", num_workers=2, **env_config) -> A3CConfig:
     )
 
 
-def pids(algo) -> list[int]:
-    return algo.workers.foreach_worker(lambda worker: os.getpid())
-
-
 @pytest.mark.parametrize("how_many", [1, 3])
 def test_killed_workers_are_replaced(how_many):
     """With SleepEnv every worker is within a request when it dies."""
     with config(SleepEnv, num_workers=3, seconds=0.002).build() as algo:
         algo.train()
-        before = pids(algo)
+        before = worker_pids(algo)
         trained = algo.train()["num_env_steps_trained"]
         for pid in before[:how_many]:
             os.kill(pid, signal.SIGKILL)
@@ -50,14 +40,14 @@ def test_killed_workers_are_replaced(how_many):
         assert time.monotonic() - started < 30
         assert result["num_env_steps_trained"] > trained
         assert result["num_healthy_workers"] == 3
-        assert set(pids(algo)).isdisjoint(before[:how_many])
+        assert set(worker_pids(algo)).isdisjoint(before[:how_many])
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
 def test_without_restart_a_death_ends_the_run_with_its_reason(how_many):
     with config().fault_tolerance(recreate_failed_workers=False).build() as algo:
         algo.train()
-        for pid in pids(algo)[:how_many]:
+        for pid in worker_pids(algo)[:how_many]:
             os.kill(pid, signal.SIGKILL)
         started = time.monotonic()
         with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):

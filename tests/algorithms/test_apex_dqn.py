@@ -15,13 +15,8 @@ from rllib import sample_batch as sb
 from rllib.algorithms.registry import get_algorithm_class, get_algorithm_config
 from rllib.evaluation.exploration import worker_epsilon
 from runtime.errors import ActorDiedError
+from tests.algorithms.algorithm_support import learner_stats, worker_pids
 from tests.envs import ActionReward, BoundedAction, CountingEnv, InfiniteHorizon, ProbeFailure, RaisingEnv, SleepEnv
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 def config(env="CartPole-v1", num_workers=2, training=None, envs=1, fragment=20, **env_config) -> ApexDQNConfig:
@@ -45,14 +40,6 @@ def config(env="CartPole-v1", num_workers=2, training=None, envs=1, fragment=20,
         .fault_tolerance(delay_between_worker_restarts_s=0.1)
         .debugging(seed=11)
     )
-
-
-def stats(result) -> dict:
-    return result["info/learner/default_policy/learner_stats"]
-
-
-def worker_pids(algo) -> list[int]:
-    return algo.workers.foreach_worker(lambda worker: os.getpid())
 
 
 def shard_pids(algo) -> list[int]:
@@ -193,27 +180,27 @@ class TestLearning:
                 owed = (result["num_env_steps_sampled"] - 200) * intensity - result["num_env_steps_trained"]
                 # What is owed at most, and what may arrive in one go: two fragments of two workers.
                 assert -32 <= owed <= (8 + 1) * 32 + (4 * 20 + 200) * intensity
-            assert stats(result)["rows_trained_per_step_sampled"] == pytest.approx(intensity, rel=0.35)
+            assert learner_stats(result)["rows_trained_per_step_sampled"] == pytest.approx(intensity, rel=0.35)
 
     def test_without_a_ratio_nobody_waits(self):
         with config(SleepEnv, training={"training_intensity": None}, seconds=0.002).build() as algo:
             for _ in range(4):
                 result = algo.train()
-            assert stats(result)["rows_trained_per_step_sampled"] > 4
+            assert learner_stats(result)["rows_trained_per_step_sampled"] > 4
 
     def test_noise_in_the_weights_takes_the_place_of_epsilon(self):
         parts = {"noisy": True, "hiddens": [16], "num_atoms": 11, "v_min": 0.0, "v_max": 50.0}
         with config(training=parts).build() as algo:
             for _ in range(3):
                 result = algo.train()
-            assert np.isfinite(stats(result)["mean_td_error"])
+            assert np.isfinite(learner_stats(result)["mean_td_error"])
             assert list(algo._counted_workers()) == [1, 2]
 
     def test_what_is_reported(self):
         with config().build() as algo:
             for _ in range(5):
                 result = algo.train()
-        told = stats(result)
+        told = learner_stats(result)
         assert {"mean_q", "min_q", "max_q", "mean_td_error", "cur_lr", "total_loss"} <= told.keys()
         assert 0 <= told["policy_lag_mean"] <= told["policy_lag_max"] <= result["counters/num_updates"]
         replay = result["info/replay"]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-import runtime
 from rllib import DefaultCallbacks, ESConfig, PPOConfig, make_multi_callbacks
 from rllib.evaluation.callbacks import hears
 from tests.envs import CountingEnv
@@ -67,22 +66,16 @@ def test_each_hook_is_heard():
 
 
 def test_a_batch_of_shared_memory_may_be_changed():
-    try:
-        with config(num_workers=1).build() as algo:
-            algo.train()
-    finally:
-        runtime.shutdown()
+    with config(num_workers=1).build() as algo:
+        algo.train()
 
 
 def test_replaced_workers_are_told():
-    try:
-        with config(num_workers=2).build() as algo:
-            os.kill(algo.workers.foreach_worker(lambda worker: os.getpid())[1], signal.SIGKILL)
-            result = algo.train()
-            assert result["custom_metrics"]["twice_the_length_max"] == 12
-            assert algo.callbacks.heard == ["init", ([2], False)]
-    finally:
-        runtime.shutdown()
+    with config(num_workers=2).build() as algo:
+        os.kill(algo.workers.foreach_worker(lambda worker: os.getpid())[1], signal.SIGKILL)
+        result = algo.train()
+        assert result["custom_metrics"]["twice_the_length_max"] == 12
+        assert algo.callbacks.heard == ["init", ([2], False)]
 
 
 class Journal(DefaultCallbacks):
@@ -134,8 +127,7 @@ class Journal(DefaultCallbacks):
 @pytest.fixture
 def journal():
     Journal.calls = []
-    yield Journal.calls
-    runtime.shutdown()
+    return Journal.calls
 
 
 def test_the_hooks_of_episodes_in_their_order(journal):

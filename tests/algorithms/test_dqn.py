@@ -8,6 +8,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rllib.algorithms.dqn import DQNConfig, SimpleQConfig
 from rllib.algorithms.rainbow import RainbowConfig
 from rllib.algorithms.registry import get_algorithm_config
+from tests.algorithms.algorithm_support import q_values, train
 from tests.envs import (
     ActionReward,
     BoundedAction,
@@ -45,17 +46,6 @@ def make_config(env="CartPole-v1", envs=1, workers=0, epsilon=None, env_config=N
         .reporting(min_sample_timesteps_per_iteration=200)
         .debugging(seed=5)
     )
-
-
-def train(algo, iterations):
-    for _ in range(iterations):
-        result = algo.train()
-    return result
-
-
-def q_values(algo, *observations):
-    algo.policy.silence()
-    return algo.policy.action_values(np.array(observations, np.float32)[:, None]).q_values().copy()
 
 
 # ------------------------------------------------------------------ probes

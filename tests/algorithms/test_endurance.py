@@ -9,7 +9,6 @@ import time
 import psutil
 import pytest
 
-import runtime
 from rllib import PPOConfig
 
 DRIVER = """
@@ -29,14 +28,11 @@ def test_memory_of_every_process_stays_flat():
     config = config.training(
         train_batch_size=512, sgd_minibatch_size=128, num_sgd_iter=2, model={"fcnet_hiddens": [64]}
     )
-    try:
-        with config.build() as algo:
-            _iterate(algo, 60)
-            before = _memory()
-            _iterate(algo, 140)
-            after = _memory()
-    finally:
-        runtime.shutdown()
+    with config.build() as algo:
+        _iterate(algo, 60)
+        before = _memory()
+        _iterate(algo, 140)
+        after = _memory()
     assert before.keys() == after.keys()
     grown = {pid: (before[pid], after[pid]) for pid in before if after[pid] > 1.05 * before[pid]}
     assert not grown, f"pid: (before, after) in MiB: {grown}"

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 import rllib
-import runtime
 from rllib.algorithms.registry import algorithm_names
 from rllib.cli import command
 from rllib.metrics import RESULT_KEYS
@@ -74,12 +73,6 @@ LATER = {
     "PPO": f"{_LATER} policy_loss vf_loss entropy mean_kl_loss curr_kl_coeff vf_explained_var",
     "PG": f"{_LATER} policy_loss entropy",
 }
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 def small(name: str):

@@ -13,18 +13,12 @@ import psutil
 import pytest
 from gymnasium.spaces import Box
 
-import runtime
 from rllib import Algorithm, ARSConfig, ESConfig
+from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, HundredReward, MatchObservation, SleepEnv
 
 TUNED = Path(__file__).parents[2] / "tuned_examples"
 SMALL = {"noise_size": 50_000, "eval_prob": 0.2, "noise_stdev": 0.05}
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 def es(env="CartPole-v1", num_workers=0, num_envs=8, seed=0, env_config=None, **training) -> ESConfig:
@@ -243,7 +237,7 @@ def test_killed_workers_change_nothing(victims):
 def test_without_restart_a_death_ends_the_run_with_its_reason():
     with es(num_workers=2).fault_tolerance(recreate_failed_workers=False).build() as algo:
         os.kill(algo.workers.foreach_worker(lambda worker: os.getpid())[0], signal.SIGKILL)
-        with pytest.raises(runtime.errors.ActorDiedError, match=r"(?i)sigkill"):
+        with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):
             algo.train()
 
 

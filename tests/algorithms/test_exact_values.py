@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
 
-import runtime
 from rllib import (
     A2CConfig,
     A3CConfig,
@@ -32,12 +31,6 @@ Q_LEARNERS = [
     (DQNConfig, {**REPLAY, "n_step": 3}),
     (RainbowConfig, {**REPLAY, "noisy": False, "v_min": 0.0, "v_max": 1.0, "num_atoms": 2}),
 ]
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 class RandomWalk(gymnasium.Env):

@@ -14,6 +14,7 @@ from rllib.algorithms.appo import APPO, OLD_TARGET_FILE, APPOConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.registry import get_algorithm_class
 from rllib.losses.appo import TARGET_DIST_INPUTS
+from tests.algorithms.algorithm_support import learner_stats, train, values
 from tests.envs import (
     ActionReward,
     BoundedAction,
@@ -32,12 +33,6 @@ CONFIGS = [IMPALAConfig, APPOConfig]
 BOTH = pytest.mark.parametrize("config_class", CONFIGS)
 
 
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
-
-
 def build(config_class, env="CartPole-v1", env_config=None, num_workers=0, num_envs=8, **training) -> Algorithm:
     settings = {"train_batch_size": 160, "lr": 3e-3, "gamma": 0.9, "model": {"fcnet_hiddens": [32, 32]}, **training}
     return (
@@ -49,20 +44,6 @@ def build(config_class, env="CartPole-v1", env_config=None, num_workers=0, num_e
         .debugging(seed=5)
         .build()
     )
-
-
-def train(algo, iterations: int):
-    for _ in range(iterations):
-        result = algo.train()
-    return result
-
-
-def stats(result) -> dict:
-    return result["info/learner/default_policy/learner_stats"]
-
-
-def values(algo, *observations: float) -> np.ndarray:
-    return algo.policy.values(np.array(observations, np.float32)[:, None])
 
 
 class TestSettings:
@@ -117,7 +98,7 @@ class TestSettings:
 def test_results(config_class):
     with build(config_class) as algo:
         result = train(algo, 2)
-        told = stats(result)
+        told = learner_stats(result)
         names = {"cur_lr", "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "entropy", "entropy_coeff"}
         assert names | {"var_gnorm", "grad_gnorm", "policy_lag_mean", "policy_lag_max"} <= set(told)
         assert all(np.isfinite(list(told.values())))
@@ -130,7 +111,7 @@ def test_results(config_class):
 def test_appo_ratio_is_one_without_lag():
     with build(APPOConfig) as algo:
         for _ in range(3):
-            told = stats(algo.train())
+            told = learner_stats(algo.train())
             assert told["mean_ratio"] == pytest.approx(1, abs=1e-5)
             assert told["clip_fraction"] == 0 and told["kl"] == pytest.approx(0, abs=1e-6)
 
@@ -138,7 +119,7 @@ def test_appo_ratio_is_one_without_lag():
 def test_appo_clips_against_a_target_that_stands_still():
     with build(APPOConfig, target_update_frequency=4, num_sgd_iter=4, lr=0.01, use_kl_loss=True) as algo:
         start = algo.target_policy.weights.copy()
-        told = [stats(algo.train()) for _ in range(3)]
+        told = [learner_stats(algo.train()) for _ in range(3)]
         np.testing.assert_array_equal(algo.target_policy.weights, start)
         assert told[-1]["kl"] > 0 and told[-1]["cur_kl_coeff"] > 0
         algo.train()
@@ -149,7 +130,7 @@ def test_appo_adapts_the_kl_coefficient_with_the_target():
     """Not after each step between, in which the divergence must grow: 1.5 ** 160 would be the end of it."""
     settings = {"use_kl_loss": True, "kl_target": 1e-9, "kl_coeff": 1.0, "lr": 0.01}
     with build(APPOConfig, minibatch_buffer_size=4, num_sgd_iter=2, **settings) as algo:
-        assert [stats(algo.train())["cur_kl_coeff"] for _ in range(10)] == [1.0] * 8 + [1.5] * 2
+        assert [learner_stats(algo.train())["cur_kl_coeff"] for _ in range(10)] == [1.0] * 8 + [1.5] * 2
 
 
 def test_appo_target_stands_still_while_the_ring_is_learned_from():
@@ -172,7 +153,7 @@ def test_appo_does_not_run_away_on_a_ring_of_old_batches():
         min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=500
     )
     with config.build() as algo:
-        told = [stats(algo.train()) for _ in range(12)]
+        told = [learner_stats(algo.train()) for _ in range(12)]
     assert max(each["entropy"] for each in told) < 5
     assert max(each["kl"] for each in told) < 2
 
@@ -303,7 +284,7 @@ def test_replayed_fragments_are_mixed_in(config_class, num_workers):
     training = {"replay_proportion": 1.0, "replay_buffer_num_slots": 4, "train_batch_size": 80}
     with build(config_class, CountingEnv, num_workers=num_workers, num_envs=2, **training) as algo:
         watched = Watched(algo)
-        told = stats(train(algo, 41))
+        told = learner_stats(train(algo, 41))
         counters = algo.metrics.counters
         fresh = counters["num_env_steps_sampled"] - sum(fragment.env_steps for fragment in algo._arrived)
         assert counters["num_env_steps_trained"] == 41 * 80
@@ -322,7 +303,7 @@ def test_what_is_kept_is_forgotten_when_another_state_is_taken_over(tmp_path):
         algo.save(tmp_path / "saved")
         train(algo, 6)
         algo.restore(tmp_path / "saved")
-        lags = [stats(algo.train()) for _ in range(6)]
+        lags = [learner_stats(algo.train()) for _ in range(6)]
         assert min(told["policy_lag_mean"] for told in lags) >= 0
         assert max(told["policy_lag_max"] for told in lags) <= 7
 

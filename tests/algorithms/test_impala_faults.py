@@ -15,14 +15,9 @@ from rllib.evaluation.fault_tolerance import FaultTolerance
 from rllib.evaluation.requests_in_flight import RequestsInFlight
 from rllib.evaluation.worker_set import WorkerSet
 from runtime.errors import ActorDiedError
+from tests.algorithms.algorithm_support import learner_stats, worker_pids
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 def config(config_class=IMPALAConfig, env="CartPole-v1", num_workers=2, fragment=20, training=None, **env_config):
@@ -38,21 +33,13 @@ def config(config_class=IMPALAConfig, env="CartPole-v1", num_workers=2, fragment
     )
 
 
-def pids(algo) -> list[int]:
-    return algo.workers.foreach_worker(lambda worker: os.getpid())
-
-
-def learner_stats(result) -> dict:
-    return result["info/learner/default_policy/learner_stats"]
-
-
 @pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
 @pytest.mark.parametrize("victims", [1, 2])
 def test_killed_workers_are_replaced(config_class, victims):
     """One of two, and both at once."""
     with config(config_class).build() as algo:
         algo.train()
-        before = pids(algo)
+        before = worker_pids(algo)
         for pid in before[:victims]:
             os.kill(pid, signal.SIGKILL)
         started = time.monotonic()
@@ -63,7 +50,7 @@ def test_killed_workers_are_replaced(config_class, victims):
         assert result["num_remote_worker_restarts"] == victims
         assert result["num_healthy_workers"] == 2
         assert result["timesteps_total"] >= 21 * 80
-        assert len(set(pids(algo)) - set(before)) == victims
+        assert len(set(worker_pids(algo)) - set(before)) == victims
 
 
 @pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
@@ -116,7 +103,7 @@ def test_a_ring_and_replay_outlive_their_workers(config_class):
     with config(config_class, training=kept).build() as algo:
         for _ in range(5):
             algo.train()
-        for pid in pids(algo):
+        for pid in worker_pids(algo):
             os.kill(pid, signal.SIGKILL)
         for _ in range(20):
             result = algo.train()
@@ -143,7 +130,7 @@ def watch(algo) -> list:
 def test_without_restart_a_death_ends_the_run_with_its_reason():
     with config().fault_tolerance(recreate_failed_workers=False).build() as algo:
         algo.train()
-        os.kill(pids(algo)[0], signal.SIGKILL)
+        os.kill(worker_pids(algo)[0], signal.SIGKILL)
         with pytest.raises(ActorDiedError, match=r"(?i)sigkill"):
             for _ in range(100):
                 algo.train()
@@ -153,7 +140,7 @@ def test_when_all_are_gone_the_run_ends_with_a_reason():
     tolerance = {"recreate_failed_workers": False, "ignore_worker_failures": True}
     with config().fault_tolerance(**tolerance).build() as algo:
         algo.train()
-        for pid in pids(algo):
+        for pid in worker_pids(algo):
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(ActorDiedError):
             for _ in range(100):
@@ -211,7 +198,7 @@ class SlowInOne(SleepEnv):
 def test_a_silent_worker_is_replaced_while_the_others_go_on():
     with config().rollouts(sample_timeout_s=0.05).build() as algo:
         algo.train()
-        os.kill(pids(algo)[0], signal.SIGSTOP)
+        os.kill(worker_pids(algo)[0], signal.SIGSTOP)
         started = time.monotonic()
         while algo.train()["num_remote_worker_restarts"] == 0:
             assert time.monotonic() - started < 30

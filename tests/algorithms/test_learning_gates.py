@@ -3,14 +3,7 @@
 import learning_gates
 import pytest
 
-import runtime
 from rllib.cli.spec import find_file, load_spec, make_spec
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 @pytest.mark.parametrize("name", learning_gates.GATES)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rllib import A2CConfig, A3CConfig, PGConfig
+from tests.algorithms.algorithm_support import values
 from tests.envs import (
     ActionReward,
     BoundedAction,
@@ -35,10 +36,6 @@ def trained(kind, env, iterations, fragment=4, env_config=None, **training):
     for _ in range(iterations):
         algo.train()
     return algo
-
-
-def values(algo, *observations: float) -> np.ndarray:
-    return algo.policy.values(np.array(observations, np.float32)[:, None])
 
 
 @pytest.mark.parametrize("kind", CRITICS)

@@ -3,20 +3,14 @@
 import numpy as np
 import pytest
 
-import runtime
 from rllib import A2CConfig, A3CConfig, Algorithm, APPOConfig, DefaultCallbacks, IMPALAConfig, PGConfig, PPOConfig
 from rllib import sample_batch as sb
+from tests.algorithms.algorithm_support import learner_stats
 from tests.envs import HundredReward, InfiniteHorizon
 
 MODEL = {"model": {"fcnet_hiddens": [16], "vf_share_layers": True}}
 SHARED = {"lr": 1e-3, "gamma": 0.95, "lambda_": 0.9, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "grad_clip": 0.5}
 CONFIGS = [PGConfig, A2CConfig, A3CConfig]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 def config(config_class, env="CartPole-v1", num_workers=0, num_envs=4, fragment=10, env_config=None, **training):
@@ -37,10 +31,6 @@ def trained(iterations: int, config) -> np.ndarray:
         for _ in range(iterations):
             algo.train()
         return algo.policy.weights.copy()
-
-
-def learner_stats(result) -> dict:
-    return result["info"]["learner"]["default_policy"]["learner_stats"]
 
 
 class LogProbabilitiesOfTheLearner(DefaultCallbacks):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rllib.algorithms.ppo import PPO, PPOConfig
+from tests.algorithms.algorithm_support import train, values
 from tests.envs import (
     ActionReward,
     BoundedAction,
@@ -37,16 +38,6 @@ def build(env, env_config=None, **training) -> PPO:
         .debugging(seed=5)
         .build()
     )
-
-
-def values(algo: PPO, *observations: float) -> np.ndarray:
-    return algo.policy.values(np.array(observations, np.float32)[:, None])
-
-
-def train(algo: PPO, iterations: int):
-    for _ in range(iterations):
-        result = algo.train()
-    return result
 
 
 def test_p1_value_of_a_constant():

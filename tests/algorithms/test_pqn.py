@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-import runtime
 from rllib import Algorithm, PQNConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.registry import get_algorithm_class
+from tests.algorithms.algorithm_support import learner_stats, q_values, train
 from tests.envs import (
     ActionReward,
     BoundedAction,
@@ -24,12 +24,6 @@ from tests.losses.test_q_lambda import slow_targets
 torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def session():
-    yield
-    runtime.shutdown()
-
-
 def build(env="CartPole-v1", num_workers=0, num_envs=4, env_config=None, epsilon_timesteps=1000, **training):
     settings = {"train_batch_size": 128, "sgd_minibatch_size": 32, "lr": 3e-3, "gamma": 0.9, **training}
     return (
@@ -42,20 +36,6 @@ def build(env="CartPole-v1", num_workers=0, num_envs=4, env_config=None, epsilon
         .debugging(seed=5)
         .build()
     )
-
-
-def train(algo, iterations):
-    for _ in range(iterations):
-        result = algo.train()
-    return result
-
-
-def learner_stats(result) -> dict:
-    return result["info/learner/default_policy/learner_stats"]
-
-
-def q_values(algo, *observations):
-    return algo.policy.action_values(np.array(observations, np.float32)[:, None]).q_values().copy()
 
 
 # Where every observation is zero, normalised layers tell nothing but zeros to the head, whose bias learns alone.

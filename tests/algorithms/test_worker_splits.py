@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 
-import runtime
 from rllib import A2CConfig, DQNConfig, PGConfig, PPOConfig, PQNConfig
 
 SPLITS = [(0, 4), (1, 4), (2, 2), (4, 1)]
 MODEL = {"fcnet_hiddens": [32, 32]}
 PPO = {"train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "lr": 1e-3, "model": MODEL}
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 def algorithms() -> dict:

@@ -7,7 +7,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-import runtime
 from rllib import PPOConfig
 from rllib.env.registry import resolve
 from rllib.evaluation.evaluation_worker import EvaluationWorker
@@ -48,13 +47,10 @@ def test_evaluation_actors_make_no_training_environments(tmp_path):
         .training(model={"fcnet_hiddens": [8]})
         .evaluation(evaluation_num_workers=2, evaluation_duration=6)
     )
-    try:
-        with config.build() as algo:
-            told.write_text("")
-            for _ in range(2):
-                assert algo.evaluate()["episodes_this_iter"] == 6
-    finally:
-        runtime.shutdown()
+    with config.build() as algo:
+        told.write_text("")
+        for _ in range(2):
+            assert algo.evaluate()["episodes_this_iter"] == 6
     assert sorted(told.read_text().splitlines()) == ["1 evaluation"] * 6 + ["2 evaluation"] * 6
 
 

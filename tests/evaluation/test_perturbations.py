@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-import runtime
 from rllib.env.registry import resolve
 from rllib.evaluation import seeding
 from rllib.evaluation.perturbations import PerturbationWorker, Trial, play
@@ -20,12 +19,6 @@ from rllib.policy import Snapshot
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv
 
 TABLE = NoiseTable.draw(5000, np.random.default_rng(0))
-
-
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
 
 
 def settings(env="CartPole-v1", num_envs=3, env_config=None, hiddens=(4,), **overrides) -> RolloutSettings:

@@ -7,7 +7,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.evaluation import seeding
@@ -49,7 +48,6 @@ class GlobalDraws(gymnasium.Env):
 def global_state():
     with seeding.keeping_process_state():
         yield
-    runtime.shutdown()
 
 
 def algorithm(num_workers: int, seed: int | None = 7, **evaluation):

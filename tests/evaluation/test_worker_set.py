@@ -24,12 +24,6 @@ from tests.evaluation.test_rollout_worker import settings
 TRAINING = {"train_batch_size": 256, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "lr": 1e-3}
 
 
-@pytest.fixture(autouse=True)
-def session():
-    yield
-    runtime.shutdown()
-
-
 def config(env="CartPole-v1", num_workers=2, num_envs=2, **env_config) -> PPOConfig:
     return (
         PPOConfig()

@@ -8,10 +8,8 @@ from rllib import tune
 
 @pytest.fixture(scope="module")
 def two_cpus():
-    """A session with two CPUs for all tests of a module."""
+    """A session with two CPUs for all tests of a module; tests/conftest.py ends it."""
     runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
-    yield
-    runtime.shutdown()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import runtime
 from rllib import tune
 from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.trial import MetricAnalysis, Trial
@@ -30,9 +29,8 @@ class Losses(tune.Trainable):
 
 
 @pytest.fixture(scope="module")
-def analysis(tmp_path_factory):
-    runtime.init(num_cpus=2)
-    yield tune.run(
+def analysis(two_cpus, tmp_path_factory):
+    return tune.run(
         Losses,
         config={"a": tune.grid_search([1, 2, 3]), "net": {"width": 64}},
         stop={"training_iteration": 3},
@@ -43,7 +41,6 @@ def analysis(tmp_path_factory):
         verbose=0,
         tensorboard=False,
     )
-    runtime.shutdown()
 
 
 @pytest.fixture(params=["run", "directory"])

@@ -6,7 +6,6 @@ import sys
 import pandas
 import pytest
 
-import runtime
 from rllib import tune
 from rllib.tune.analysis import ExperimentAnalysis
 
@@ -26,13 +25,11 @@ SPACE = {"a": tune.grid_search([1, 2, 3]), "model": {"layers": [8, 8], "activati
 
 
 @pytest.fixture(scope="module")
-def analysis(tmp_path_factory):
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
-    yield tune.run(
+def analysis(two_cpus, tmp_path_factory):
+    return tune.run(
         fails_at_two, config=SPACE, metric="score", mode="max", storage_path=tmp_path_factory.mktemp("results"),
         raise_on_failed_trial=False, verbose=0, tensorboard=False,
     )  # fmt: skip
-    runtime.shutdown()
 
 
 def test_a_row_for_each_trial_with_its_last_result_and_settings(analysis):

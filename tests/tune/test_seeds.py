@@ -3,18 +3,12 @@
 import numpy as np
 import pytest
 
-import runtime
 from rllib import tune
 from rllib.tune import run_experiments
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.reporters import CLIReporter
 
-
-@pytest.fixture(scope="module", autouse=True)
-def two_cpus():
-    runtime.init(num_cpus=2, preload=["numpy", "gymnasium", "rllib.evaluation.worker_set", "rllib.tune.trial_actor"])
-    yield
-    runtime.shutdown()
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 @pytest.fixture(autouse=True)

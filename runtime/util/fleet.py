@@ -1,0 +1,416 @@
+"""A fleet: actors that are made by one recipe, asked all at once or each at its own pace, and replaced when they fail.
+
+    fleet = Fleet(lambda index, incarnation: Worker.remote(index), range(4), kind="worker")
+    fleet.ask_all(lambda worker, index: worker.step.remote())       # {0: answer, 1: answer, ...}
+    fleet.keep_in_flight(lambda worker, index: worker.step.remote(), 2)
+    fleet.take(timeout_s=1.0)                                       # [Answer(index, value, ...), ...], as they come
+
+An actor fails when its process dies, when it leaves a request unanswered for too long, or when its code raises. What
+follows is said by FaultTolerance: it is replaced, left out, or its failure is raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..actors import ActorHandle
+from ..api import get, kill, wait
+from ..errors import ActorDiedError, ActorUnavailableError, GetTimeoutError, TaskError
+from ..refs import ObjectRef
+
+logger = logging.getLogger(__name__)
+
+DEATHS = (ActorDiedError, ActorUnavailableError)
+FAILURES = (*DEATHS, TaskError)
+# Whatever made an actor hang, a new one rarely mends: only the first of several silences in a row is tolerated.
+MAX_CONSECUTIVE_SILENCES = 1
+
+Request = Callable[[ActorHandle, int], ObjectRef]
+
+
+class SilentActorError(ActorUnavailableError):
+    """The actor lives, but has not answered for too long."""
+
+
+@dataclass(frozen=True)
+class FaultTolerance:
+    """What happens when an actor dies or falls silent (a death), or when its code raises (an exception).
+
+    | restart | ignore | after a death | after an exception                   |
+    |---------|--------|---------------|--------------------------------------|
+    | None    | False  | replaced      | raised: a bug that would come back   |
+    | True    | any    | replaced      | replaced                             |
+    | False   | False  | raised        | raised                               |
+    | else    | True   | left out      | left out                             |
+
+    Args:
+        restart: start a new actor in the place of one that failed; see the table.
+        ignore: go on with the actors that are left; see the table.
+        max_restarts: number of restarts of all actors together, over the whole life of the fleet.
+        delay_s: pause before an actor that failed twice in a row is replaced (seconds).
+        max_consecutive_failures: tolerated failures of one actor and its successors without a useful answer in between.
+        silence_s: a request that has not been answered for this long is reported, each time anew (seconds).
+        patience: after this many times `silence_s` the actor counts as dead; math.inf never gives it up.
+        names: field -> what the setting is called where the user sets it, for messages.
+    """
+
+    restart: bool | None = None
+    ignore: bool = False
+    max_restarts: int = 1000
+    delay_s: float = 1.0
+    max_consecutive_failures: int = 3
+    silence_s: float = 60.0
+    patience: float = 10
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def replaces(self, failure: Exception) -> bool:
+        """Whether an actor that failed in this way gets a successor."""
+        if self.restart is None:
+            return not self.ignore and not isinstance(failure, TaskError)
+        return self.restart
+
+    def name(self, setting: str) -> str:
+        """What the user calls a setting."""
+        return self.names.get(setting, setting)
+
+
+@dataclass(eq=False)
+class Member:
+    """An actor and the requests that it has not answered; it answers them in order.
+
+    Attributes:
+        handle: of the actor.
+        incarnation: number of actors that it has replaced.
+        pending: (tag, reference) of each request that was sent and whose answer has not been taken, the oldest first.
+        since: when the oldest of them became the oldest, of time.monotonic().
+        reports: number of times that its silence at this request has been reported.
+    """
+
+    handle: ActorHandle
+    incarnation: int = 0
+    pending: deque[tuple[Any, ObjectRef]] = field(default_factory=deque)
+    since: float = 0.0
+    reports: int = 0
+
+    def send(self, ref: ObjectRef, tag: Any = None) -> None:
+        """Adds a request to the pending ones.
+
+        Args:
+            ref: reference of the answer.
+            tag: what the caller wants to know again when it has the answer.
+        """
+        if not self.pending:
+            self._restart_clock()
+        self.pending.append((tag, ref))
+
+    def pop(self) -> None:
+        """Removes the oldest request; the actor is at the next one from now on."""
+        self.pending.popleft()
+        self._restart_clock()
+
+    def _restart_clock(self) -> None:
+        self.since, self.reports = time.monotonic(), 0
+
+
+class Answer(NamedTuple):
+    """What `Fleet.take` gives: who has answered, what, the tag of the request, and which incarnation it was."""
+
+    index: int
+    value: Any
+    tag: Any
+    incarnation: int
+
+
+class Fleet:
+    """Actors with indices, and the supervision of them.
+
+    Args:
+        start: (index, incarnation) -> handle of a new actor; the incarnation counts the actors that it replaces.
+        indices: one for each actor.
+        kind: what an actor is called in messages, followed by its index.
+        tolerance: what happens to those that fail.
+        hint: what to look for when an actor does not answer; the end of the message.
+        ready: handle -> reference; asked of each actor at the start, and waited for however long it takes.
+        on_lost: (index, member) is called when a member has failed and that is tolerated; its `pending` is lost.
+
+    Attributes:
+        members: index -> the actor that is there now, in the order of the indices.
+        num_restarts: actors that were replaced so far.
+
+    Raises:
+        what `start` raises, or what is not tolerated while the actors become ready; none is left running then.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[int, int], ActorHandle],
+        indices: Iterable[int],
+        *,
+        kind: str = "actor",
+        tolerance: FaultTolerance | None = None,
+        hint: str = "",
+        ready: Callable[[ActorHandle], ObjectRef] | None = None,
+        on_lost: Callable[[int, Member], None] | None = None,
+    ):
+        self.tolerance = tolerance or FaultTolerance()
+        self.members: dict[int, Member] = {}
+        self.num_restarts = 0
+        self._start, self._kind, self._on_lost = start, kind, on_lost
+        self._hint = f"; {hint}" if hint else ""
+        self._failures_in_a_row: Counter[int] = Counter()
+        self._due: dict[int, tuple[float, int]] = {}  # index -> when it may be replaced, and the new incarnation
+        self._replaced: list[int] = []
+        try:
+            for index in indices:
+                self.members[index] = Member(start(index, 0))
+            if ready is not None and self.members:
+                self.begin(lambda actor, index: ready(actor), patience=math.inf)()
+        except BaseException:
+            self.stop()
+            raise
+
+    # ------------------------------------------------------------------ all at once
+
+    def ask_all(self, request: Request, indices: Iterable[int] | None = None, *, is_work: bool = True) -> dict:
+        """Sends a request to each actor, then collects the answers; see `begin`."""
+        return self.begin(request, indices, is_work=is_work)()
+
+    def begin(
+        self,
+        request: Request,
+        indices: Iterable[int] | None = None,
+        *,
+        is_work: bool = True,
+        patience: float | None = None,
+    ) -> Callable[[], dict[int, Any]]:
+        """Sends a request to each actor now.
+
+        Args:
+            request: (actor, index) -> reference of the answer; called again for the successor of one that fails.
+            indices: which actors; by default all, also those that are about to be replaced.
+            is_work: whether this is what the actors are for. If not, an answer does not show that they can do their
+                work, and an exception is raised whatever the tolerance says.
+            patience: instead of the tolerance's.
+
+        Returns:
+            a function that waits for the answers: index -> value, in the order of the indices, without the actors that
+            were left out.
+
+        Raises:
+            ActorDiedError: if no actor is left.
+        """
+        while self._due:
+            self._await_replacement(math.inf)
+        if not self.members:
+            raise ActorDiedError(
+                f"no {self._kind} is left; with {self.tolerance.name('restart')}=True they are replaced"
+            )
+        asked = {
+            index: (member := self.members[index], request(member.handle, index))
+            for index in (self.members if indices is None else indices)
+        }
+        return functools.partial(self._collect, asked, request, is_work, patience or self.tolerance.patience)
+
+    def _collect(self, asked, request, is_work, patience):
+        tolerated = FAILURES if is_work else DEATHS
+        answers = {}
+        for index, (member, ref) in asked.items():
+            while ref is not None:
+                try:
+                    answers[index] = self._get(index, ref, patience)
+                except tolerated as failure:
+                    if self.members.get(index) is member:
+                        self._lose(index, failure)
+                    while index in self._due:
+                        self._await_replacement(math.inf)
+                    member = self.members.get(index)
+                    ref = request(member.handle, index) if member else None
+                else:
+                    ref = None
+                    if is_work:
+                        self._failures_in_a_row.pop(index, None)
+        return answers
+
+    def _get(self, index: int, ref: ObjectRef, patience: float):
+        """The answer, waited for `silence_s` at a time."""
+        for attempt in itertools.count(1):
+            try:
+                return get(ref, timeout=self.tolerance.silence_s)
+            except GetTimeoutError as error:
+                if isinstance(error, TaskError):
+                    raise  # the user's own
+                self._report_silence(index, attempt, patience)
+
+    # ------------------------------------------------------------------ each at its own pace
+
+    @property
+    def num_in_flight(self) -> int:
+        """Requests of all members whose answers have not been taken."""
+        return sum(len(member.pending) for member in self.members.values())
+
+    def keep_in_flight(self, request: Request, count: int) -> None:
+        """Brings every member to `count` pending requests.
+
+        With two it has the next one at hand when it has answered. How far actors are ahead is bounded: those whose
+        answers nobody takes stop.
+
+        Args:
+            request: (actor, index) -> reference of the answer.
+            count: pending requests of each member.
+        """
+        self._replace_due()
+        for index, member in self.members.items():
+            while len(member.pending) < count:
+                member.send(request(member.handle, index))
+
+    def take(self, timeout_s: float) -> list[Answer]:
+        """The answers that are there; waits for the first one.
+
+        Actors that die lose their pending requests; one that falls silent is reported, then counts as dead. Neither
+        holds up the others.
+
+        Args:
+            timeout_s: how long to wait at most (seconds). Deaths and replacements end the wait as well, so that the new
+                actors can be asked.
+
+        Raises:
+            what a request raised, or ActorDiedError or SilentActorError, where it is not tolerated.
+        """
+        self._replace_due()
+        if not self.num_in_flight:
+            self._await_replacement(timeout_s)
+            return []
+        limits = [timeout_s, self.tolerance.silence_s, *(due - time.monotonic() for due, _ in self._due.values())]
+        answers = []
+        for index in answered(self.members, max(0.0, min(limits))):
+            member = self.members[index]
+            tag, ref = member.pending[0]
+            try:
+                value = get(ref)
+            except FAILURES as failure:
+                self._lose(index, failure)
+                continue
+            member.pop()
+            self._failures_in_a_row.pop(index, None)
+            answers.append(Answer(index, value, tag, member.incarnation))
+        self._check_silence()
+        return answers
+
+    def forget(self) -> None:
+        """Drops what is in flight; the answers are not taken."""
+        for member in self.members.values():
+            member.pending.clear()
+
+    def _check_silence(self) -> None:
+        now = time.monotonic()
+        for index, member in list(self.members.items()):
+            if not member.pending or now - member.since < self.tolerance.silence_s * (member.reports + 1):
+                continue
+            if answered({index: member}, 0.0):
+                continue  # answered while nobody looked
+            member.reports += 1
+            try:
+                self._report_silence(index, member.reports, self.tolerance.patience)
+            except SilentActorError as silence:
+                self._lose(index, silence)
+
+    # ------------------------------------------------------------------ failures
+
+    def _report_silence(self, index: int, times: int, patience: float) -> None:
+        """Logs that a request is unanswered after `times` * silence_s; raises SilentActorError if that is enough."""
+        tolerance = self.tolerance
+        if times >= patience:
+            setting = f"{tolerance.name('silence_s')}={tolerance.silence_s:g} s"
+            raise SilentActorError(f"{self._kind} {index} did not answer within {patience:g} x {setting}{self._hint}")
+        logger.warning(
+            "%s %d has not answered for %.3g s%s", self._kind, index, times * tolerance.silence_s, self._hint
+        )
+
+    def _lose(self, index: int, failure: Exception) -> None:
+        """Ends an actor that has failed, and replaces it, later or at once, if that is what follows."""
+        member = self.members.pop(index)
+        kill(member.handle)
+        is_replaced = self._is_replaced_after(index, failure)
+        if self._on_lost is not None:
+            self._on_lost(index, member)
+        if is_replaced:
+            delay_s = self.tolerance.delay_s if self._failures_in_a_row[index] > 1 else 0.0
+            self._due[index] = time.monotonic() + delay_s, member.incarnation + 1
+            self._replace_due()
+
+    def _is_replaced_after(self, index: int, failure: Exception) -> bool:
+        """Whether the actor is replaced; if not, it is left out. Raises the failure, with the reason, if neither."""
+        tolerance, name = self.tolerance, f"{self._kind} {index}"
+        if not tolerance.replaces(failure):
+            if not tolerance.ignore:
+                raise failure
+            if not self.members:
+                failure.add_note(f"{name} was the last one that worked; {tolerance.name('restart')}=True replaces them")
+                raise failure
+            logger.warning("%s is left out from now on: %s", name, failure)
+            return False
+        self._failures_in_a_row[index] += 1
+        in_a_row, limit = self._failures_in_a_row[index], tolerance.max_consecutive_failures
+        if isinstance(failure, SilentActorError):
+            limit = min(limit, MAX_CONSECUTIVE_SILENCES)
+        if self.num_restarts >= tolerance.max_restarts or in_a_row > limit:
+            failure.add_note(
+                f"{name} is not started again: {self.num_restarts} restarts in this run "
+                f"({tolerance.name('max_restarts')}={tolerance.max_restarts}), {in_a_row} failures in a row without a "
+                f"useful answer ({tolerance.name('max_consecutive_failures')}={tolerance.max_consecutive_failures})"
+            )
+            raise failure
+        self.num_restarts += 1
+        logger.warning("%s is replaced: %s", name, failure)
+        return True
+
+    def _replace_due(self) -> None:
+        for index, (due, incarnation) in list(self._due.items()):
+            if due <= time.monotonic():
+                del self._due[index]
+                member = Member(self._start(index, incarnation), incarnation)
+                self.members = dict(sorted({**self.members, index: member}.items()))
+                self._replaced.append(index)
+
+    def _await_replacement(self, timeout_s: float) -> None:
+        """Waits until the next replacement is due, and makes it."""
+        if self._due:
+            first = min(due for due, _ in self._due.values())
+            time.sleep(min(timeout_s, max(0.0, first - time.monotonic())))
+            self._replace_due()
+
+    def pop_replaced(self) -> list[int]:
+        """Indices of the actors that were replaced since the last call."""
+        replaced, self._replaced = self._replaced, []
+        return replaced
+
+    def stop(self) -> None:
+        """Ends all actors at once; what they were asked is not answered."""
+        self._due.clear()
+        for member in self.members.values():
+            kill(member.handle)
+        self.members.clear()
+
+
+def answered(members: Mapping[int, Member], timeout_s: float) -> list[int]:
+    """Keys of the members whose oldest request is answered, by a value or an error; waits for the first one.
+
+    Args:
+        members: of one fleet or of several; those without a pending request are passed over.
+        timeout_s: how long to wait at most (seconds).
+    """
+    oldest = {member.pending[0][1]: key for key, member in members.items() if member.pending}
+    if not oldest:
+        return []
+    done, _ = wait(list(oldest), timeout=timeout_s)
+    if done and len(oldest) > 1:
+        done, _ = wait(list(oldest), num_returns=len(oldest), timeout=0)
+    return [oldest[ref] for ref in done]

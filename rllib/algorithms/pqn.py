@@ -23,7 +23,7 @@ from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.sections import at_least, between, section
-from rllib.evaluation.q_targets import QLambda
+from rllib.evaluation.advantages import QLambda
 from rllib.learners.learner import Learner
 from rllib.losses.td import TDLoss
 from rllib.models.catalog import PolicySpec

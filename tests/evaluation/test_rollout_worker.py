@@ -9,9 +9,8 @@ import pytest
 from rllib import sample_batch as sb
 from rllib.env.registry import resolve
 from rllib.evaluation import seeding
-from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.evaluation.advantages import AdvantageEstimator, QLambda
 from rllib.evaluation.exploration import EpsilonGreedy, Explorer, StochasticSampling
-from rllib.evaluation.q_targets import QLambda
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.models.catalog import policy_spec

@@ -294,3 +294,24 @@ class MatchPicture(gymnasium.Env):
     def step(self, action):
         reward = float(action == self.corner)
         return self.reset()[0], reward, not self.truncated, self.truncated, {}
+
+
+class StackedCounting(gymnasium.Env):
+    """The last four numbers of steps, each on a frame of 2 x 8, after zeros; episodes of 30 steps, reward 1."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, config):
+        self.axis = config["axis"]
+        self.observation_space = Box(0, 100, self.stack([0] * 4).shape, np.float32)
+
+    def stack(self, numbers):
+        return np.stack([np.full((2, 8), number, np.float32) for number in numbers], self.axis)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self.stack([0, 0, 0, 0]), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.stack([max(self.t - i, 0) for i in (3, 2, 1, 0)]), 1.0, self.t == 30, False, {}

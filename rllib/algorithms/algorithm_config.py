@@ -44,8 +44,6 @@ class AlgorithmConfig(ConfigObject):
     on_policy: ClassVar[bool] = False
     # The types of exploration_config that the algorithm can explore by, and the one it explores by if none is given.
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling",)
-    # Whether no worker can be left out, so that one that fails is replaced where nothing else is said.
-    needs_all_workers: ClassVar[bool] = False
     default_exploration: ClassVar[dict] = _SAMPLING
     # What evaluation_config may change.
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset(

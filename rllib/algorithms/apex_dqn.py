@@ -10,7 +10,6 @@ Departures from the paper:
 - Every queue has a bound: requests of each worker and each shard, rows and samples under way (Ray's are unbounded).
 - The oldest rows make room for new ones one by one, not in bulk.
 - Adam instead of centred RMSprop. Everything is counted in environment steps, the updates of the target network too.
-- A window of rewards does not go on into the worker's next fragment; it is bootstrapped after fewer steps there.
 
 Returns in the results are those of the third of the workers that explore least, as in Ray: they come closest to the
 greedy policy. With num_rollout_workers=0 this process samples and learns in turn, exploring by the epsilon schedule.
@@ -20,7 +19,7 @@ A restored run goes on with the saved weights, target network and optimizer, and
 bit.
 """
 
-import functools
+import dataclasses
 import logging
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -29,16 +28,17 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.dqn import DQN, REPLAY_DEFAULTS, DQNConfig
 from rllib.algorithms.exploration_config import exploration_settings
 from rllib.algorithms.from_config import fault_tolerance
+from rllib.algorithms.off_policy import REPLAY_DEFAULTS
+from rllib.algorithms.q_learning import QLearning, QLearningConfig
 from rllib.algorithms.sections import Merged, at_least, section
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.evaluation.requests_in_flight import RequestsInFlight
-from rllib.evaluation.transitions import NStepTransitions
+from rllib.evaluation.transitions import Transitions
+from rllib.evaluation.worker_set import WorkerSet
 from rllib.replay.memory import check_memory
-from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
-from rllib.sample_batch import Column, SampleBatch
+from rllib.sample_batch import SampleBatch
 
 logger = logging.getLogger(__name__)
 
@@ -54,13 +54,12 @@ _APEX_REPLAY = {
 MOST_UPDATES_OWED = 8
 
 
-class ApexDQNConfig(DQNConfig):
+class ApexDQNConfig(QLearningConfig):
     """Settings of Ape-X DQN; the defaults are RLlib's, except those in departures.py."""
 
     algo_class = "ApexDQN"
     default_exploration: ClassVar[dict] = {"type": "PerWorkerEpsilonGreedy"}
     replay_defaults: ClassVar[dict] = _APEX_REPLAY
-    needs_all_workers: ClassVar[bool] = False
 
     @section
     def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self:
@@ -77,7 +76,8 @@ class ApexDQNConfig(DQNConfig):
         num_steps_sampled_before_learning_starts=50_000,
         replay_buffer_config: Annotated[
             dict,
-            "type, capacity (of all shards), prioritized_replay_alpha, _beta, _eps, worker_side_prioritization",
+            "type, capacity (of all shards), prioritized_replay_alpha, _beta, _eps, frame_stack_axis, "
+            "worker_side_prioritization",
             Merged,
         ] = _APEX_REPLAY,
         num_replay_buffer_shards: Annotated[int, "processes that the replay is shared out to", at_least(1)] = 4,
@@ -88,37 +88,17 @@ class ApexDQNConfig(DQNConfig):
         max_requests_in_flight_per_replay_worker: Annotated[
             int, "samples that a replay shard is asked for ahead of the learner", at_least(1)
         ] = 2,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
     @section
-    def exploration(self, *, exploration_config=default_exploration) -> Self:
-        """How new behaviour is tried out."""
+    def exploration(self, *, exploration_config=default_exploration) -> Self: ...
 
     @section
-    def reporting(self, *, min_time_s_per_iteration=30, min_sample_timesteps_per_iteration=25_000) -> Self:
-        """What counts as an iteration, and what is reported about it."""
-
-    @relation("batch_mode", "n_step")
-    def _check_batch_mode(self):
-        """Rows need no other rows here, so whole episodes are as good as parts."""
-
-    @relation("replay_buffer_config", "n_step")
-    def _check_windows(self):
-        """Workers sum up the rewards, so the replay need not hold windows."""
-
-    @relation("ignore_worker_failures")
-    def _check_failures(self):
-        """Rows come from any worker in any order, so one may be missing."""
+    def reporting(self, *, min_time_s_per_iteration=30, min_sample_timesteps_per_iteration=25_000) -> Self: ...
 
     @relation("replay_buffer_config", "num_replay_buffer_shards")
     def _check_shards(self):
         settings, shards = self.replay_settings(), self.num_replay_buffer_shards
-        if settings["frame_stack_axis"] is not None:
-            return (
-                f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']} is not available here: rows "
-                "come from many workers, and each is stored whole. Leave it at None."
-            )
         if type(settings["capacity"]) is int and 0 < settings["capacity"] < shards:
             return (
                 f"replay_buffer_config: capacity={settings['capacity']} is below num_replay_buffer_shards={shards}. "
@@ -147,14 +127,15 @@ class _Sent:
     steps: int = 0
 
 
-class ApexDQN(DQN):
+class ApexDQN(QLearning):
     """The algorithm; see the module's docstring."""
 
     config_class = ApexDQNConfig
     is_synchronous = False
+    stratified = True
 
     def setup(self) -> None:
-        self.replay: ReplayShards | None = None
+        super().setup()
         self._sent: dict[int, _Sent] = {}
         self._newest: tuple[int, Any] | None = None
         self._lags: list[int] = [0]
@@ -163,31 +144,28 @@ class ApexDQN(DQN):
                 "ApexDQN with num_rollout_workers=0 runs synchronously: this process samples and learns in turn"
             )
 
-    def __init__(self, config: ApexDQNConfig | dict | None = None, env: Any = None):
-        super().__init__(config, env)
-        self._requests = self._no_requests()
+    def make_workers(self, **more) -> WorkerSet:
+        try:
+            workers = super().make_workers(**more)
+        except BaseException:
+            self.replay.stop()
+            raise
+        self._requests = self._no_requests(workers)
+        return workers
 
-    def make_postprocess(self) -> NStepTransitions:
-        config, column = self.config, super().make_postprocess()
-        return NStepTransitions(column.shape, column.dtype, config.n_step, config.gamma, self.make_loss())
+    def make_postprocess(self) -> Transitions:
+        settings, postprocess = self.config.replay_settings(), super().make_postprocess()
+        if settings["has_priorities"] and settings["worker_side_prioritization"]:
+            return dataclasses.replace(postprocess, loss=self.make_loss())
+        return postprocess
 
-    def _make_replay(self, settings: dict) -> ReplayShards:
-        config, stored = self.config, self._rollout_settings.postprocess
-        columns = (
-            Column(sb.OBS, stored.shape, stored.dtype),
-            Column(sb.NEXT_OBS, stored.shape, stored.dtype),
-            Column(sb.ACTIONS, self.policy.action_shape, str(self.policy.action_dtype)),
-            Column(sb.REWARDS, (), "float32"),
-            Column(sb.DISCOUNTS, (), "float32"),
-        )
-        self._keeps_td_errors = settings["worker_side_prioritization"]
-        shards, options = config.num_replay_buffer_shards, {}
-        if settings["has_priorities"]:
-            options = {"alpha": settings["prioritized_replay_alpha"], "epsilon": settings["prioritized_replay_eps"]}
-        kind = PrioritizedReplayBuffer if settings["has_priorities"] else ReplayBuffer
-        check_memory(settings["capacity"], shards * kind.bytes_for(columns, settings["capacity"] // shards))
+    def make_replay(self) -> ReplayShards:
+        config, shards = self.config, self.config.num_replay_buffer_shards
+        capacity = config.replay_settings()["capacity"]
+        ring = self.ring(capacity // shards)
+        check_memory(capacity, shards * ring.func.bytes_for(*ring.args[:3]))
         return ReplayShards(
-            functools.partial(kind, columns, settings["capacity"] // shards, **options),
+            ring,
             shards,
             self.seed,
             min_rows=max(config.num_steps_sampled_before_learning_starts // shards, 1),
@@ -207,7 +185,7 @@ class ApexDQN(DQN):
                 sample = self.replay.next_sample(self.config.sample_timeout_s)
             if sample is not None:
                 self._stats = self._update_from(*sample, lr)
-            self._update_target()
+            self.update_target()
         return {**self._stats, **self.exploration_stats(), **self._asynchrony()}
 
     def _arriving_fragments(self) -> list[SampleBatch]:
@@ -233,8 +211,8 @@ class ApexDQN(DQN):
         for batch in fragments:
             while not self.replay.has_room:
                 self.replay.wait_for_room(config.sample_timeout_s)
-            self.replay.add(batch if self._keeps_td_errors else _without_td_errors(batch))
-            if not self.replay.is_ready or self.timesteps < config.num_steps_sampled_before_learning_starts:
+            self.replay.add(batch)
+            if not (self.replay.is_ready and self.learning_has_started):
                 continue
             if config.training_intensity is None:
                 self._updates_owed = MOST_UPDATES_OWED - 1
@@ -243,7 +221,7 @@ class ApexDQN(DQN):
         self.replay.wait_for_room(0.0)
 
     def _update_from(self, source: tuple[int, int], batch: SampleBatch, lr: float) -> dict[str, float]:
-        stats = self._learn_from(batch, lr)
+        stats = self.learn_from(batch, lr)
         self.replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
         if self.config.training_intensity is not None:
             self._updates_owed -= 1
@@ -287,8 +265,8 @@ class ApexDQN(DQN):
     def num_requests_in_flight(self) -> int:
         return self._requests.num_in_flight
 
-    def _no_requests(self) -> RequestsInFlight:
-        return RequestsInFlight(self.workers, self.config.max_requests_in_flight_per_sampler_worker)
+    def _no_requests(self, workers: WorkerSet) -> RequestsInFlight:
+        return RequestsInFlight(workers, self.config.max_requests_in_flight_per_sampler_worker)
 
     def result_info(self) -> dict[str, Any]:
         info = super().result_info()
@@ -303,7 +281,7 @@ class ApexDQN(DQN):
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        self._requests = self._no_requests()
+        self._requests = self._no_requests(self.workers)
         self._forget_weights()
 
     def _forget_weights(self) -> None:
@@ -312,9 +290,4 @@ class ApexDQN(DQN):
 
     def stop(self) -> None:
         super().stop()
-        if self.replay is not None:
-            self.replay.stop()
-
-
-def _without_td_errors(batch: SampleBatch) -> SampleBatch:
-    return SampleBatch({name: column for name, column in batch.items() if name != sb.TD_ERRORS})
+        self.replay.stop()

@@ -90,11 +90,8 @@ def actor_options(config: AlgorithmConfig) -> dict:
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
     """What the config says about processes that fail."""
-    restart = config.recreate_failed_workers
-    if restart is None and config.ignore_worker_failures and config.needs_all_workers:
-        restart = True
     return FaultTolerance(
-        restart=restart,
+        restart=config.recreate_failed_workers,
         ignore=config.ignore_worker_failures,
         max_restarts=config.max_num_worker_restarts,
         delay_s=config.delay_between_worker_restarts_s,

@@ -6,7 +6,8 @@ networks. Each is a setting of DQN; see dqn.py, and there for departures.
 
 from typing import Self
 
-from rllib.algorithms.dqn import DQN, REPLAY_DEFAULTS, DQNConfig
+from rllib.algorithms.dqn import DQN, DQNConfig
+from rllib.algorithms.off_policy import REPLAY_DEFAULTS
 from rllib.algorithms.sections import section
 
 

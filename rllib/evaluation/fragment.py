@@ -56,6 +56,11 @@ class Fragment:
     def __getitem__(self, name: str) -> np.ndarray:
         return self.columns[name]
 
+    @property
+    def num_transitions(self) -> int:
+        """Rows that are transitions."""
+        return self.num_steps * self.num_envs if self.valid is None else int(np.count_nonzero(self.valid))
+
     def mark_invalid(self, step: int, environments) -> None:
         """Says that these environments' rows at this step are no transitions."""
         if self.valid is None:
@@ -97,9 +102,7 @@ class Fragment:
         return joined
 
     def to_batch(self, policy_version: int, has_gaps: bool = False) -> SampleBatch:
-        """The rows [T * N] step by step, views of the block where all are transitions or a column loss_mask tells.
-
-        Else those that are no transitions are dropped.
+        """The transitions, step by step; views of the block where all rows [T * N] are transitions.
 
         Args:
             policy_version: of the weights that acted.
@@ -111,8 +114,6 @@ class Fragment:
             column = column[: self.num_steps]
             rows[name] = column.reshape(self.num_steps * self.num_envs, *column.shape[2:])
         batch = SampleBatch(rows, policy_version=policy_version, num_steps=self.num_steps)
-        if sb.LOSS_MASK in self.columns:
-            return batch
         if has_gaps:
             by_environment = np.arange(batch.count).reshape(self.num_steps, self.num_envs).T.reshape(-1)
             return batch.rows(by_environment if self.valid is None else by_environment[self.valid.T.reshape(-1)])

@@ -157,11 +157,6 @@ class ReplayShards:
         return self._restarts.count
 
     @property
-    def num_samples_in_flight(self) -> int:
-        """Samples that were asked for and not taken."""
-        return len(self._arrived) + sum(shard.asked("sample") for shard in self._shards.values())
-
-    @property
     def is_ready(self) -> bool:
         """Whether some shard holds enough to be asked for samples."""
         return any(shard.rows >= self._min_rows for shard in self._shards.values())

@@ -36,7 +36,7 @@ class SampleReport:
         episodes: those that ended in this fragment.
         num_faulty_episodes: those in which an environment failed and was replaced.
         longest_running: steps of the longest episode still going on.
-        env_steps: transitions in the batch.
+        env_steps: transitions of the fragment.
         rows: steps of the fragment that was asked for, with those that are no transitions.
         env_time_s, inference_time_s: where the time went.
         filter_delta: observation statistics since the last report, to be merged by the driver; None without a filter.
@@ -117,6 +117,9 @@ class RolloutWorker(Worker):
         self._gives_values = self._explorer.gives_values and any(c.name == sb.VF_PREDS for c in self._columns)
         self._learner = settings.learner and settings.learner(self.policy)
         self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
+        # Makes rows of the fragments, where the algorithm has a way of its own.
+        self._make_rows = getattr(settings.postprocess, "make_rows", lambda: None)
+        self._rows = self._make_rows()
         # The newest observation of each environment: where the next fragment starts.
         self._observations: np.ndarray | None = None
         self._scratch = np.empty((settings.num_envs, self.policy.num_dist_inputs), np.float32)
@@ -182,6 +185,7 @@ class RolloutWorker(Worker):
         self.episodes.reset()
         self._hooks.start_over()
         self._explorer.start_over()
+        self._rows = self._make_rows()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
             self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
@@ -203,7 +207,7 @@ class RolloutWorker(Worker):
         self._finish(fragment)
         report.inference_time_s += time.perf_counter() - started
         batch = self._to_batch(fragment)
-        report.env_steps = batch.env_steps
+        report.env_steps = fragment.num_transitions
         report.rows = self.settings.fragment_length * self.settings.num_envs
         report.episodes = self.episodes.pop_finished()
         report.num_faulty_episodes = len(fragment.failures)
@@ -217,7 +221,10 @@ class RolloutWorker(Worker):
     def _to_batch(self, fragment: Fragment) -> SampleBatch:
         if self.settings.sequences:
             return fragment.to_sequences(self.policy_version, self._allocate)
-        return fragment.to_batch(self.policy_version, self.settings.complete_episodes or self.stream.has_gaps)
+        has_gaps = self.settings.complete_episodes or self.stream.has_gaps
+        if self._rows is not None:
+            return self._rows.of(fragment, self.policy, self.policy_version, has_gaps)
+        return fragment.to_batch(self.policy_version, has_gaps)
 
     def compute_gradient(self, **settings) -> tuple[Gradient, SampleReport]:
         """The loss's gradient over one fragment.

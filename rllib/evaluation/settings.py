@@ -21,7 +21,8 @@ from rllib.sample_batch import Column
 class Postprocess(Protocol):
     """What an algorithm adds to a full fragment, in the worker.
 
-    One whose `every_final_observation` is True gets those of terminated episodes, too, not of truncated ones alone.
+    One whose `every_final_observation` is True gets those of terminated episodes, too, not of truncated ones alone. One
+    that has `make_rows` says how rows are made of the fragments of a worker (see Transitions).
     """
 
     columns: tuple[Column, ...]

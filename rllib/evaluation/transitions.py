@@ -1,4 +1,4 @@
-"""What a worker adds to a fragment for off-policy learning: the observation that followed each action."""
+"""What a worker makes of a fragment for off-policy learning: rows that need no other row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,93 +10,165 @@ from rllib.evaluation.fragment import Fragment
 from rllib.losses.loss import Loss
 from rllib.losses.td import q_targets
 from rllib.policy import CHUNK, Policy
-from rllib.replay.n_step import n_step_returns
-from rllib.sample_batch import Column
+from rllib.sample_batch import Column, SampleBatch
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """Adds the column new_obs, with the true final observation at an episode's end.
+    """Adds what followed each action, and makes rows of n steps of it (see NStepRows).
 
     Args:
         shape, dtype: of one stored observation.
+        gamma: discount per step.
+        n_step: rewards that a row sums up, at most.
+        loss: of the learner, for rows with a column td_errors: the row statistic td_error under the worker's own
+            weights. New rows then have a priority before any learner has seen them (arXiv:1803.00933). None: without.
     """
 
     shape: tuple[int, ...]
     dtype: str
+    gamma: float
+    n_step: int = 1
+    loss: Loss | None = None
     every_final_observation = True
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The column new_obs."""
-        return (Column(sb.NEXT_OBS, self.shape, self.dtype),)
+        """The columns new_obs and discounts, those of one step."""
+        return Column(sb.NEXT_OBS, self.shape, self.dtype), Column(sb.DISCOUNTS, (), "float32")
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
-        """Fills it."""
+        """Fills them; new_obs is the true final observation at an episode's end."""
         following = fragment[sb.NEXT_OBS]
         np.copyto(following, fragment.observations[1:])
         for t, i, final in fragment.final_observations:
             following[t, i] = final
+        np.multiply(~fragment[sb.TERMINATEDS], self.gamma, out=fragment[sb.DISCOUNTS], casting="unsafe")
+
+    def make_rows(self) -> "NStepRows":
+        """What turns the fragments of one worker into rows."""
+        return NStepRows(self)
 
 
-@dataclass(frozen=True)
-class LockstepTransitions(Transitions):
-    """Keeps rows that are no transitions, so that batches are whole steps of all environments: loss_mask tells them."""
+class NStepRows:
+    """Rows of n steps from the fragments of one worker: reward r_t + gamma r_{t+1} + ..., and what followed the last.
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns new_obs and loss_mask."""
-        return (*super().columns, Column(sb.LOSS_MASK, (), "bool"))
-
-    def __call__(self, fragment: Fragment, policy: Policy) -> None:
-        """Fills them."""
-        super().__call__(fragment, policy)
-        fragment[sb.LOSS_MASK][:] = True if fragment.valid is None else fragment.valid
-
-
-@dataclass(frozen=True)
-class NStepTransitions(Transitions):
-    """Makes of each step a row that needs no other: rewards become returns of n steps, new_obs what followed those.
-
-    Adds the columns discounts and td_errors: what the worker's own weights, choosing and judging, make of the row, in
-    the terms of the loss. So new rows have a priority before any learner has seen them (arXiv:1803.00933). Windows do
-    not go on into the next fragment: the last n - 1 rows of one are bootstrapped after fewer steps.
+    A row is complete after n steps or at the end of its episode, whichever comes first. Steps whose rows are not
+    complete at the end of a fragment, n - 1 of each environment at most, are kept for the next fragment.
 
     Args:
-        n_step, gamma: see n_step_returns.
-        loss: of the learner; its row statistic td_error is what a priority comes from.
+        settings: n, gamma and the loss.
     """
 
-    n_step: int
-    gamma: float
-    loss: Loss
+    def __init__(self, settings: Transitions):
+        self._settings = settings
+        # The last n - 1 steps, [<= n - 1, N, ...] by column, and which of them wait for their rows.
+        self._kept: dict[str, np.ndarray] = {}
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns new_obs, discounts and td_errors."""
-        return (*super().columns, Column(sb.DISCOUNTS, (), "float32"), Column(sb.TD_ERRORS, (), "float32"))
+    def of(self, fragment: Fragment, policy: Policy, policy_version: int, has_gaps: bool) -> SampleBatch:
+        """The rows that this fragment completes.
 
-    def __call__(self, fragment: Fragment, policy: Policy) -> None:
-        """Fills them, and changes the rewards."""
-        super().__call__(fragment, policy)
-        rewards, following = fragment[sb.REWARDS], fragment[sb.NEXT_OBS]
-        ends = fragment[sb.TERMINATEDS], fragment[sb.TRUNCATEDS]
-        rewards[:], fragment[sb.DISCOUNTS][:], last = n_step_returns(
-            rewards, *ends, self.gamma, self.n_step, fragment.valid
-        )
-        following[:] = following[last, np.arange(fragment.num_envs)]
-        names = sb.OBS, sb.ACTIONS, sb.REWARDS, sb.NEXT_OBS, sb.DISCOUNTS
-        columns = {name: fragment[name][: fragment.num_steps] for name in names}
-        rows = {name: column.reshape(-1, *column.shape[2:]) for name, column in columns.items()}
-        errors = fragment[sb.TD_ERRORS].reshape(-1)
-        for start in range(0, len(errors), CHUNK):
-            chunk = slice(start, start + CHUNK)
-            errors[chunk] = self._td_errors({name: column[chunk] for name, column in rows.items()}, policy)
+        Args:
+            fragment: after the postprocess.
+            policy: whose weights give the TD errors, if they are asked for.
+            policy_version: of these weights.
+            has_gaps: see Fragment.to_batch.
+
+        Returns:
+            for n = 1 the rows in the order of `Fragment.to_batch`; else environment by environment, each in the order
+            of its steps, which does not depend on how environments are shared out among workers.
+        """
+        if self._settings.n_step == 1:
+            batch = fragment.to_batch(policy_version, has_gaps)
+        else:
+            batch = SampleBatch(self._completed(fragment), policy_version=policy_version)
+        if self._settings.loss is not None:
+            batch[sb.TD_ERRORS] = self._td_errors(batch, policy)
+        return batch
+
+    def _completed(self, fragment: Fragment) -> dict[str, np.ndarray]:
+        names = sb.OBS, sb.ACTIONS, sb.REWARDS, sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS
+        steps = {name: fragment[name][: fragment.num_steps] for name in names}
+        steps["waits"] = np.ones(steps[sb.REWARDS].shape, bool) if fragment.valid is None else fragment.valid.copy()
+        if self._kept:
+            steps = {name: np.concatenate([self._kept[name], column]) for name, column in steps.items()}
+        n_step, waits, ends = self._settings.n_step, steps["waits"], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
+        rewards, discounts, last = n_step_returns(steps[sb.REWARDS], *ends, self._settings.gamma, n_step, waits)
+        # Of the last n - 1 steps, the windows that reach the end of the fragment, and not that of an episode.
+        is_open = waits[1 - n_step :] & (last[1 - n_step :] == len(last) - 1) & ~(ends[0] | ends[1])[-1]
+        is_complete = waits.copy()
+        is_complete[1 - n_step :] &= ~is_open
+        waits[1 - n_step :] = is_open
+        self._kept = {name: column[1 - n_step :].copy() for name, column in steps.items()}
+        env, t = np.nonzero(is_complete.T)
+        return {
+            sb.OBS: steps[sb.OBS][t, env],
+            sb.ACTIONS: steps[sb.ACTIONS][t, env],
+            sb.REWARDS: rewards[t, env].astype(np.float32),
+            sb.NEXT_OBS: steps[sb.NEXT_OBS][last[t, env], env],
+            sb.DISCOUNTS: discounts[t, env].astype(np.float32),
+        }
 
     def _td_errors(self, rows: Mapping[str, np.ndarray], policy: Policy) -> np.ndarray:
-        judged = policy.action_values(rows[sb.NEXT_OBS])
-        name, targets = q_targets(policy.distribution, judged, judged.q_values(), rows[sb.REWARDS], rows[sb.DISCOUNTS])
-        outputs = policy.network.forward(policy.encode(rows[sb.OBS]))[0], None
-        minibatch = {name: targets, sb.ACTIONS: rows[sb.ACTIONS], sb.WEIGHTS: np.ones(len(targets), np.float32)}
-        _, _, (errors,) = self.loss.numpy(policy.distribution, outputs, minibatch)
+        """The TD errors [B], the weights of the policy choosing and judging."""
+        errors = np.empty(len(rows[sb.REWARDS]), np.float32)
+        for start in range(0, len(errors), CHUNK):
+            chunk = {name: column[start : start + CHUNK] for name, column in rows.items()}
+            judged = policy.action_values(chunk[sb.NEXT_OBS])
+            name, targets = q_targets(
+                policy.distribution, judged, judged.q_values(), chunk[sb.REWARDS], chunk[sb.DISCOUNTS]
+            )
+            outputs = policy.network.forward(policy.encode(chunk[sb.OBS]))[0], None
+            minibatch = {name: targets, sb.ACTIONS: chunk[sb.ACTIONS], sb.WEIGHTS: np.ones(len(targets), np.float32)}
+            _, _, (errors[start : start + CHUNK],) = self._settings.loss.numpy(policy.distribution, outputs, minibatch)
         return errors
+
+
+def n_step_returns(
+    rewards: np.ndarray,
+    terminateds: np.ndarray,
+    truncateds: np.ndarray,
+    gamma: float,
+    n_step: int,
+    valid: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R_t = r_t + gamma r_{t+1} + ... over k <= n steps: to n, the episode's end, or the end of the fragment.
+
+    Every step starts one window, so an episode's last n - 1 steps have shorter ones. A truncated window is
+    bootstrapped from the final observation like any other, with gamma^k.
+
+    Args:
+        rewards: [T, N] received after action t.
+        terminateds, truncateds: [T, N] bool; no window goes on behind either.
+        gamma: discount per step.
+        n_step: n, at least 1.
+        valid: [T, N] bool, False for rows that are no transitions: no window enters them. None when all are.
+
+    Returns:
+        returns: [T, N] float64.
+        discounts: [T, N] float64, gamma^k, and 0 where the window ends in termination: the factor of the bootstrap.
+        last: [T, N] int64, the step each window ends with: the bootstrap is from what followed it.
+
+    Raises:
+        ValueError: if the shapes differ, or n_step is below 1.
+    """
+    if n_step < 1:
+        raise ValueError(f"n_step={n_step} must be at least 1")
+    if not rewards.shape == terminateds.shape == truncateds.shape:
+        shapes = rewards.shape, terminateds.shape, truncateds.shape
+        raise ValueError(f"rewards and flags must have the same shape [T, N], but got {shapes}")
+    num_steps = len(rewards)
+    goes_on = ~(terminateds | truncateds)[:-1]  # [T - 1]: from step t to t + 1
+    if valid is not None:
+        goes_on &= valid[1:]
+    returns = rewards.astype(np.float64)
+    lengths = np.ones(rewards.shape, np.int64)
+    open_ = np.ones(rewards.shape, bool)
+    for k in range(1, min(n_step, num_steps)):
+        open_ = open_[: num_steps - k] & goes_on[k - 1 :]
+        returns[: num_steps - k] += gamma**k * rewards[k:] * open_
+        lengths[: num_steps - k] += open_
+    last = np.arange(num_steps)[:, None] + lengths - 1
+    discounts = gamma ** np.arange(n_step + 1.0)
+    discounts = discounts[lengths] * ~np.take_along_axis(terminateds, last, axis=0)
+    return returns, discounts, last

@@ -1,85 +1,106 @@
 """Stacks of the last k frames, each frame stored once.
 
 An observation of k stacked frames shares k - 1 of them with the observation before it, and what followed a step is what
-the next step begins with. So frames go into a ring, and a stack is a position in it: that of its newest frame. Nothing
-is assumed about episodes or padding: what a stack has in common with the one before it is found by comparing them, and
-where that is nothing (an episode begins) all k frames are written. What comes out is what went in, to the bit.
+a later row begins with. So frames go into a ring, and a stack is the positions of its frames. A frame is found again by
+its bytes, among those that were written last: nothing is assumed about the order of rows, the environments that they
+come from, episodes or padding. What comes out is what went in, to the bit.
 """
 
 import math
+from collections import deque
 
 import numpy as np
 
-# Frames more than there are steps, as a share of them: each new episode takes k instead of 1.
+# Frames more than there are rows, as a share of the rows: an episode of T rows takes T + 1 frames.
 SPARE = 1 / 8
 
 
 class FrameStacks:
-    """A ring of frames for each of E environments.
+    """A ring of frames.
 
     Args:
         shape: of a stack.
         dtype: of a frame.
         axis: that of the frames in a stack, the oldest first; 0 or -1.
-        num_envs: E.
-        num_steps: steps of each environment that there is to be room for.
+        num_rows: rows, of two stacks each, that there is to be room for.
+
+    Attributes:
+        length: k, frames of a stack.
+        written: frames written so far; the position of the next one.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, axis: int, num_envs: int, num_steps: int):
+    def __init__(self, shape: tuple[int, ...], dtype: str, axis: int, num_rows: int):
         self._axis = axis
         self.length = shape[axis]
         frame = tuple(np.delete(shape, axis).tolist())
-        self.frames = np.zeros((num_envs, _frames_for(num_steps, self.length), *frame), dtype)
-        self.written = np.zeros(num_envs, np.int64)
-        self._newest = np.zeros((num_envs, self.length, *frame), dtype)
+        self._frames = np.zeros((_frames_for(num_rows, self.length), *frame), dtype)
+        self.written = 0
+        # How far back a frame is looked for: half of the spare room, so that it stays as long as the row.
+        self._reach = (len(self._frames) - num_rows) // 2
+        self._hashes: deque[int] = deque()  # of the last frames, at most `reach`, in the order of their positions
+        self._positions: dict[int, int] = {}  # hash -> the newest position of a frame that has it
 
     @staticmethod
-    def bytes_for(shape: tuple[int, ...], dtype: str, axis: int, num_envs: int, num_steps: int) -> int:
+    def bytes_for(shape: tuple[int, ...], dtype: str, axis: int, num_rows: int) -> int:
         """What `size_bytes` would be."""
-        frames = num_envs * _frames_for(num_steps, shape[axis])
-        return frames * math.prod(shape) // shape[axis] * np.dtype(dtype).itemsize
-
-    def append(self, env: int, stack: np.ndarray) -> int:
-        """The position of a stack [*shape] that follows the last one of this environment, or equals it."""
-        stack = np.moveaxis(stack, self._axis, 0)
-        newest = self._newest[env]
-        if self.written[env] and np.array_equal(stack, newest):
-            return int(self.written[env]) - 1
-        goes_on = self.written[env] and np.array_equal(stack[:-1], newest[1:])
-        for frame in stack[-1:] if goes_on else stack:
-            self.frames[env, self.written[env] % self.frames.shape[1]] = frame
-            self.written[env] += 1
-        newest[:] = stack
-        return int(self.written[env]) - 1
-
-    def oldest(self) -> np.ndarray:
-        """[E] int64: the least position of each environment whose frames have not been overwritten."""
-        return np.maximum(self.written - self.frames.shape[1], 0) + self.length - 1
-
-    def take(self, envs: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """The stacks [B, *shape] at these positions [B] of these environments [B]."""
-        places = (positions[:, None] + np.arange(1 - self.length, 1)) % self.frames.shape[1]
-        return np.moveaxis(self.frames[envs[:, None], places], 1, 1 if self._axis == 0 else -1)
+        return _frames_for(num_rows, shape[axis]) * math.prod(shape) // shape[axis] * np.dtype(dtype).itemsize
 
     @property
     def size_bytes(self) -> int:
         """Memory of the ring."""
-        return self.frames.nbytes
+        return self._frames.nbytes
+
+    @property
+    def oldest(self) -> int:
+        """The least position whose frame has not been overwritten."""
+        return max(self.written - len(self._frames), 0)
+
+    @property
+    def least_next(self) -> int:
+        """A bound from below of all positions that `append` gives from now on."""
+        return max(self.written - self._reach, 0)
+
+    def append(self, stack: np.ndarray) -> list[int]:
+        """The positions [k] of the frames of a stack [*shape]; writes those that are new."""
+        return [self._position_of(frame) for frame in np.ascontiguousarray(np.moveaxis(stack, self._axis, 0))]
+
+    def _position_of(self, frame: np.ndarray) -> int:
+        data = frame.tobytes()
+        key = hash(data)
+        position = self._positions.get(key)
+        if position is not None and self._frames[position % len(self._frames)].tobytes() == data:
+            return position
+        self._frames[self.written % len(self._frames)] = frame
+        self._remember(key, self.written)
+        self.written += 1
+        return self.written - 1
+
+    def _remember(self, key: int, position: int) -> None:
+        if len(self._hashes) == self._reach:
+            forgotten = self._hashes.popleft()
+            if self._positions[forgotten] == position - self._reach:
+                del self._positions[forgotten]
+        self._hashes.append(key)
+        self._positions[key] = position
+
+    def take(self, positions: np.ndarray) -> np.ndarray:
+        """The stacks [B, *shape] whose frames lie at these positions [B, k]."""
+        return np.moveaxis(self._frames[positions % len(self._frames)], 1, 1 if self._axis == 0 else -1)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the frames (a view) and how many were written."""
-        filled = min(int(self.written.max(initial=0)), self.frames.shape[1])
-        return {"frames": self.frames[:, :filled], "written": self.written.copy()}
+        return {"frames": self._frames[: self.written], "written": np.array(self.written)}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Takes over what `get_state` gave; the shapes must be the same."""
-        self.frames[:, : state["frames"].shape[1]] = state["frames"]
-        self.written[:] = state["written"]
-        for env in np.flatnonzero(self.written):
-            stack = self.take(np.array([env]), self.written[env : env + 1] - 1)[0]
-            self._newest[env] = np.moveaxis(stack, self._axis, 0)
+        self._frames[: len(state["frames"])] = state["frames"]
+        self.written = int(state["written"])
+        self._hashes.clear()
+        self._positions.clear()
+        for position in range(max(self.written - self._reach, 0), self.written):
+            self._remember(hash(self._frames[position % len(self._frames)].tobytes()), position)
 
 
-def _frames_for(num_steps: int, length: int) -> int:
-    """Frames to keep for so many steps with stacks of this length."""
-    return num_steps + int(num_steps * SPARE) + 2 * length
+def _frames_for(num_rows: int, length: int) -> int:
+    """Frames to keep for so many rows with stacks of this length."""
+    return num_rows + int(num_rows * SPARE) + 8 * length

@@ -35,11 +35,6 @@ class Priorities:
         """Takes `count` rows from `start` on out of play."""
         self._set_range(start, np.zeros(count))
 
-    def drop_rows(self, rows: np.ndarray) -> None:
-        """Takes single rows out of play."""
-        if len(rows):
-            self.tree.set(rows, 0.0)
-
     def update(self, rows: np.ndarray, td_errors: np.ndarray) -> None:
         """Takes the new TD errors [B] of the rows [B].
 

@@ -1,8 +1,8 @@
 """Rings of independent rows in contiguous columns, sampled uniformly or by priority.
 
 A row holds all that learning needs of it, n-step returns included, so rows may come from any worker, in any order:
-there is no seam to cross. Rows are numbered from the first one ever added, so that news of a row that was overwritten
-meanwhile can be told from news of the one that lies there now.
+there is no seam to cross. Rows are numbered from the first one ever added, so that priorities for a row that was
+overwritten meanwhile can be told from those for the row that lies there now.
 """
 
 import math
@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.replay.frame_stacks import FrameStacks
 from rllib.replay.memory import check_memory
 from rllib.replay.priorities import Priorities
 from rllib.replay.sum_tree import SumTree
 from rllib.sample_batch import Column, SampleBatch
+
+STACKS = (sb.OBS, sb.NEXT_OBS)
 
 
 class ReplayBuffer:
@@ -23,36 +26,51 @@ class ReplayBuffer:
     Args:
         columns: name, shape of one row, dtype.
         capacity: rows; the oldest make room for new ones.
+        frame_axis: 0 or -1 for observations that are stacks of frames along this axis: each frame is then stored once
+            (frame_stacks.py). Where so many episodes begin that their first frames overfill the room for frames, the
+            oldest rows go before their time. None: observations are stored whole.
 
     Raises:
         ValueError: if capacity is below 1, or takes more memory than is free.
     """
 
-    def __init__(self, columns: Sequence[Column], capacity: int):
+    def __init__(self, columns: Sequence[Column], capacity: int, frame_axis: int | None = None):
         if capacity < 1:
             raise ValueError(f"capacity={capacity} must be at least 1")
         self.capacity = capacity
         self._table = tuple(columns)
         self._shapes = [(column.name, column.shape) for column in columns]
-        check_memory(capacity, self.bytes_for(columns, capacity))
+        check_memory(capacity, self.bytes_for(columns, capacity, frame_axis))
         # Zeros cost nothing until they are written to.
-        self._columns = {column.name: np.zeros((capacity, *column.shape), column.dtype) for column in self._table}
+        self._columns = {
+            column.name: np.zeros((capacity, *column.shape), column.dtype) for column in _stored(columns, frame_axis)
+        }
+        self._stacks = None if frame_axis is None else FrameStacks(*_observation(columns), frame_axis, capacity)
+        # With stacks: for each row the least position that its frames can have.
+        self._least = np.zeros(0 if self._stacks is None else capacity, np.int64)
         self._added = 0
+        self._oldest = 0  # number of the oldest row that can be sampled
         self._out: dict[str, np.ndarray] = {}
 
     @staticmethod
-    def bytes_for(columns: Sequence[Column], capacity: int) -> int:
+    def bytes_for(columns: Sequence[Column], capacity: int, frame_axis: int | None = None) -> int:
         """What `size_bytes` would be."""
-        return capacity * sum(math.prod(column.shape) * np.dtype(column.dtype).itemsize for column in columns)
+        rows = capacity * sum(
+            math.prod(column.shape) * np.dtype(column.dtype).itemsize for column in _stored(columns, frame_axis)
+        )
+        if frame_axis is None:
+            return rows
+        return rows + 8 * capacity + FrameStacks.bytes_for(*_observation(columns), frame_axis, capacity)
 
     def __len__(self) -> int:
         """Rows that can be sampled."""
-        return min(self._added, self.capacity)
+        return self._added - self._oldest
 
     @property
     def size_bytes(self) -> int:
         """Memory of the full buffer."""
-        return sum(column.nbytes for column in self._columns.values())
+        frames = 0 if self._stacks is None else self._stacks.size_bytes
+        return sum(column.nbytes for column in self._columns.values()) + self._least.nbytes + frames
 
     # ------------------------------------------------------------------ adding
 
@@ -72,10 +90,14 @@ class ReplayBuffer:
         if td_errors is not None:
             td_errors = np.asarray(td_errors).reshape(-1)
         rows, given = self._checked(batch, td_errors)
+        if not given:
+            return range(self._added, self._added)
         count = min(given, self.capacity)
         start = (self._added + given - count) % self.capacity
         stop = start + count
         self._note_added(start, count, None if td_errors is None else td_errors[given - count :])
+        if self._stacks is not None:
+            rows = self._with_positions([new[given - count :] for new in rows], start)
         if count == given and stop <= self.capacity:
             place = slice(start, stop)
             for column, new in zip(self._columns.values(), rows):
@@ -83,11 +105,33 @@ class ReplayBuffer:
         else:
             before_end = self.capacity - start
             for column, new in zip(self._columns.values(), rows):
-                new = new[given - count :]
+                new = new[len(new) - count :]
                 column[start:stop] = new[:before_end]
                 column[: max(stop - self.capacity, 0)] = new[before_end:]
         self._added += given
+        self._oldest = max(self._oldest, self._added - self.capacity)
+        if self._stacks is not None:
+            self._drop_rows_without_frames()
         return range(self._added - given, self._added)
+
+    def _with_positions(self, rows: list[np.ndarray], start: int) -> list[np.ndarray]:
+        """The columns with the positions of frames [B, k] in the place of stacks; writes the frames that are new."""
+        stacks, names = self._stacks, list(self._columns)
+        observations, following = (names.index(name) for name in STACKS)
+        count = len(rows[0])
+        positions = np.empty((2, count, stacks.length), np.int64)
+        for row in range(count):
+            self._least[(start + row) % self.capacity] = stacks.least_next
+            positions[0, row] = stacks.append(rows[observations][row])
+            positions[1, row] = stacks.append(rows[following][row])
+        rows[observations], rows[following] = positions
+        return rows
+
+    def _drop_rows_without_frames(self) -> None:
+        first = self._oldest
+        while self._oldest < self._added and self._least[self._oldest % self.capacity] < self._stacks.oldest:
+            self._oldest += 1
+        self._note_dropped(first % self.capacity, self._oldest - first)
 
     def _checked(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None) -> tuple[list[np.ndarray], int]:
         """The columns of the table as rows, and how many there are."""
@@ -107,7 +151,10 @@ class ReplayBuffer:
         return rows, given
 
     def _note_added(self, start: int, count: int, td_errors: np.ndarray | None) -> None:
-        """For buffers that keep more of a row than its columns."""
+        """For buffers that keep more of a row than its columns: `count` rows are written from place `start` on."""
+
+    def _note_dropped(self, start: int, count: int) -> None:
+        """As `_note_added`, for rows that can no longer be sampled."""
 
     # ------------------------------------------------------------------ sampling
 
@@ -126,24 +173,34 @@ class ReplayBuffer:
         Raises:
             ValueError: if there are no rows.
         """
-        if not self._added:
+        if self._added == self._oldest:
             raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
         out = self._outputs(batch_size)
         places = self._draw(batch_size, rng, beta, out[sb.WEIGHTS])
         for name, column in self._columns.items():
             # Without mode="clip" numpy gathers into memory of its own first, to leave `out` alone on errors.
             column.take(places, axis=0, out=out[name], mode="clip")
-        return SampleBatch({**out, sb.INDICES: numbers_of(places, self._added, self.capacity)})
+        newest = self._added - 1
+        columns = {**out, sb.INDICES: newest - (newest - places) % self.capacity}
+        if self._stacks is not None:
+            columns.update({name: self._stacks.take(out[name]) for name in STACKS})
+        return SampleBatch(columns)
 
     def _outputs(self, batch_size: int) -> dict[str, np.ndarray]:
         if not self._out or len(self._out[sb.WEIGHTS]) != batch_size:
-            self._out = {column.name: np.empty((batch_size, *column.shape), column.dtype) for column in self._table}
+            self._out = {
+                name: np.empty((batch_size, *column.shape[1:]), column.dtype) for name, column in self._columns.items()
+            }
             self._out[sb.WEIGHTS] = np.ones(batch_size, np.float32)
         return self._out
 
     def _draw(self, batch_size: int, rng: np.random.Generator, beta: float, weights: np.ndarray) -> np.ndarray:
-        """Places [B] int64; fills `weights`, which are 1 unless somebody changes them."""
-        return uniform_draw(len(self), batch_size, rng)
+        """Places [B] int64; fills `weights`, which are 1 unless a subclass changes them."""
+        rows = self._added - self._oldest
+        drawn = (rng.random(batch_size) * rows).astype(np.int64)
+        # The product may be rounded up to the number of rows itself.
+        np.minimum(drawn, rows - 1, out=drawn)
+        return drawn if not self._oldest or rows == self.capacity else (drawn + self._oldest) % self.capacity
 
     def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
         """Takes new TD errors of sampled rows; they make no difference here."""
@@ -152,8 +209,13 @@ class ReplayBuffer:
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the rows (views), where the ring stands, and how rows are chosen."""
-        state = {f"columns.{name}": column[: len(self)] for name, column in self._columns.items()}
-        return {**state, "added": np.array(self._added), "capacity": np.array(self.capacity)}
+        filled = min(self._added, self.capacity)
+        state = {f"columns.{name}": column[:filled] for name, column in self._columns.items()}
+        state |= {"added": np.array(self._added), "capacity": np.array(self.capacity)}
+        if self._stacks is not None:
+            state |= {"oldest": np.array(self._oldest), "least": self._least[:filled]}
+            state |= {f"stacks.{name}": array for name, array in self._stacks.get_state().items()}
+        return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Takes over what `get_state` gave.
@@ -173,15 +235,19 @@ class ReplayBuffer:
                 f"{self.capacity} and {sorted(own)}"
             )
         self._added = int(state["added"])
+        self._oldest = int(state.get("oldest", max(self._added - self.capacity, 0)))
         for name, column in self._columns.items():
-            column[: len(self)] = state[f"columns.{name}"]
+            column[: len(state[f"columns.{name}"])] = state[f"columns.{name}"]
+        if self._stacks is not None:
+            self._least[: len(state["least"])] = state["least"]
+            self._stacks.set_state({name: state[f"stacks.{name}"] for name in ("frames", "written")})
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
     """Rows drawn in proportion to (|TD error| + epsilon)^alpha (arXiv:1511.05952), with importance weights.
 
     Args:
-        columns, capacity: see ReplayBuffer.
+        columns, capacity, frame_axis: see ReplayBuffer.
         alpha: exponent of the priorities; 0 samples uniformly.
         epsilon: added to every |TD error|, so that no row is out of play for ever.
         stratified: one row from each of B equal parts of the priorities' sum; False draws independently, which with
@@ -192,16 +258,17 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self,
         columns: Sequence[Column],
         capacity: int,
+        frame_axis: int | None = None,
         alpha: float = 0.6,
         epsilon: float = 1e-6,
         stratified: bool = True,
     ):
-        super().__init__(columns, capacity)
+        super().__init__(columns, capacity, frame_axis)
         self.priorities = Priorities(capacity, alpha, epsilon, stratified)
 
     @staticmethod
-    def bytes_for(columns: Sequence[Column], capacity: int) -> int:
-        return ReplayBuffer.bytes_for(columns, capacity) + SumTree.bytes_for(capacity)
+    def bytes_for(columns: Sequence[Column], capacity: int, frame_axis: int | None = None) -> int:
+        return ReplayBuffer.bytes_for(columns, capacity, frame_axis) + SumTree.bytes_for(capacity)
 
     @property
     def size_bytes(self) -> int:
@@ -209,6 +276,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def _note_added(self, start: int, count: int, td_errors: np.ndarray | None) -> None:
         self.priorities.add(start, count, td_errors)
+
+    def _note_dropped(self, start: int, count: int) -> None:
+        self.priorities.drop(start, count)
 
     def _draw(self, batch_size: int, rng: np.random.Generator, beta: float, weights: np.ndarray) -> np.ndarray:
         indexes, weights[:] = self.priorities.sample(batch_size, rng, beta)
@@ -221,12 +291,17 @@ class PrioritizedReplayBuffer(ReplayBuffer):
             ValueError: if there never was such a row, or a TD error is not finite.
         """
         indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
-        there = rows_still_there(indexes, self._added - len(self), self._added)
+        if not len(indexes):
+            return
+        least, most = int(indexes.min()), int(indexes.max())
+        if least < 0 or most >= self._added:
+            raise ValueError(f"rows 0 to {self._added - 1} have been added, but rows {least} to {most} are meant")
+        there = slice(None) if least >= self._oldest else indexes >= self._oldest
         self.priorities.update(indexes[there] % self.capacity, td_errors[there])
 
     def get_state(self) -> dict[str, np.ndarray]:
         priorities = {
-            "priorities": self.priorities.tree[: len(self)],
+            "priorities": self.priorities.tree[: min(self._added, self.capacity)],
             "largest_priority": np.array(self.priorities.largest),
         }
         return {**super().get_state(), **priorities}
@@ -238,30 +313,17 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self.priorities.load(state["priorities"], float(state["largest_priority"]))
 
 
-def uniform_draw(rows: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers [count] int64 below `rows`: those that priorities that are all alike would draw."""
-    drawn = (rng.random(count) * rows).astype(np.int64)
-    # The product may be rounded up to `rows` itself.
-    return np.minimum(drawn, rows - 1, out=drawn)
+def _stored(columns: Sequence[Column], frame_axis: int | None) -> list[Column]:
+    """What a row takes: with `frame_axis` the positions of the frames instead of the stacks."""
+    if frame_axis is None:
+        return list(columns)
+    length = _observation(columns)[0][frame_axis]
+    return [Column(c.name, (length,), "int64") if c.name in STACKS else c for c in columns]
 
 
-def numbers_of(places: np.ndarray, added: int, capacity: int) -> np.ndarray:
-    """The numbers [B] of the rows that lie at these places of a ring, the newest of which has the number added - 1."""
-    return added - 1 - (added - 1 - places) % capacity
-
-
-def rows_still_there(numbers: np.ndarray, oldest: int, added: int) -> np.ndarray | slice:
-    """Which of these rows have not been overwritten: a mask [B], or a slice of all.
-
-    Raises:
-        ValueError: if one was never there.
-    """
-    if not len(numbers):
-        return slice(0)
-    least, most = int(numbers.min()), int(numbers.max())
-    if least < 0 or most >= added:
-        raise ValueError(f"rows 0 to {added - 1} have been added, but rows {least} to {most} are meant")
-    return slice(None) if least >= oldest else numbers >= oldest
+def _observation(columns: Sequence[Column]) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of an observation."""
+    return next((column.shape, column.dtype) for column in columns if column.name == sb.OBS)
 
 
 def _as_rows(batch: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:

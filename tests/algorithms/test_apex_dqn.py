@@ -16,7 +16,16 @@ from rllib.algorithms.registry import get_algorithm_class, get_algorithm_config
 from rllib.evaluation.exploration import worker_epsilon
 from runtime.errors import ActorDiedError
 from tests.algorithms.algorithm_support import learner_stats, worker_pids
-from tests.envs import ActionReward, BoundedAction, CountingEnv, InfiniteHorizon, ProbeFailure, RaisingEnv, SleepEnv
+from tests.envs import (
+    ActionReward,
+    BoundedAction,
+    CountingEnv,
+    InfiniteHorizon,
+    ProbeFailure,
+    RaisingEnv,
+    SleepEnv,
+    StackedCounting,
+)
 
 
 def config(env="CartPole-v1", num_workers=2, training=None, envs=1, fragment=20, **env_config) -> ApexDQNConfig:
@@ -75,7 +84,7 @@ class TestWhatWorkersSend:
             assert 5 in end[bootstrapped]
             # With a target network that equals the weights, the learner's errors are the same.
             batch[sb.WEIGHTS] = np.ones(60, np.float32)
-            algo._add_targets(batch)
+            algo.add_targets(batch)
             errors = algo.learner.update(batch, rng=np.random.default_rng(0), lr=0.0, shuffle=False)["td_error"]
             np.testing.assert_allclose(batch[sb.TD_ERRORS], errors, rtol=1e-4, atol=1e-5)
 
@@ -126,7 +135,7 @@ class TestSettings:
                 "capacity=3 is below num_replay_buffer_shards=4",
             ),
             ({"replay_buffer_config": {"worker_side_prioritization": 1}}, "must be True or False"),
-            ({"replay_buffer_config": {"frame_stack_axis": -1}}, "is not available here"),
+            ({"replay_buffer_config": {"frame_stack_axis": -1}}, r"have the shape \(4,\). Leave it at None"),
             ({"replay_buffer_config": {"size": 3}}, "not size"),
             ({"num_replay_buffer_shards": 0}, "num_replay_buffer_shards=0 must be"),
             ({"max_requests_in_flight_per_replay_worker": 0}, "must be an integer >= 1"),
@@ -159,6 +168,16 @@ class TestSettings:
             state = algo.replay.get_state()
             priorities = np.concatenate([state[f"{shard}.priorities"] for shard in range(2)])
             assert len(priorities) > 100 and (priorities == 1).mean() > 0.3
+
+
+    def test_stacked_frames_are_stored_once(self):
+        sizes = []
+        for axis in (-1, None):
+            replay = {"replay_buffer_config": {"capacity": 5000, "frame_stack_axis": axis}}
+            with config(StackedCounting, 2, replay, axis=-1).build() as algo:
+                result = train_until(algo, lambda result: result["num_env_steps_trained"] > 500)
+                sizes.append(result["info/replay"]["size_bytes"])
+        assert sizes[0] < 0.4 * sizes[1]
 
 
 class TestLearning:

@@ -1,6 +1,8 @@
 """DQN: what its settings do, what they refuse, that runs repeat and go on, and probe environments."""
 
-import gymnasium
+import os
+import signal
+
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -18,6 +20,7 @@ from tests.envs import (
     InfiniteHorizon,
     MatchObservation,
     ObservedReward,
+    StackedCounting,
 )
 
 C51 = {"num_atoms": 21, "v_min": -2.0, "v_max": 2.0}
@@ -198,6 +201,42 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
         assert np.array_equal(algo.target.weights, other.target.weights)
 
 
+@pytest.mark.parametrize("added", [50, 130])
+def test_a_replay_that_was_saved_as_steps_of_environments_becomes_rows(added):
+    """Format 1 had a ring of steps [T, E], here of 100 steps of 2 environments; their numbers are the observations."""
+    config = make_config(CountingEnv, envs=2, n_step=3, replay_buffer_config={"capacity": 200})
+    filled, oldest = min(added, 100), max(added - 100, 0)
+    step = np.arange(oldest, added)[np.argsort(np.arange(oldest, added) % 100)]
+    numbers = np.repeat(step[:, None], 2, 1).astype(np.float32)
+    old = {
+        "columns.obs": numbers[..., None],
+        "columns.new_obs": numbers[..., None] + 1,
+        "columns.actions": np.zeros((filled, 2), np.int64),
+        "columns.rewards": np.ones((filled, 2), np.float32),
+        "columns.terminateds": np.zeros((filled, 2), bool),
+        "columns.truncateds": np.zeros((filled, 2), bool),
+        "columns.loss_mask": numbers != 40,
+        "steps": np.array([oldest, added]),
+        "priorities": numbers.reshape(-1).astype(float),
+        "largest": np.array(500.0),
+    }
+    with config.build() as algo:
+        algo.set_state({**algo.get_state(), "replay.safetensors": old})
+        rows = algo.replay.get_state()
+        obs = rows["columns.obs"][:, 0]
+        assert sorted(obs.tolist()) == sorted(np.delete(numbers, np.flatnonzero(step == 40), 0).ravel().tolist())
+        length = np.select([(obs == 39) | (obs == added - 1), (obs == 38) | (obs == added - 2)], [1, 2], 3)
+        np.testing.assert_array_equal(rows["columns.new_obs"][:, 0] - obs, length)
+        np.testing.assert_allclose(rows["columns.discounts"], 0.9**length, rtol=1e-6)
+        np.testing.assert_allclose(rows["columns.rewards"], (1 - 0.9**length) / 0.1, rtol=1e-6)
+        np.testing.assert_array_equal(rows["priorities"], obs)
+        names = "obs", "new_obs", "actions", "rewards", "discounts"
+        algo.replay.add({name: rows[f"columns.{name}"][:1] for name in names})
+        assert algo.replay.get_state()["priorities"].max() == 500
+        with pytest.raises(ValueError, match="stacked frames in a format that is no longer read"):
+            algo.set_state({**algo.get_state(), "replay.safetensors": {**old, "stacks.frames": np.zeros(3)}})
+
+
 def test_evaluation_is_greedy_and_results_have_rays_names():
     with make_config(MatchObservation).build() as algo:
         result = train(algo, 3)
@@ -274,10 +313,6 @@ def test_rays_default_replay_settings_are_accepted(algorithm):
         ({"hiddens": 256}, "hiddens=256 must be a list of integers"),
         ({"replay_buffer_config": {"prioritized_replay_beta": 2.0}}, "must be >= 0 and <= 1, but is 2.0"),
         ({"replay_buffer_config": {"prioritized_replay_beta": ((0, 0.4), (9, -1))}}, "must be >= 0 and <= 1"),
-        (
-            {"n_step": 30, "num_steps_sampled_before_learning_starts": 0, "replay_buffer_config": {"capacity": 20}},
-            "capacity=20 is below n_step x environments = 30 x 1",
-        ),
     ],
     ids=str,
 )
@@ -306,13 +341,35 @@ def test_mistakes_in_exploration(exploration, message):
     assert message in str(raised.value)
 
 
-def test_a_replay_of_all_workers_cannot_do_without_one():
-    tolerance = {"recreate_failed_workers": False, "ignore_worker_failures": True}
-    with pytest.raises(ValueError, match="ignore_worker_failures=True does not go with a replay that joins"):
-        make_config(workers=2).fault_tolerance(**tolerance).build()
-    make_config().fault_tolerance(**tolerance).validate()
-    with make_config(workers=2).fault_tolerance(ignore_worker_failures=True).build() as algo:
-        assert algo.workers.fault_tolerance.restart, "to go on means to replace them"
+def test_the_replay_does_without_a_worker_that_is_left_out():
+    config = make_config(workers=2, n_step=3).fault_tolerance(
+        recreate_failed_workers=False, ignore_worker_failures=True
+    )
+    with config.build() as algo:
+        train(algo, 1)
+        os.kill(algo.workers.foreach_worker(lambda worker: os.getpid())[0], signal.SIGKILL)
+        result = train(algo, 2)
+        assert result["num_healthy_workers"] == 1 and result["num_env_steps_trained"] > 0
+
+
+@pytest.mark.parametrize("parts", [{}, {"n_step": 3}], ids=str)
+def test_whole_episodes(parts):
+    """Each batch holds all rows of its episodes; they have 3, 5 and 4 steps in turn."""
+    config = make_config(CountingEnv, envs=2, **parts).rollouts(batch_mode="complete_episodes")
+    with config.build() as algo:
+        train(algo, 2)
+        assert len(algo.replay) == algo.timesteps
+        batch = algo.replay.sample(1000, np.random.default_rng(0))
+        assert (batch["new_obs"] - batch["obs"]).max() == algo.config.n_step
+
+
+def test_steps_are_counted_when_they_are_made_and_rows_come_when_they_are_complete():
+    """A fragment of 4 steps in an endless episode; the last two rows of three steps wait for the next fragment."""
+    training = {"n_step": 3, "num_steps_sampled_before_learning_starts": 1000}
+    with make_config(InfiniteHorizon, env_config={"length": 10**6}, envs=2, **training).build() as algo:
+        for fragments in range(1, 4):
+            algo.training_step()
+            assert algo.timesteps == 8 * fragments and len(algo.replay) == 8 * fragments - 2 * 2
 
 
 def test_whole_numbers_may_be_floats():
@@ -351,7 +408,7 @@ def test_noise_in_the_weights_explores():
     """Both actions are tried without any epsilon, and evaluation is silent."""
     with make_config(MatchObservation, noisy=True, hiddens=[16]).build() as algo:
         train(algo, 6)
-        actions = algo.replay.columns["actions"][:500]
+        actions = algo.replay.get_state()["columns.actions"][:500]
         assert 50 < actions.sum() < 450
         assert algo.evaluate(50)["episode_reward_mean"] == 1.0
 
@@ -382,24 +439,3 @@ class TestFramesOfStackedObservations:
             make_config(replay_buffer_config={"frame_stack_axis": 1}).build()
         with pytest.raises(ValueError, match=r"have the shape \(4,\). Leave it at None"):
             make_config(replay_buffer_config={"frame_stack_axis": -1}).build()
-
-
-class StackedCounting(gymnasium.Env):
-    """The last four numbers of steps, each on a frame of 2 x 8, after zeros; episodes of 30 steps, reward 1."""
-
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, config):
-        self.axis = config["axis"]
-        self.observation_space = gymnasium.spaces.Box(0, 100, self.stack([0] * 4).shape, np.float32)
-
-    def stack(self, numbers):
-        return np.stack([np.full((2, 8), number, np.float32) for number in numbers], self.axis)
-
-    def reset(self, *, seed=None, options=None):
-        self.t = 0
-        return self.stack([0, 0, 0, 0]), {}
-
-    def step(self, action):
-        self.t += 1
-        return self.stack([max(self.t - i, 0) for i in (3, 2, 1, 0)]), 1.0, self.t == 30, False, {}

@@ -67,10 +67,10 @@ class Reference:
 
 def transitions(replay, rows):
     """The rows of the stored columns, read without the replay's own sampling."""
-    columns = [replay.columns[name][:, 0][rows] for name in (sb.OBS, sb.ACTIONS, sb.REWARDS, sb.NEXT_OBS)]
-    obs, actions, rewards, following = map(torch.tensor, columns)
-    ended = torch.tensor(replay.columns[sb.TERMINATEDS][:, 0][rows])
-    return obs.double(), actions, rewards.double(), following.double(), ended
+    stored, names = replay.get_state(), (sb.OBS, sb.ACTIONS, sb.REWARDS, sb.NEXT_OBS, sb.DISCOUNTS)
+    columns = (torch.tensor(stored[f"columns.{name}"][rows]) for name in names)
+    obs, actions, rewards, following, discounts = columns
+    return obs.double(), actions, rewards.double(), following.double(), discounts == 0
 
 
 @pytest.mark.parametrize("learner", ["numpy", "torch"])
@@ -82,7 +82,7 @@ def test_weights_after_1_and_128_updates(learner, double_q, kind):
         reference = Reference(algo.policy, double_q, kind)
         draws = copy.deepcopy(algo._learner_rng)
         for update in range(1, 129):
-            stats = algo._update(algo.config.lr)
+            stats = algo.update(algo.config.lr)
             rows = (draws.random(BATCH) * len(algo.replay)).astype(int)
             loss = reference.update(*transitions(algo.replay, rows))
             assert stats["total_loss"] == pytest.approx(loss, rel=1e-3, abs=1e-5)

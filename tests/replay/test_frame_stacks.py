@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.replay.transition_replay import TransitionReplay
-from rllib.sample_batch import SampleBatch
+from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
+from rllib.sample_batch import Column, SampleBatch
 
 SIZE = 4  # frames of SIZE x SIZE pixels
 LENGTH = 4  # of a stack
@@ -49,44 +49,42 @@ class Counter:
         return before, following, reward, over and self.episode % 2 == 0, over and self.episode % 2 == 1
 
 
-def fragment(environments, steps):
-    rows = [environment.step() for _ in range(steps) for environment in environments]
-    obs, following, rewards, terminateds, truncateds = map(np.array, zip(*rows))
-    return SampleBatch(
-        {
-            sb.OBS: obs,
-            sb.NEXT_OBS: following,
-            sb.ACTIONS: np.zeros(len(rows), int),
-            sb.REWARDS: rewards.astype(np.float32),
-            sb.TERMINATEDS: terminateds,
-            sb.TRUNCATEDS: truncateds,
-        }
-    )
+def rows(environments, steps, n_step=1):
+    """Rows of n steps, environment by environment."""
+    found = []
+    for environment in environments:
+        made = [environment.step() for _ in range(steps)]
+        for start, (obs, _, reward, *_) in enumerate(made):
+            window = made[start : start + n_step]
+            last = next((k for k, (*_, terminated, truncated) in enumerate(window) if terminated or truncated), -1)
+            found.append((obs, window[last][1], reward))
+    obs, following, rewards = map(np.array, zip(*found))
+    return SampleBatch({sb.OBS: obs, sb.NEXT_OBS: following, sb.REWARDS: rewards.astype(np.float32)})
 
 
-def make_pair(environments, capacity, axis=-1, **settings):
+def make_pair(kind, capacity, axis=-1):
     """A replay of single frames, and one of whole stacks."""
-    sample = fragment([Counter(axis=axis)], 1)
-    columns = {name: (column.shape[1:], str(column.dtype)) for name, column in sample.items()}
-    return [
-        TransitionReplay(columns, capacity, len(environments), 0.9, frame_axis=frame_axis, **settings)
-        for frame_axis in (axis, None)
-    ]
+    shape = Counter(axis=axis).step()[0].shape
+    columns = Column(sb.OBS, shape, "uint8"), Column(sb.NEXT_OBS, shape, "uint8"), Column(sb.REWARDS, (), "float32")
+    return kind(columns, capacity, frame_axis=axis), kind(columns, capacity)
 
 
-@pytest.mark.parametrize("alpha", [None, 0.6])
+BOTH = pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
+
+
+@BOTH
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("padding", ["first", "zero"])
 @pytest.mark.parametrize("axis", [-1, 0])
 @pytest.mark.parametrize("count", [1, 3])
-def test_the_same_rows_as_with_whole_stacks(alpha, n_step, padding, axis, count):
+def test_the_same_rows_as_with_whole_stacks(kind, n_step, padding, axis, count):
     """Over three laps of the ring: the same draws, the same stacks, at episodes' ends and at the seam too."""
     environments = [Counter(padding=padding, axis=axis, start=70 * i, lengths=(40, 51, 1, 64)) for i in range(count)]
-    replays = make_pair(environments, 100 * count, axis, alpha=alpha, n_step=n_step)
+    replays = make_pair(kind, 100 * count, axis)
     for lap in range(45):
-        batch = fragment(environments, 7)
+        batch = rows(environments, 7, n_step)
         for replay in replays:
-            replay.add(batch, 7)
+            replay.add(batch)
         single, whole = (replay.sample(64, np.random.default_rng(lap), 0.4) for replay in replays)
         for name in whole:
             assert np.array_equal(single[name], whole[name]), name
@@ -96,59 +94,72 @@ def test_the_same_rows_as_with_whole_stacks(alpha, n_step, padding, axis, count)
     assert len(replays[0]) == len(replays[1]) == 100 * count
 
 
-@pytest.mark.parametrize("alpha", [None, 0.6])
-def test_short_episodes_cost_old_steps_and_nothing_else(alpha):
-    """Episodes of one step take five frames each: fewer of them fit, and those that are there are right."""
+@BOTH
+def test_short_episodes_cost_old_rows_and_nothing_else(kind):
+    """Episodes of one step take two frames a row: fewer rows fit, and those that are there are right."""
     environments = [Counter(lengths=(1,)), Counter(lengths=(50,), start=100)]
-    single, whole = make_pair(environments, 200, alpha=alpha)
-    rng = np.random.default_rng(0)
+    single, whole = make_pair(kind, 200)
+    rng, added = np.random.default_rng(0), 0
     for _ in range(60):
-        batch = fragment(environments, 5)
+        batch = rows(environments, 5)
         for replay in (single, whole):
-            replay.add(batch, 5)
+            replay.add(batch)
+        added += batch.count
         found = single.sample(200, rng)
-        rows = found[sb.INDICES]
-        assert rows.min() >= whole.steps_added * 2 - len(single)
-        places = rows % 200
-        for name in (sb.OBS, sb.NEXT_OBS):
-            assert np.array_equal(found[name], whole.columns[name].reshape(200, SIZE, SIZE, LENGTH)[places])
-        single.update_priorities(np.arange(single.steps_added * 2), np.ones(single.steps_added * 2))
-    assert 40 <= len(single) < 60 and len(whole) == 200
+        numbers = found[sb.INDICES]
+        assert numbers.min() >= added - len(single)
+        state = whole.get_state()
+        for name in (sb.OBS, sb.NEXT_OBS, sb.REWARDS):
+            assert np.array_equal(found[name], state[f"columns.{name}"][numbers % 200])
+        single.update_priorities(np.arange(added), np.ones(added))
+    assert 100 <= len(single) < 200 and len(whole) == 200
     assert len(set(single.sample(5000, rng)[sb.INDICES].tolist())) == len(single)
 
 
-def test_a_replaced_environment_is_cut_off_from_its_past():
-    replay, _ = make_pair([Counter()], 100, n_step=3)
-    replay.add(fragment([Counter(lengths=(50,))], 3), 3)
-    replay.add(fragment([Counter(lengths=(50,), start=30)], 3), 3)
-    batch = replay.sample(500, np.random.default_rng(0))
-    ahead = batch[sb.NEXT_OBS][..., -1].astype(int) - batch[sb.OBS][..., -1]
-    assert ahead.min() == 1 and ahead.max() == 3
+def test_rows_in_any_order_come_out_as_they_went_in():
+    """As from many workers: frames are shared where they can be, and right in any case."""
+    rng = np.random.default_rng(0)
+    replay, whole = make_pair(ReplayBuffer, 300)
+    batch = rows([Counter(lengths=(9, 30)), Counter(start=90)], 300, 3)
+    for part in batch.shuffled(rng).minibatches(37):
+        for each in (replay, whole):
+            each.add(part)
+        found = replay.sample(100, rng)
+        for name in (sb.OBS, sb.NEXT_OBS, sb.REWARDS):
+            expected = whole.get_state()[f"columns.{name}"][found[sb.INDICES] % 300]
+            assert np.array_equal(found[name], expected)
 
 
 @pytest.mark.parametrize("added", [40, 250])
 def test_state(added):
     environments = [Counter(), Counter(start=50)]
-    replay, whole = make_pair(environments, 200, alpha=0.6)
-    other, _ = make_pair(environments, 200, alpha=0.6)
-    replay.add(fragment(environments, added), added)
+    replay, whole = make_pair(PrioritizedReplayBuffer, 200)
+    other, _ = make_pair(PrioritizedReplayBuffer, 200)
+    replay.add(rows(environments, added))
     other.set_state({name: np.array(array) for name, array in replay.get_state().items()})
-    batch = fragment(environments, 9)
+    batch = rows(environments, 9)
     for each in (replay, other):
-        each.add(batch, 9)
+        each.add(batch)
     first, second = (each.sample(30, np.random.default_rng(0), 0.4) for each in (replay, other))
     assert all(np.array_equal(first[name], second[name]) for name in first)
-    assert np.array_equal(replay.stacks.frames, other.stacks.frames)
-    with pytest.raises(ValueError, match="must be as they were"):
+    states = replay.get_state(), other.get_state()
+    assert all(np.array_equal(states[0][name], states[1][name]) for name in states[0])
+    with pytest.raises(ValueError, match="the saved replay has capacity 200 and the columns"):
         whole.set_state(replay.get_state())
 
 
 def test_memory():
-    """84 x 84 x 4: a frame and a half quarter instead of eight."""
+    """84 x 84 x 4: a frame and an eighth instead of eight."""
     stack = ((84, 84, 4), "uint8")
-    scalar = {sb.ACTIONS: ((), "int64"), sb.REWARDS: ((), "float32"), sb.TERMINATEDS: ((), "bool")}
-    columns = {sb.OBS: stack, sb.NEXT_OBS: stack, **scalar, sb.TRUNCATEDS: ((), "bool")}
-    single, whole = (TransitionReplay(columns, 10_000, 1, 0.99, frame_axis=axis) for axis in (-1, None))
-    assert whole.size_bytes == 10_000 * (8 * 84 * 84 + 15)
-    assert single.size_bytes == (11_250 + 8) * 84 * 84 + 10_000 * (16 + 15)
+    columns = (
+        Column(sb.OBS, *stack),
+        Column(sb.NEXT_OBS, *stack),
+        Column(sb.ACTIONS, (), "int64"),
+        Column(sb.REWARDS, (), "float32"),
+        Column(sb.DISCOUNTS, (), "float32"),
+    )
+    single, whole = (ReplayBuffer(columns, 10_000, frame_axis=axis) for axis in (-1, None))
+    assert whole.size_bytes == 10_000 * (8 * 84 * 84 + 16)
+    assert single.size_bytes == (11_250 + 32) * 84 * 84 + 10_000 * (2 * 4 * 8 + 8 + 16)
     assert single.size_bytes < whole.size_bytes / 7
+    assert ReplayBuffer.bytes_for(columns, 10_000, -1) == single.size_bytes

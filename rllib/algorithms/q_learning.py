@@ -1,0 +1,116 @@
+"""Q-learning from replayed rows: the network of action values and what they are fitted to, for DQN and Ape-X.
+
+Both streams of a dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`. As in RLlib,
+`hiddens` have rectified units, whatever `fcnet_activation` is. Weights begin as torch's layers do, uniform within
+1 / sqrt(fan in), not orthogonal as policies' do; see docs/decisions.md for what that is worth.
+"""
+
+import dataclasses
+from typing import Annotated, ClassVar, Literal, Self
+
+import gymnasium as gym
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.off_policy import OffPolicy, OffPolicyConfig
+from rllib.algorithms.sections import above, at_least, section
+from rllib.evaluation.exploration import Exploration, NoisyWeights
+from rllib.losses.loss import Loss
+from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
+from rllib.models.catalog import PolicySpec
+from rllib.models.q_values import QValues
+from rllib.sample_batch import SampleBatch
+
+
+class QLearningConfig(OffPolicyConfig):
+    """Settings of the action values: their network, their noise and their loss."""
+
+    exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
+    own_aliases: ClassVar[dict] = EPSILON_ALIASES
+
+    @section
+    def training(
+        self,
+        *,
+        lr=5e-4,
+        grad_clip=40.0,
+        train_batch_size=32,
+        double_q: Annotated[bool, "the online network chooses the next action, the target network judges it"] = True,
+        dueling: Annotated[bool, "Q is a value plus advantages"] = True,
+        hiddens: Annotated[list[int], "widths of hidden layers, relu, between fcnet_hiddens and the heads"] = [256],  # noqa: B006
+        num_atoms: Annotated[int, "points of the return's distribution (C51: 51); 1: none", at_least(1)] = 1,
+        v_min: Annotated[float, "least return of the distribution"] = -10.0,
+        v_max: Annotated[float, "largest return of the distribution"] = 10.0,
+        noisy: Annotated[bool, "explore by learned noise in the weights of hiddens and the head"] = False,
+        sigma0: Annotated[
+            float, "initial noise in the weights, before the root of a layer's inputs", above(0, finite=True)
+        ] = 0.5,
+        td_error_loss_fn: Annotated[Literal["huber", "mse"], "loss of the TD error (without atoms)"] = "huber",
+    ) -> Self: ...
+
+    @relation("num_atoms", "v_min", "v_max")
+    def _check_support(self):
+        if self.num_atoms > 1 and not -np.inf < self.v_min < self.v_max < np.inf:
+            return (
+                f"v_min={self.v_min} must be below v_max={self.v_max}, and both be finite: they are the ends of "
+                "the returns that num_atoms stand for. Use .training(v_min=-10.0, v_max=10.0)."
+            )
+
+    @relation("noisy", "exploration_config")
+    def _check_noise(self):
+        given = {**self.default_exploration, **self.exploration_config}
+        never = all(given.get(name) == 0 for name in ("initial_epsilon", "final_epsilon"))
+        if self.noisy and given != self.default_exploration and not never:
+            return (
+                f"noisy=True explores by noise in the weights alone, without exploration_config={given!r}. Leave that "
+                "out, or use .training(noisy=False)."
+            )
+
+    @relation("hiddens")
+    def _check_hiddens(self):
+        if not all(type(width) is int and width > 0 for width in self.hiddens):
+            return f"hiddens={self.hiddens!r} must be a list of positive integers. Use .training(hiddens=[256])."
+
+
+class QLearning(OffPolicy):
+    """Base of the algorithms that learn the value of each action from a replay."""
+
+    initializer = "uniform"
+
+    def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
+        config = self.config
+        if not isinstance(action_space, gym.spaces.Discrete):
+            raise ValueError(
+                f"{type(self).__name__} learns the value of each action, so it needs a Discrete action space, but "
+                f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
+            )
+        spec = super().make_policy_spec(observation_space, action_space)
+        values = QValues(int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max)
+        return dataclasses.replace(
+            spec,
+            distribution=values,
+            hiddens=(*spec.hiddens, *config.hiddens),
+            activations=(*spec.activations, *("relu",) * len(config.hiddens)),
+            critic=False,
+            vf_share_layers=True,
+            noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,
+            sigma0=config.sigma0,
+        )
+
+    def make_exploration(self, config: QLearningConfig) -> Exploration:
+        return NoisyWeights() if config.noisy else super().make_exploration(config)
+
+    def make_loss(self) -> Loss:
+        """That of numbers, or of distributions."""
+        config = self.config
+        return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+
+    def add_targets(self, batch: SampleBatch) -> None:
+        """Adds what the values of the rows are fitted to, by the target network."""
+        following, rewards, discounts = batch[sb.NEXT_OBS], batch[sb.REWARDS], batch[sb.DISCOUNTS]
+        judged = self.target.action_values(following)
+        choosing = self.policy.action_values(following) if self.config.double_q else judged
+        name, targets = q_targets(self.policy.distribution, judged, choosing.q_values(), rewards, discounts)
+        batch[name] = targets

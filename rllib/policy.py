@@ -13,6 +13,7 @@ from rllib.models.layout import ParameterLayout
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork
 from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.numpy_torso import ConvolutionalNetwork
+from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, Column
 
 BACKENDS = ("numpy", "torch")
 FILTER_PREFIX = "filter."
@@ -93,6 +94,14 @@ class Policy:
     def action_dtype(self) -> np.dtype:
         """int64, or float32 for continuous actions."""
         return self.distribution.action_dtype
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What is stored of a step: the action and, where actions have probabilities, what it was drawn from."""
+        columns = (Column(ACTIONS, self.action_shape, str(self.action_dtype)),)
+        if self.distribution.has_log_prob:
+            columns += Column(ACTION_DIST_INPUTS, (self.num_dist_inputs,)), Column(ACTION_LOGP)
+        return columns
 
     @property
     def num_dist_inputs(self) -> int:

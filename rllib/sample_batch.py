@@ -53,11 +53,36 @@ TD_ERRORS = "td_errors"
 
 @dataclass(frozen=True)
 class Column:
-    """Name, shape of one row and dtype of a column."""
+    """One column of a batch.
+
+    Attributes:
+        name: its key.
+        shape: of one row.
+        dtype: its name, as numpy reads it.
+        before_action: whether it says what the action is chosen from, as the observation does. Fragments have one row
+            more of such a column, for the action after the last, and a reset of the environments writes it, too.
+    """
 
     name: str
-    shape: tuple[int, ...]
-    dtype: str
+    shape: tuple[int, ...] = ()
+    dtype: str = "float32"
+    before_action: bool = False
+
+
+def table_of(*columns: Column) -> tuple[Column, ...]:
+    """The columns as they are.
+
+    Raises:
+        ValueError: if two of them have the same name.
+    """
+    names = [column.name for column in columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"a batch would have two columns {name!r}. Give a key of info_columns, or what a postprocess adds, "
+                "another name."
+            )
+    return columns
 
 
 class SampleBatch(dict):

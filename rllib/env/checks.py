@@ -1,6 +1,7 @@
 """Tries an environment in the driver, before any worker starts, so that its mistakes are told where the user sits."""
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -9,12 +10,18 @@ from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.stream import EnvironmentStream
 from rllib.env.sync_stream import close_all
 from rllib.env.vector import make_environment, stream_over
+from rllib.sample_batch import Column
 
 CHECKED_STEPS = 8
 
 
 def check_environment(
-    factory: EnvFactory, env_config: dict | None = None, *, num_envs: int = 1, check: bool = True
+    factory: EnvFactory,
+    env_config: dict | None = None,
+    *,
+    num_envs: int = 1,
+    check: bool = True,
+    info_columns: Sequence[Column] = (),
 ) -> tuple:
     """Makes one environment, takes a few random steps on the path that training takes, and closes it.
 
@@ -23,6 +30,7 @@ def check_environment(
         env_config: the user's dict.
         num_envs: environments per worker; a VectorEnv is made with that many, other environments once.
         check: False takes no steps and only reads the spaces.
+        info_columns: keys of the info dicts that are to be columns.
 
     Returns:
         (observation_space, action_space) of a single environment.
@@ -35,7 +43,7 @@ def check_environment(
     made = make_environment(factory, EnvContext(env_config, num_envs=num_envs))
     seeds = list(range(num_envs)) if isinstance(made, VectorEnv) else [0]
     try:
-        stream = stream_over([made], seeds, checked_steps=CHECKED_STEPS)
+        stream = stream_over([made], seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns)
     except BaseException:
         close_all([made])
         raise
@@ -46,12 +54,10 @@ def check_environment(
 
 
 def _take_steps(stream: EnvironmentStream) -> None:
-    observations = np.empty((stream.num_envs, *stream.observation_shape), stream.observation_dtype)
-    rewards = np.empty(stream.num_envs, np.float32)
-    terminated, truncated = np.empty(stream.num_envs, bool), np.empty(stream.num_envs, bool)
-    stream.reset(observations)
+    row = stream.new_row()
+    stream.reset(row)
     actions = copy.deepcopy(stream.action_space)  # sampling must not move the generator of the user's space
     actions.seed(0)
     for _ in range(CHECKED_STEPS):
         drawn = np.stack([actions.sample() for _ in range(stream.num_envs)])
-        stream.step(drawn, observations, rewards, terminated, truncated)
+        stream.step(drawn, row)

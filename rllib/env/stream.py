@@ -2,12 +2,14 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from rllib.env.observations import observation_column
+from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column, table_of
 
 logger = logging.getLogger("rllib.env")
 
@@ -43,11 +45,45 @@ class EpisodeObserver(Protocol):
         """It has raised, and its episode is void."""
 
 
+class Row(NamedTuple):
+    """The memory that a stream writes one step of its N environments to. For `step`, a tuple in this order is enough.
+
+    Attributes:
+        observations: [N, *observation_shape], what the next action is chosen from.
+        rewards: [N] float32.
+        terminated, truncated: [N] bool; both may be true.
+        infos: name -> [N, *shape] for each of the stream's info columns.
+    """
+
+    observations: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    infos: Mapping[str, np.ndarray] = {}
+
+    @staticmethod
+    def of_steps(observations, columns: Mapping[str, np.ndarray], infos: Sequence[Column] = ()) -> Iterator[tuple]:
+        """The rows of T steps, views of columns. They are plain tuples, which cost nothing to make and to unpack.
+
+        Args:
+            observations: T arrays.
+            columns: name -> [T, N, ...]; those from before the action have one row more, and their first is left out.
+            infos: the stream's info columns.
+        """
+        of_infos = repeat({})
+        if infos:
+            names = [column.name for column in infos]
+            of_infos = (dict(zip(names, views)) for views in zip(*(columns[i.name][i.before_action :] for i in infos)))
+        return zip(observations, columns[REWARDS], columns[TERMINATEDS], columns[TRUNCATEDS], of_infos)
+
+
 class EnvironmentStream(ABC):
     """N environments stepped in lockstep, each starting a new episode when one has ended.
 
     Attributes:
         num_envs: N.
+        info_columns: keys of the environments' info dicts that are written as columns. Those `before_action` come with
+            the observation, from reset() as well as from step(); the others with the reward.
         observation_space, action_space: of a single environment.
         observation_shape, observation_dtype: of one stored observation (see `observations.ObservationColumn`).
         reset_rows: [N] bool, rows of the last step that are no transitions and have to be dropped, or None where all
@@ -66,13 +102,30 @@ class EnvironmentStream(ABC):
     replaced: Sequence[int] = ()
     _observer: "EpisodeObserver | None" = None
 
-    def __init__(self, num_envs: int, observation_space, action_space):
+    def __init__(self, num_envs: int, observation_space, action_space, info_columns: Sequence[Column] = ()):
         self.num_envs = num_envs
+        self.info_columns = tuple(info_columns)
         self.observation_space = observation_space
         self.action_space = action_space
         self.column = observation_column(observation_space)
         self.observation_shape = self.column.shape
         self.observation_dtype = self.column.dtype
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What a step writes."""
+        return table_of(
+            Column(OBS, self.observation_shape, str(self.observation_dtype), before_action=True),
+            Column(REWARDS),
+            Column(TERMINATEDS, (), "bool"),
+            Column(TRUNCATEDS, (), "bool"),
+            *self.info_columns,
+        )
+
+    def new_row(self) -> Row:
+        """New memory for one step, all zeros."""
+        made = {column.name: np.zeros((self.num_envs, *column.shape), column.dtype) for column in self.columns}
+        return Row(*(made.pop(name) for name in (OBS, REWARDS, TERMINATEDS, TRUNCATEDS)), made)
 
     @property
     @abstractmethod
@@ -84,13 +137,13 @@ class EnvironmentStream(ABC):
         self._observer = observer
 
     @abstractmethod
-    def reset(self, observations: np.ndarray) -> None:
-        """Starts an episode in every environment and writes the first observations.
+    def reset(self, row: Row) -> None:
+        """Starts an episode in every environment and writes what their first actions are chosen from.
 
         The first call seeds each environment; later calls continue the environments' own generators.
 
         Args:
-            observations: [N, *observation_shape], written in place.
+            row: receives the observations, and the info columns from before the action.
         """
 
     @abstractmethod
@@ -98,15 +151,13 @@ class EnvironmentStream(ABC):
         """Gives the next reset new seeds, one int per environment."""
 
     @abstractmethod
-    def step(self, actions, observations, rewards, terminated, truncated, active=None) -> list[tuple[int, np.ndarray]]:
+    def step(self, actions, row: Row, active=None) -> list[tuple[int, np.ndarray]]:
         """One step of every environment; an ended episode is followed by the reset of its environment.
 
         Args:
             actions: [N, ...] in the action space of the environment.
-            observations: [N, *observation_shape], receives what the next action is chosen from: after the end of an
-                episode the first observation of the new one (with next-step vector environments, a row later).
-            rewards: [N] float32, receives the rewards.
-            terminated, truncated: [N] bool, receive the flags; both may be true.
+            row: receives what came of them; as observations, after the end of an episode, the first ones of the new
+                one (with next-step vector environments, a row later).
             active: [N] bools; only these environments are stepped, the others are left as they are, with reward 0
                 and False flags. None steps all. Streams over a VectorEnv refuse anything else.
 
@@ -114,7 +165,7 @@ class EnvironmentStream(ABC):
             (index, true final observation [*observation_shape]) of each episode that ended in this step; mostly [].
 
         Raises:
-            ValueError: if an environment gives an infinite reward or nan.
+            ValueError: if an environment gives an infinite reward or nan, or an info dict lacks an info column.
             Exception: whatever the environment raises, with a note that says where and when.
         """
 
@@ -130,6 +181,26 @@ class EnvironmentStream(ABC):
         Raises:
             ValueError: if the environments can only be reset together.
         """
+
+    def _write_infos(self, infos: Sequence[dict | None], out: Mapping[str, np.ndarray], before_action: bool) -> None:
+        """Writes the info columns of one kind from the infos of the N environments; None becomes zeros.
+
+        Raises:
+            ValueError: if an info lacks the key, or its value does not fit the column.
+        """
+        for column in self.info_columns:
+            if column.before_action is not before_action:
+                continue
+            for index, info in enumerate(infos):
+                try:
+                    out[column.name][index] = 0 if info is None else info[column.name]
+                except (KeyError, TypeError, ValueError):
+                    given = f"has {info[column.name]!r:.80}" if column.name in info else f"has only {sorted(info)}"
+                    source = "reset() and step()" if before_action else "step()"
+                    raise ValueError(
+                        f"info_columns names {column.name!r}, of shape {column.shape} and dtype {column.dtype}, but "
+                        f"the info of environment {index} {given}; {source} must give it every time"
+                    ) from None
 
     @abstractmethod
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import Any
@@ -16,6 +16,7 @@ from rllib.env.legacy import adapt_spaces
 from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
 from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed, tell_exit
+from rllib.sample_batch import Column
 
 logger = logging.getLogger("rllib.env")
 
@@ -39,6 +40,7 @@ class SyncStream(EnvironmentStream):
             the form.
         remake: makes the environment with a given index anew; one that raises in step() or reset() is then closed and
             replaced, and the others go on. None: what an environment raises is raised.
+        info_columns: keys of the info dicts that are written as columns.
 
     Raises:
         ValueError: if the spaces are not supported, or differ from environment to environment.
@@ -52,6 +54,7 @@ class SyncStream(EnvironmentStream):
         worker_index: int = 0,
         checked_steps: int = 1,
         remake: Callable[[int], Any] | None = None,
+        info_columns: Sequence[Column] = (),
     ):
         self._envs, self._limits = [], []
         for env in map(adapt_spaces, envs):
@@ -62,7 +65,7 @@ class SyncStream(EnvironmentStream):
         check_spaces(first.observation_space, first.action_space, env_name(first))
         for index, env in enumerate(self._envs):
             _check_same_spaces(env, first, index)
-        super().__init__(len(envs), first.observation_space, first.action_space)
+        super().__init__(len(envs), first.observation_space, first.action_space, info_columns)
         self._seeds: list[int | None] = []  # None once used; gymnasium takes no np.int64
         self._given_seeds: list[int] = []
         self.reseed(seeds)
@@ -79,6 +82,11 @@ class SyncStream(EnvironmentStream):
         self._remake = remake
         if remake is not None:
             self._steps = [partial(self._guarded_step, index) for index in range(self.num_envs)]
+        # Of the newest steps, None where there was none, and of the newest observations.
+        self._step_infos: list[dict | None] = [None] * self.num_envs
+        self._newest_infos: list[dict] = [{}] * self.num_envs
+        if info_columns:
+            self._watch_steps()
         self._failures = [0] * self.num_envs  # in a row, without a step in between
         self._replacements = [0] * self.num_envs
         self._clock = 0  # steps of the stream so far
@@ -93,21 +101,26 @@ class SyncStream(EnvironmentStream):
     def watch(self, observer):
         super().watch(observer)
         if observer.follows_episodes:
-            self._steps = [partial(self._watched_step, index) for index in range(self.num_envs)]
+            self._watch_steps()
 
-    def reset(self, observations):
+    def _watch_steps(self) -> None:
+        self._steps = [partial(self._watched_step, index) for index in range(self.num_envs)]
+
+    def reset(self, row):
         rows = [self._reset_env(index) for index in range(self.num_envs)]
         self._next_deadline = min(self._deadlines)
         self.reset_rows = None
-        self._write_rows(rows, observations)
+        self._write_rows(rows, row.observations)
+        self._write_infos(self._newest_infos, row.infos, before_action=True)
 
     def reseed(self, seeds):
         self._given_seeds = [int(seed) for seed in seeds]
         self._seeds = list(self._given_seeds)
 
-    def step(self, actions, observations, rewards, terminated, truncated, active=None):
+    def step(self, actions, row, active=None):
         if active is not None:
-            return self._step_some(actions, observations, rewards, terminated, truncated, active)
+            return self._step_some(actions, row, active)
+        observations, rewards, terminated, truncated, infos = row
         self._clock += 1
         self.replaced = []
         rows, given_rewards, ended = [], [], []
@@ -133,6 +146,8 @@ class SyncStream(EnvironmentStream):
         finals = self._start_next(ended, rows) if ended else ended
         self._write_rows(rows, observations)
         self.reset_rows = self._rows_of_replaced() if self.replaced else None
+        if infos:
+            self._write_all_infos(infos)
         return finals
 
     def restart(self, index, seed, observations):
@@ -147,8 +162,9 @@ class SyncStream(EnvironmentStream):
 
     # ---- off the hot path
 
-    def _step_some(self, actions, observations, rewards, terminated, truncated, active):
-        """`step` for a part of the environments; a row at a time."""
+    def _step_some(self, actions, row, active):
+        """`step` for a part of the environments; an environment at a time."""
+        observations, rewards, terminated, truncated, infos = row
         self._clock += 1
         self.replaced = []
         active = np.asarray(active, bool)
@@ -159,6 +175,7 @@ class SyncStream(EnvironmentStream):
             if not active[index]:
                 self._starts[index] += 1  # its clock stands still
                 self._deadlines[index] += 1
+                self._step_infos[index] = None
                 continue
             try:
                 result = self._steps[index](action)
@@ -174,7 +191,12 @@ class SyncStream(EnvironmentStream):
             self._write_rows([rows[index]], observations[index : index + 1], index)
         self.reset_rows = ~active
         self.reset_rows[self.replaced] = True
+        self._write_all_infos(infos)
         return finals
+
+    def _write_all_infos(self, out):
+        self._write_infos(self._step_infos, out, before_action=False)
+        self._write_infos(self._newest_infos, out, before_action=True)
 
     def _write_rows(self, rows, out, first_index=0):
         try:
@@ -243,6 +265,7 @@ class SyncStream(EnvironmentStream):
             return self._replace(index, error, where)
         self._starts[index] = self._clock
         self._deadlines[index] = self._clock + self._limits[index]
+        self._newest_infos[index] = info
         if self._observer is not None:
             self._observer.started(index, observation, info)
         return observation
@@ -265,9 +288,13 @@ class SyncStream(EnvironmentStream):
         return result
 
     def _watched_step(self, index: int, action) -> tuple:
-        """A step that is reported to the observer, unless the environment failed in it."""
+        """A step whose info is kept, and which is reported to the observer, unless the environment failed in it."""
         result = self._own_steps[index](action) if self._remake is None else self._guarded_step(index, action)
-        if index not in self.replaced:
+        if index in self.replaced:
+            self._step_infos[index] = None
+            return result
+        self._step_infos[index] = self._newest_infos[index] = result[4]
+        if self._observer is not None:
             self._observer.stepped(index, action, result)
         return result
 

@@ -1,11 +1,14 @@
 """From a factory to a running stream of environments."""
 
+from collections.abc import Sequence
+
 from gymnasium.vector import VectorEnv
 
 from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.stream import EnvironmentStream
 from rllib.env.sync_stream import SyncStream, close_all
 from rllib.env.vector_stream import VectorEnvStream
+from rllib.sample_batch import Column
 
 
 def make_stream(
@@ -19,6 +22,7 @@ def make_stream(
     check: bool | int = True,
     in_evaluation: bool = False,
     replace_failed: bool = False,
+    info_columns: Sequence[Column] = (),
 ) -> EnvironmentStream:
     """Makes the environments of one worker.
 
@@ -31,6 +35,7 @@ def make_stream(
         check: how many of the first results of each environment are held against its spaces.
         in_evaluation: for the EnvContext.
         replace_failed: an environment that raises in step() or reset() is replaced by a new one.
+        info_columns: keys of the info dicts that are written as columns.
 
     Raises:
         ValueError: if the number of seeds differs from num_envs, the spaces are not supported, or a VectorEnv has
@@ -51,7 +56,9 @@ def make_stream(
             if isinstance(made[0], VectorEnv):
                 break
         remake = make if replace_failed else None
-        return stream_over(made, seeds, worker_index=worker_index, checked_steps=int(check), remake=remake)
+        return stream_over(
+            made, seeds, worker_index=worker_index, checked_steps=int(check), remake=remake, info_columns=info_columns
+        )
     except BaseException:
         close_all(made)
         raise

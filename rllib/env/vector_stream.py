@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
@@ -10,7 +10,8 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from rllib.env.examiner import env_name
 from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
-from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed, tell_exit
+from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, Row, successor_seed, tell_exit
+from rllib.sample_batch import Column
 
 logger = logging.getLogger("rllib.env")
 
@@ -35,6 +36,7 @@ class VectorEnvStream(EnvironmentStream):
         checked_steps: how many results are held against the observation space.
         remake: called with 0, makes the vector environment anew; one that raises in step() or reset() is then replaced,
             all its environments at once. None: what it raises is raised.
+        info_columns: keys of the infos that are written as columns.
 
     Raises:
         ValueError: if the number of environments is another, the spaces are not supported, or the autoreset mode is
@@ -50,6 +52,7 @@ class VectorEnvStream(EnvironmentStream):
         worker_index: int = 0,
         checked_steps: int = 1,
         remake: Callable[[int], VectorEnv] | None = None,
+        info_columns: Sequence[Column] = (),
     ):
         if env.num_envs != num_envs:
             raise ValueError(
@@ -57,7 +60,7 @@ class VectorEnvStream(EnvironmentStream):
                 f"Use .rollouts(num_envs_per_worker={env.num_envs}), or make it with context.num_envs environments."
             )
         check_spaces(env.single_observation_space, env.single_action_space, env_name(env))
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space, info_columns)
         self._env = env
         self._mode = autoreset_mode(env)
         self.has_gaps = self._mode is AutoresetMode.NEXT_STEP
@@ -71,27 +74,31 @@ class VectorEnvStream(EnvironmentStream):
         self._clock = 0
         self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whose next row is no transition
         self._has_failed = False
+        self._newest_infos: list[dict] = []  # those that came with the newest observations
         self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
 
     @property
     def environments(self):
         return list(getattr(self._env.unwrapped, "envs", [self._env]))
 
-    def reset(self, observations):
+    def reset(self, row):
         if self._observer is not None:
             for index in range(self.num_envs):
                 self._observer.created(index)
         try:
             batch, infos = self._call("reset", lambda: self._env.reset(seed=self._seed))
         except Exception as error:
-            self._replace(error, observations)
+            self._replace(error, row)
             return
         self._seed = None
         if not _reset_forgotten(self._env):
             self._resets_next[:] = False
         self.reset_rows = None
         self._check(batch)
-        self.column.write_batch(batch, observations)
+        self.column.write_batch(batch, row.observations)
+        if self.info_columns:
+            self._newest_infos = self._each(infos)
+            self._write_infos(self._newest_infos, row.infos, before_action=True)
         self._report_starts(range(self.num_envs), batch, infos)
 
     def reseed(self, seeds):
@@ -104,21 +111,23 @@ class VectorEnvStream(EnvironmentStream):
             "seeds of its own here. Use the environment that it is made of, not the VectorEnv."
         )
 
-    def step(self, actions, observations, rewards, terminated, truncated, active=None):
+    def step(self, actions, row, active=None):
         if active is not None:
             raise ValueError(
                 f"{env_name(self._env)} steps all its environments at once, so that a part of them cannot go on alone. "
                 'Use .rollouts(batch_mode="truncate_episodes").'
             )
+        observations, rewards, terminated, truncated, out = row
         self._clock += 1
         self.replaced = ()
         given = actions.astype(self._env.action_space.dtype)  # a copy, which the environments may keep or change
         try:
             batch, given_rewards, is_terminated, is_truncated, infos = self._call("step", lambda: self._env.step(given))
         except Exception as error:
-            self._replace(error, observations)
+            self._replace(error, Row(*row))
             for column in (rewards, terminated, truncated):
                 column.fill(0)
+            self._write_infos([None] * self.num_envs, out, before_action=False)
             self.replaced, self.reset_rows = range(self.num_envs), np.ones(self.num_envs, bool)
             return []
         self._failures = 0
@@ -131,15 +140,23 @@ class VectorEnvStream(EnvironmentStream):
         ended = np.flatnonzero(terminated | truncated)
         if self._observer is not None:
             self._report_step(actions, (batch, rewards, terminated, truncated, infos))
-        if not len(ended):
-            return []
+        if self.info_columns:
+            self._newest_infos = self._each(infos)
+            self._write_infos(self._step_infos(infos, ended), out, before_action=False)
+        finals = self._start_next(ended, infos, observations) if len(ended) else []
+        if self.info_columns:
+            self._write_infos(self._newest_infos, out, before_action=True)
+        return finals
+
+    def _start_next(self, ended: np.ndarray, infos: dict, observations: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """Sees to the reset of the environments that have ended; returns their final observations."""
         if self._mode is AutoresetMode.SAME_STEP:
             return [(int(index), self._final_from(infos, index)) for index in ended]
         finals = [(int(index), observations[index].copy()) for index in ended]
         if self._mode is AutoresetMode.NEXT_STEP:
             self._resets_next[ended] = True
         else:
-            self._reset_masked(terminated | truncated, observations)
+            self._reset_masked(ended, observations)
         return finals
 
     def close(self):
@@ -182,8 +199,8 @@ class VectorEnvStream(EnvironmentStream):
                 observer.created(index)
                 self._report_starts([index], batch, infos)
 
-    def _replace(self, error: Exception, observations: np.ndarray) -> None:
-        """Closes the failed vector environment, makes a new one in its place and writes its first observations.
+    def _replace(self, error: Exception, row: Row) -> None:
+        """Closes the failed vector environment, makes a new one in its place and resets it.
 
         Raises:
             error itself, if it is not to be replaced, or there were too many in a row.
@@ -204,7 +221,7 @@ class VectorEnvStream(EnvironmentStream):
         if self._observer is not None:
             for index, env in enumerate(self.environments):
                 self._observer.environment_made(index, env)
-        self.reset(observations)
+        self.reset(row)
 
     def _drop_reset_rows(self, rewards, terminated, truncated) -> None:
         if not self._resets_next.any():
@@ -215,10 +232,11 @@ class VectorEnvStream(EnvironmentStream):
         for column in (rewards, terminated, truncated):
             column[self.reset_rows] = 0
 
-    def _reset_masked(self, mask: np.ndarray, observations: np.ndarray) -> None:
-        """Resets the environments of the mask, and writes their first observations; mode DISABLED."""
+    def _reset_masked(self, starting: np.ndarray, observations: np.ndarray) -> None:
+        """Resets these environments, and writes their first observations; mode DISABLED."""
+        mask = np.zeros(self.num_envs, bool)
+        mask[starting] = True
         # gymnasium takes the mask out of the dict it is given, hence a new dict and a new array each time.
-        starting = np.flatnonzero(mask)
         if self._observer is not None:
             for index in starting:
                 self._observer.created(index)
@@ -234,6 +252,23 @@ class VectorEnvStream(EnvironmentStream):
                 )
             self._mask_is_kept = True
         observations[mask] = fresh[mask]
+        for index in starting if self.info_columns else ():
+            self._newest_infos[index] = _info_at(infos, index)
+
+    def _each(self, infos: dict) -> list[dict]:
+        """The info of each environment."""
+        return [_info_at(infos, index) for index in range(self.num_envs)]
+
+    def _step_infos(self, infos: dict, ended: np.ndarray) -> list[dict | None]:
+        """The infos that came with the rewards; None where there was no step."""
+        of_steps: list[dict | None] = list(self._newest_infos)
+        if self._mode is AutoresetMode.SAME_STEP:
+            for index in ended:
+                of_steps[index] = _info_at(infos.get("final_info", {}), index)
+        if self.reset_rows is not None:
+            for index in np.flatnonzero(self.reset_rows):
+                of_steps[index] = None
+        return of_steps
 
     def _final_from(self, infos: dict, index: int) -> np.ndarray:
         mask = infos.get("_final_obs")

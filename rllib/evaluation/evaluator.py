@@ -137,13 +137,12 @@ def _play(
     check: Callable[[np.ndarray, int], None],
 ) -> list[Episode]:
     num_envs = stream.num_envs
-    observations = np.empty((num_envs, *stream.observation_shape), stream.observation_dtype)
-    rewards = np.empty(num_envs, np.float32)
-    terminated, truncated = np.empty(num_envs, bool), np.empty(num_envs, bool)
+    row = stream.new_row()
+    observations, rewards = row.observations, row.rewards
     returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
     to_env = ActionMapper(stream.action_space, settings.normalize_actions, settings.clip_actions).to_env
     finished: list[Episode] = []
-    stream.reset(observations)
+    stream.reset(row)
     steps = 0
     while budget.playing.any():
         check(observations, steps)
@@ -151,7 +150,7 @@ def _play(
         patience.check(budget.playing, steps)
         seen = policy.filter(observations, update=False) if policy.filters_observations else observations
         actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True)
-        ended = stream.step(to_env(actions), observations, rewards, terminated, truncated)
+        ended = stream.step(to_env(actions), row)
         returns += rewards
         lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
         for i, _ in ended:

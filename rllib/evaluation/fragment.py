@@ -16,7 +16,7 @@ _ALIGNMENT = 64  # bytes; a cache line, and what vector instructions like
 
 
 class Fragment:
-    """Preallocated columns of shape [T, N, ...]; the observations have one step more, for the bootstrap.
+    """Preallocated columns of shape [T, N, ...]; those from before the action have one row more, for the bootstrap.
 
     Attributes:
         observations: [T + 1, N, *observation], row t + 1 is what followed action t (after an automatic reset).
@@ -40,7 +40,7 @@ class Fragment:
         self.num_envs = num_envs
         self.columns = _in_one_block(
             {
-                column.name: ((num_steps + (column.name == sb.OBS), num_envs, *column.shape), np.dtype(column.dtype))
+                column.name: ((num_steps + column.before_action, num_envs, *column.shape), np.dtype(column.dtype))
                 for column in columns
             },
             allocate,

@@ -98,7 +98,8 @@ class PerturbationWorker(Worker):
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
         self._weights = np.zeros((count, self.policy.layout.size), np.float32)
         self._network = NetworkPerRow(self.policy.layout, settings.policy.activations, self._weights)
-        self._raw = np.zeros((count, *self.stream.observation_shape), self.stream.observation_dtype)
+        self._row = self.stream.new_row()
+        self._raw = self._row.observations
         self._action_noise = ActionNoise(self.policy, settings.seed, count)
         self._slots: list[_Running | None] = [None] * count
         try:
@@ -134,9 +135,8 @@ class PerturbationWorker(Worker):
 
     def _loop(self, queue: deque, outcomes: list, weights: np.ndarray) -> None:
         """The hot loop: acts for all environments, steps those that play."""
-        count, raw, slots, policy = len(self._slots), self._raw, self._slots, self.policy
-        rewards, terminated, truncated = np.empty(count, np.float32), np.empty(count, bool), np.empty(count, bool)
-        totals, step = np.zeros(count), 0
+        raw, slots, policy = self._raw, self._slots, self.policy
+        totals, step = np.zeros(len(slots)), 0
         filtered = np.empty(raw.shape, np.float32) if policy.filters_observations else None
         playing = [running is not None for running in slots]
         while any(playing):
@@ -147,9 +147,9 @@ class PerturbationWorker(Worker):
             actions = policy.distribution.mode(self._network.forward(policy.encode(seen)))
             actions = self._action_noise.added_to(actions, step, slots)
             active = None if all(playing) else playing
-            ended = self.stream.step(self._mapper.to_env(actions), raw, rewards, terminated, truncated, active)
+            ended = self.stream.step(self._mapper.to_env(actions), self._row, active)
             step += 1
-            totals += rewards
+            totals += self._row.rewards
             for slot, _ in ended:
                 running = slots[slot]
                 outcomes[running.position] = self._outcome(slot, running, float(totals[slot]), step)

@@ -8,7 +8,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode, EpisodeTracker
+from rllib.env.stream import Row
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.exploration import Greedy, Place
@@ -25,7 +26,7 @@ from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import ENVIRONMENTS_ALIKE, Policy, Snapshot
-from rllib.sample_batch import Column, SampleBatch
+from rllib.sample_batch import Column, SampleBatch, table_of
 
 
 @dataclass
@@ -114,16 +115,18 @@ class RolloutWorker(Worker):
         # Environment steps of the whole run before the next step here, as far as this worker knows.
         self._timesteps = 0
         self._columns = self._column_table()
+        self._before_action = [column.name for column in self._columns if column.before_action]
         self._gives_values = self._explorer.gives_values and any(c.name == sb.VF_PREDS for c in self._columns)
         self._learner = settings.learner and settings.learner(self.policy)
         self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
         # Makes rows of the fragments, where the algorithm has a way of its own.
         self._make_rows = getattr(settings.postprocess, "make_rows", lambda: None)
         self._rows = self._make_rows()
-        # The newest observation of each environment: where the next fragment starts.
-        self._observations: np.ndarray | None = None
+        # What the next actions are chosen from, by column: where the next fragment starts. None: with a reset.
+        self._newest: dict[str, np.ndarray] | None = None
         self._scratch = np.empty((settings.num_envs, self.policy.num_dist_inputs), np.float32)
-        self._raw = np.empty((settings.num_envs, *self.stream.observation_shape), self.stream.observation_dtype)
+        # Where resets are written, and observations before they are filtered.
+        self._row = self.stream.new_row()
 
     def _make_explorer(self, incarnation: int):
         settings = self.settings
@@ -134,26 +137,11 @@ class RolloutWorker(Worker):
         return kind(settings.exploration, self.policy, self._rngs, place)
 
     def _column_table(self) -> tuple[Column, ...]:
-        policy, stream = self.policy, self.stream
-        observation_dtype = "float32" if policy.filters_observations else str(stream.observation_dtype)
-        return (
-            Column(sb.OBS, stream.observation_shape, observation_dtype),
-            Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
-            Column(sb.REWARDS, (), "float32"),
-            Column(sb.TERMINATEDS, (), "bool"),
-            Column(sb.TRUNCATEDS, (), "bool"),
-            *self._distribution_columns(),
-            *self.settings.postprocess.columns,
-        )
-
-    def _distribution_columns(self) -> tuple[Column, ...]:
-        """What the actions were drawn from, where they have probabilities."""
-        if not self.policy.distribution.has_log_prob:
-            return ()
-        return (
-            Column(sb.ACTION_DIST_INPUTS, (self.policy.num_dist_inputs,), "float32"),
-            Column(sb.ACTION_LOGP, (), "float32"),
-        )
+        """What a fragment consists of: what the environments give, what the policy does, what the algorithm adds."""
+        observed, *given = self.stream.columns
+        if self.policy.filters_observations:
+            observed = replace(observed, dtype="float32")
+        return table_of(observed, *given, *self.policy.columns, *self.settings.postprocess.columns)
 
     # ------------------------------------------------------------------ weights and state
 
@@ -181,7 +169,7 @@ class RolloutWorker(Worker):
         Args:
             incarnation: seeds the environments and the process's global generators anew; by default they go on.
         """
-        self._observations = None
+        self._newest = None
         self.episodes.reset()
         self._hooks.start_over()
         self._explorer.start_over()
@@ -240,57 +228,60 @@ class RolloutWorker(Worker):
         fragment = Fragment(self._columns, num_steps, self.settings.num_envs, self._allocate_fragment)
         fragment.has_values = self._gives_values
         fragment.by_environment = self._is_alike
-        observations = list(fragment.observations)
-        if self._observations is None:
-            self.stream.reset(self._raw)
-            self._filtered(self._raw, observations[0])
-        else:
-            observations[0][:] = self._observations
+        self._start(fragment)
         try:
-            env_time = self._step_through(fragment, observations, active)
+            env_time, inference_time = self._step_through(fragment, active)
         except BaseException:
             # The environments have gone on without the columns: whoever samples again starts new episodes.
             self.start_over()
             raise
-        report.env_time_s += env_time[0]
-        report.inference_time_s += env_time[1]
-        # A copy: a view would keep the whole fragment's memory from being used again.
-        self._observations = observations[-1].copy()
+        report.env_time_s += env_time
+        report.inference_time_s += inference_time
+        # Copies: views would keep the whole fragment's memory from being used again.
+        self._newest = {name: fragment[name][-1].copy() for name in self._before_action}
         return fragment
 
-    def _step_through(self, fragment: Fragment, observations: list, active: list[bool] | None) -> tuple[float, float]:
+    def _start(self, fragment: Fragment) -> None:
+        """Writes what the first actions of a fragment are chosen from."""
+        if self._newest is not None:
+            for name, values in self._newest.items():
+                fragment[name][0] = values
+            return
+        self.stream.reset(self._row)
+        self._filtered(self._row.observations, fragment.observations[0])
+        for column in self.stream.info_columns:
+            if column.before_action:
+                fragment[column.name][0] = self._row.infos[column.name]
+
+    def _step_through(self, fragment: Fragment, active: list[bool] | None) -> tuple[float, float]:
         """The hot loop. Returns the seconds spent in the environments and in the policy."""
         policy, step, to_env, clock = self.policy, self.stream.step, self._mapper.to_env, time.perf_counter
         act = self._explorer.act
         filtering = policy.filters_observations
         env_time = inference_time = 0.0
-        still = None if active is None else ~np.asarray(active)
-        rows = zip(
-            observations[:-1],
+        observations = list(fragment.observations)
+        received = itertools.repeat(self._row.observations) if filtering else observations[1:]
+        steps = zip(
+            range(fragment.num_steps),
+            observations,
             observations[1:],
             self._explorer.begin(fragment.num_steps, self._timesteps, active),
             self._dist_inputs(fragment),
             fragment[sb.ACTIONS],
             fragment[sb.VF_PREDS] if fragment.has_values else itertools.repeat(None),
-            fragment[sb.REWARDS],
-            fragment[sb.TERMINATEDS],
-            fragment[sb.TRUNCATEDS],
+            Row.of_steps(received, fragment.columns, self.stream.info_columns),
         )
-        for t, row in enumerate(rows):
-            observation, following, noise, dist_inputs, actions, values, rewards, terminated, truncated = row
+        for t, observation, following, noise, dist_inputs, actions, values, row in steps:
             begun = clock()
             act(observation, noise, dist_inputs, actions, values)
             acted = clock()
-            target = self._raw if filtering else following
-            if still is not None:
+            if active is not None:
                 following[:] = observation
-            ended = step(to_env(actions), target, rewards, terminated, truncated, active)
+            ended = step(to_env(actions), row, active)
             inference_time += acted - begun
             env_time += clock() - acted
-            if filtering and still is None:
-                self._filtered(target, following)
-            elif filtering:
-                following[active] = policy.filter(target[active], update=True, environments=np.flatnonzero(active))
+            if filtering:
+                self._filtered(self._row.observations, following, active)
             if ended:
                 self._note_ends(fragment, t, ended)
             dropped = self.stream.reset_rows
@@ -308,11 +299,14 @@ class RolloutWorker(Worker):
             return fragment[sb.ACTION_DIST_INPUTS]
         return itertools.repeat(self._scratch, fragment.num_steps)
 
-    def _filtered(self, raw: np.ndarray, out: np.ndarray) -> None:
-        if self.policy.filters_observations:
+    def _filtered(self, raw: np.ndarray, out: np.ndarray, active: list[bool] | None = None) -> None:
+        """Writes what is stored of raw observations; of the active environments alone, where some are not."""
+        if not self.policy.filters_observations:
+            out[:] = raw
+        elif active is None:
             self.policy.filter(raw, out=out, update=True)
         else:
-            out[:] = raw
+            out[active] = self.policy.filter(raw[active], update=True, environments=np.flatnonzero(active))
 
     def _note_ends(self, fragment: Fragment, t: int, ended: list[tuple[int, np.ndarray]]) -> None:
         truncated = fragment[sb.TRUNCATEDS][t]

@@ -74,6 +74,7 @@ class RolloutSettings:
         learner: makes the learner of a worker's own policy, where workers compute gradients; None: they do not.
         replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
         check_env: steps are checked against the spaces while they are still cheap to check.
+        info_columns: keys of the environments' info dicts that batches have as columns.
     """
 
     env: EnvFactory
@@ -99,6 +100,7 @@ class RolloutSettings:
     exploration: Exploration = STOCHASTIC_SAMPLING
     seeds_driver: bool = False
     acts_among_all: bool = True
+    info_columns: tuple[Column, ...] = ()
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:
         """One seed for each of these environments, of the given kind of stream."""
@@ -121,6 +123,7 @@ class RolloutSettings:
             check=self.check_env,
             replace_failed=self.replace_failed_envs,
             in_evaluation=kind == seeding.EVALUATION_ENVIRONMENTS,
+            info_columns=self.info_columns,
         )
         if not imported_torch:  # an environment may have imported it
             self.seed_process(kind, worker_index, incarnation, torch_alone=True)

@@ -6,24 +6,23 @@ from rllib.env import EnvironmentStream
 
 
 class Tape:
-    """The columns one step of a stream is written to, filled with values that no environment here produces."""
+    """The row that a step of a stream is written to, filled with values that no environment here produces."""
 
     def __init__(self, stream: EnvironmentStream):
         self.stream = stream
-        shape = (stream.num_envs, *stream.observation_shape)
-        self.observations = np.full(shape, 99, stream.observation_dtype)
-        self.rewards = np.full(stream.num_envs, np.nan, np.float32)
-        self.terminated = np.ones(stream.num_envs, bool)
-        self.truncated = np.ones(stream.num_envs, bool)
+        self.row = stream.new_row()
+        self.observations, self.rewards, self.terminated, self.truncated, self.infos = self.row
+        self.observations.fill(99)
+        self.rewards.fill(np.nan)
+        self.terminated.fill(True)
+        self.truncated.fill(True)
 
     def reset(self) -> np.ndarray:
-        self.stream.reset(self.observations)
+        self.stream.reset(self.row)
         return self.observations.copy()
 
     def step(self, actions, active=None) -> list:
-        return self.stream.step(
-            np.asarray(actions), self.observations, self.rewards, self.terminated, self.truncated, active
-        )
+        return self.stream.step(np.asarray(actions), self.row, active)
 
 
 def constant_actions(stream: EnvironmentStream, value=0) -> np.ndarray:

@@ -93,7 +93,7 @@ def test_rows_that_are_no_transitions_are_left_out():
 
 
 def test_final_observations_of_several_environments():
-    fragment = Fragment([Column(sb.OBS, (1,), "float32"), Column(sb.REWARDS, (), "float32")], 3, 2)
+    fragment = Fragment([Column(sb.OBS, (1,), before_action=True), Column(sb.REWARDS)], 3, 2)
     fragment[sb.OBS][:] = np.arange(8).reshape(4, 2, 1)
     fragment[sb.REWARDS][:] = 1
     fragment.final_observations = [(0, 1, np.array([91.0])), (2, 0, np.array([92.0])), (2, 1, np.array([93.0]))]

@@ -9,7 +9,10 @@ algorithm; what lies below the algorithm receives values, never the config.
 """
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
 
 from rllib.algorithms import aliases
 from rllib.algorithms.config_object import ConfigObject, relation
@@ -18,6 +21,7 @@ from rllib.algorithms.registry import get_algorithm_class
 from rllib.algorithms.sections import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.models.catalog import check_model
+from rllib.sample_batch import Column
 from rllib.schedules import Schedule
 
 # Defaults that are dicts; every config gets a copy of its own.
@@ -94,6 +98,9 @@ class AlgorithmConfig(ConfigObject):
             "True: learn from the rewards' signs; a number: clip them to +- it; None: signs in Atari games alone",
             at_least(0),
         ] = None,
+        info_columns: Annotated[
+            dict, "keys of the environment's info that batches get as columns: name -> {shape, dtype, before_action}"
+        ] = _EMPTY,
         disable_env_checking: Annotated[bool, "do not step an environment here before the workers start"] = False,
         render_env: Annotated[bool, "show the first environment of each worker", NotYet()] = False,
     ) -> Self:
@@ -365,6 +372,17 @@ class AlgorithmConfig(ConfigObject):
                 f"env_config must have strings as keys, but has {odd[0]!r}. Use .environment(env_config={{'size': 5}})."
             )
 
+    @relation("info_columns")
+    def _check_info_columns(self):
+        try:
+            self.get_info_columns()
+        except (TypeError, ValueError) as error:
+            return (
+                f"info_columns={self.info_columns!r:.80} must give each key's shape (default []), dtype (float32) and "
+                f"whether it is known before_action (False): {error}. "
+                "Use .environment(info_columns={'cost': {}, 'goal': {'shape': [3], 'dtype': 'int64'}})."
+            )
+
     @relation("exploration_config")
     def _check_exploration(self):
         return exploration_problem(self.exploration_config, self.default_exploration, self.exploration_kinds)
@@ -475,6 +493,15 @@ class AlgorithmConfig(ConfigObject):
     def min_train_batch(self) -> int:
         """Environment steps after which a train batch is complete: no second round for the few that "auto" lacks."""
         return min(self.train_batch_size, self.total_train_batch)
+
+    def get_info_columns(self) -> tuple[Column, ...]:
+        """The columns that `info_columns` describes.
+
+        Raises:
+            TypeError, ValueError: if one of them is no column.
+        """
+        columns = [Column(name, **given) for name, given in self.info_columns.items()]
+        return tuple(replace(each, shape=tuple(each.shape), dtype=np.dtype(each.dtype).name) for each in columns)
 
     def get_schedule(self, name: str) -> Schedule:
         """A setting over time, from `name`_schedule where that is given, else from `name` (a number or points)."""

@@ -37,7 +37,11 @@ def checked_spaces(factory: EnvFactory, config: AlgorithmConfig):
     if config.disable_env_checking and config.observation_space is not None and config.action_space is not None:
         return config.observation_space, config.action_space
     observation_space, action_space = check_environment(
-        factory, config.env_config, num_envs=config.num_envs_per_worker, check=not config.disable_env_checking
+        factory,
+        config.env_config,
+        num_envs=config.num_envs_per_worker,
+        check=not config.disable_env_checking,
+        info_columns=config.get_info_columns(),
     )
     for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
         given = config[kind]
@@ -75,6 +79,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> Rollou
         check_env=not config.disable_env_checking,
         seeds_driver=config.seed is not None,
         replace_failed_envs=config.restart_failed_sub_environments,
+        info_columns=config.get_info_columns(),
         **more,
     )
 

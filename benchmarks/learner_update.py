@@ -14,6 +14,8 @@ from measure import Rounds, Row, alternate, arguments, machine, table
 
 from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
 from rllib.models.catalog import policy_spec
 from rllib.policy import Policy
@@ -41,7 +43,8 @@ class Work:
 
     def ours(self, kind: str, device: str = "cpu"):
         """A side of `alternate`: our learner."""
-        learner = make_learner(self.policy, PPO_LOSS, kind=kind, device=device, grad_clip=GRAD_CLIP, adam_epsilon=1e-5)
+        objective = Objective(PPO_LOSS, optimizer=OptimizerSettings(adam_epsilon=1e-5), grad_clip=GRAD_CLIP)
+        learner = make_learner(self.policy, objective, kind=kind, device=device)
 
         def side() -> float:
             self.policy.set_weights(self.first_weights)

@@ -71,7 +71,7 @@ class Policy:
             weights = np.zeros(self.layout.size, np.float32)
             if rng is not None:
                 initialize(self.layout, weights, rng, spec.initializer, spec.sigma0)
-        self._weights = weights
+        self._weights, self._backend = weights, backend
         self.network = _make_network(self, backend)
         self._inputs = BuffersByRows(self.new_inputs)
         self._among: _ActingBuffers | None = None
@@ -142,6 +142,12 @@ class Policy:
         self.set_weights(snapshot.weights)
         if snapshot.filter_state is not None:
             self.filter.set_state(snapshot.filter_state)
+
+    def move_into(self, memory: np.ndarray) -> None:
+        """Has the weights in another array, which becomes the policy's own memory; float32, as long as they are."""
+        np.copyto(memory, self._weights)
+        self._weights = memory
+        self.network = _make_network(self, self._backend)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the flat weights and the filter's statistics."""

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,6 +36,10 @@ from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner, make_learner
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.target_copy import TargetCopy
+from rllib.losses.loss import Loss
 from rllib.metrics import DEFAULT_POLICY, Metrics, Result, episode_statistics
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.policy import Policy, Snapshot
@@ -268,23 +272,15 @@ class Algorithm(Checkpointed):
         counters["num_grad_updates"] += 1
         return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
-    def make_default_learner(self, loss, targets=()) -> Learner:
-        """A learner with the settings that all algorithms have in common."""
+    def make_default_learner(self, loss: Loss, targets: Sequence[TargetCopy] = ()) -> Learner:
+        """A learner of one objective, with the settings that all algorithms have in common."""
         config = self.config
-        return make_learner(
-            self.policy,
-            loss,
-            kind=config.learner,
-            device="cuda" if config.num_gpus else "cpu",
-            optimizer=config.opt_type,
-            adam_epsilon=config.adam_epsilon,
-            decay=config.decay,
-            momentum=config.momentum,
-            rmsprop_epsilon=config.rmsprop_epsilon,
-            grad_clip=config.grad_clip,
-            grad_clip_by=config.grad_clip_by,
-            targets=targets,
+        optimizer = OptimizerSettings(
+            config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon
         )
+        objective = Objective(loss, optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by)
+        device = "cuda" if config.num_gpus else "cpu"
+        return make_learner(self.policy, objective, targets=targets, kind=config.learner, device=device)
 
     @property
     def num_updates(self) -> int:

@@ -1,35 +1,31 @@
 """Learners: whole batches in, better weights and statistics out."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from rllib.learners.numpy_learner import NumpyBackend
-from rllib.learners.optimizers import NAMES, OptimizerSettings
+from rllib.learners.objective import ModuleVector, Objective
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
-from rllib.sample_batch import OBS, SampleBatch
+from rllib.sample_batch import NEXT_OBS, OBS, SampleBatch
 
 KINDS = ("auto", "numpy", "torch")
-CLIP_MODES = ("global_norm", "norm", "value")
 
 
 class Backend(Protocol):
     """What numpy_learner and torch_learner implement; see NumpyBackend for the arguments."""
 
-    policy: Policy
-    loss: Loss
-
     @property
-    def state(self) -> Mapping[str, np.ndarray]: ...
+    def states(self) -> list[Mapping[str, np.ndarray]]: ...
 
-    def load_state(self, state: Mapping[str, np.ndarray]) -> None: ...
+    def load_states(self, states) -> None: ...
 
     def train(
-        self, columns, inputs, orders, minibatch_size, microbatch_size, lr, settings, meanwhile=None
-    ) -> tuple[np.ndarray, list[tuple]]: ...
+        self, columns, inputs, orders, minibatch_size, microbatch_size, lrs, settings, meanwhile=None
+    ) -> list[tuple[np.ndarray, list[tuple]]]: ...
 
     def stage(self, arrays) -> None: ...
 
@@ -39,29 +35,32 @@ class Backend(Protocol):
 
 
 class Learner:
-    """Minimises a loss over batches, by epochs of shuffled minibatches. Made by `make_learner`.
+    """Minimises objectives over batches, by epochs of shuffled minibatches. Made by `make_learner`.
 
     Attributes:
-        policy: whose weights are trained, in place.
+        policy: its weights are trained, in place.
+        vector: the policy's network and further modules.
+        objectives: what is minimised, one after the other on each minibatch.
         targets: name of a module -> the copy of its weights.
     """
 
-    def __init__(self, backend: Backend, targets: Iterable[TargetCopy] = ()):
-        self.policy = backend.policy
+    def __init__(
+        self, vector: ModuleVector, objectives: Sequence[Objective], targets: Sequence[TargetCopy], backend: Backend
+    ):
+        self.policy = vector.policy
+        self.vector = vector
+        self.objectives = tuple(objectives)
         self.targets = {target.module: target for target in targets}
-        for target in self.targets.values():
-            target.attach(self.policy.weights)
         self._backend = backend
-        self._loss = backend.loss
-        self._row_stats = getattr(backend.loss, "row_stats", ())
+        self._columns = tuple(dict.fromkeys(name for each in objectives for name in each.loss.columns))
         self._inputs = np.empty((0, 0), np.float32)
         # The batch that was staged: its observations, and what the network reads of them.
         self._staged: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def weights(self) -> np.ndarray:
-        """The policy's flat vector: the memory itself."""
-        return self.policy.weights
+        """The flat vector of all modules, the memory itself; without further modules it is the policy's."""
+        return self.vector.flat
 
     def update(
         self,
@@ -71,7 +70,7 @@ class Learner:
         minibatch_size: int | None = None,
         microbatch_size: int | None = None,
         rng: np.random.Generator,
-        lr: float,
+        lr: float | Mapping[str, float],
         shuffle: bool = True,
         meanwhile: Callable[[], None] | None = None,
         **settings,
@@ -85,15 +84,17 @@ class Learner:
             microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
                 memory (statistics that are no means, like the explained variance, are those of the parts). None: all.
             rng: shuffles the rows, once an epoch; numpy and torch learners draw the same numbers.
-            lr: learning rate.
+            lr: learning rate, of all objectives or by their names.
             shuffle: False keeps the order of the batch.
             meanwhile: called once when all steps have been asked for, before their end is waited for: on a GPU they are
                 computed in that time. The weights here are still those of before.
-            settings: of the loss.
+            settings: of the loss. Where there are several objectives, a mapping for each under its name; None instead
+                leaves the objective out of this update.
 
         Returns:
             statistics of the loss, means over the minibatches; its row statistics, arrays in the order of the batch,
-            of the last epoch; grad_gnorm, the mean of the gradient's length before clipping; num_minibatches.
+            of the last epoch; grad_gnorm, the mean of the gradient's length before clipping (NAME_grad_gnorm where
+            there are several objectives); num_minibatches.
 
         Raises:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
@@ -102,14 +103,18 @@ class Learner:
         rows = self._checked(
             batch, num_epochs=num_epochs, minibatch_size=minibatch_size, microbatch_size=microbatch_size
         )
-        columns = {name: batch[name] for name in self._loss.columns}
-        inputs = self._encoded(batch[OBS])
+        columns, inputs = self._read(batch)
         orders = _orders(rng if shuffle else None, rows, num_epochs)
-        statistics, row_statistics = self._backend.train(
-            columns, inputs, orders, min(minibatch_size or rows, rows), microbatch_size or rows, lr, settings, meanwhile
-        )
-        result = self._named(statistics.mean(0)) | {"num_minibatches": len(statistics)}
-        return result | _in_order(self._row_stats, row_statistics, orders[-1])
+        lrs = [lr[each.name] if isinstance(lr, Mapping) else lr for each in self.objectives]
+        given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
+        size = min(minibatch_size or rows, rows)
+        found = self._backend.train(columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile)
+        result = {"num_minibatches": -(-rows // size) * num_epochs}
+        ran = [objective for objective, its_settings in zip(self.objectives, given) if its_settings is not None]
+        for objective, (statistics, row_statistics) in zip(ran, found, strict=True):
+            result |= self._named(objective, statistics.mean(0))
+            result |= _in_order(objective.row_stats, row_statistics, orders[-1])
+        return result
 
     def compute_gradient(
         self, batch: SampleBatch, *, microbatch_size: int | None = None, **settings
@@ -120,13 +125,13 @@ class Learner:
             flat float32 gradient [size], unclipped; statistics.
 
         Raises:
-            as `update`.
+            as `update`; ValueError, too, where there are several objectives or modules.
         """
         rows = self._checked(batch, microbatch_size=microbatch_size)
-        columns = {name: batch[name] for name in self._loss.columns}
-        inputs = self._encoded(batch[OBS])
+        self._check_one_gradient()
+        columns, inputs = self._read(batch)
         gradient, statistics = self._backend.compute_gradient(columns, inputs, microbatch_size or rows, settings)
-        return gradient.copy(), self._named(statistics)
+        return gradient.copy(), self._named(self.objectives[0], statistics)
 
     def apply_gradient(self, gradient: np.ndarray, *, lr: float) -> float:
         """Clips a gradient and lets the optimizer step against it, wherever it was computed.
@@ -137,17 +142,39 @@ class Learner:
             the gradient's length before clipping.
 
         Raises:
-            ValueError: if it has not the size of the weights.
+            ValueError: if it has not the size of the weights, or there are several objectives or modules.
             LearnerError: if it is not finite.
         """
+        self._check_one_gradient()
         if gradient.shape != self.weights.shape:
             raise ValueError(
                 f"the policy has {self.weights.size} weights, but the gradient's shape is {gradient.shape}"
             )
         return self._backend.apply_gradient(gradient, lr)
 
-    def _named(self, statistics: np.ndarray) -> dict[str, float]:
-        return dict(zip((*self._loss.stats, "grad_gnorm"), statistics.tolist(), strict=True))
+    def _check_one_gradient(self) -> None:
+        if len(self.objectives) > 1 or self.vector.modules:
+            raise ValueError(
+                f"a gradient of its own has only a learner of one objective that moves the policy, but this one has "
+                f"{', '.join(each.name for each in self.objectives)} for {', '.join(self.vector.slices)}; use update()"
+            )
+
+    def _named(self, objective: Objective, statistics: np.ndarray) -> dict[str, float]:
+        norm = "grad_gnorm" if len(self.objectives) == 1 else f"{objective.name}_grad_gnorm"
+        return dict(zip((*objective.loss.stats, norm), statistics.tolist(), strict=True))
+
+    def _by_objective(self, settings: Mapping) -> list[Mapping | None]:
+        names = [each.name for each in self.objectives]
+        if unknown := settings.keys() - set(names):
+            raise ValueError(f"there are no objectives {sorted(unknown)}; there are {', '.join(names)}")
+        return [settings.get(name, {}) for name in names]
+
+    def _read(self, batch: SampleBatch) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """The columns that the losses read, and the encoded observations."""
+        columns = {name: batch[name] for name in self._columns}
+        if NEXT_OBS in columns:
+            columns[NEXT_OBS] = self.policy.encode(batch[NEXT_OBS], self.policy.new_inputs(batch.count))
+        return columns, self._encoded(batch[OBS])
 
     def _checked(
         self,
@@ -156,7 +183,7 @@ class Learner:
         minibatch_size: int | None = None,
         microbatch_size: int | None = None,
     ) -> int:
-        missing = [name for name in (OBS, *self._loss.columns) if name not in batch]
+        missing = [name for name in (OBS, *self._columns) if name not in batch]
         if missing:
             raise ValueError(f"the batch lacks the columns {missing}; it has {sorted(batch)}")
         if not batch.count:
@@ -177,7 +204,7 @@ class Learner:
         observations = batch[OBS]
         inputs = self.policy.encode(observations, self.policy.new_inputs(len(observations)))
         self._staged = observations, inputs
-        self._backend.stage([inputs, *(batch[name] for name in self._loss.columns if name in batch)])
+        self._backend.stage([inputs, *(batch[name] for name in self._columns if name in batch)])
 
     def _encoded(self, observations: np.ndarray) -> np.ndarray:
         staged, self._staged = self._staged, None
@@ -200,11 +227,16 @@ class Learner:
         return any([target.follow(now) for target in self.targets.values()])
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Copies of the optimizer's arrays and of the targets by name; the same names for numpy and torch."""
-        state = {name: np.array(array) for name, array in self._backend.state.items()}
+        """Copies of what the policy's state has not, by name: optimizers, target copies, the weights of other modules.
+
+        The names are the same for numpy and torch.
+        """
+        state = {}
+        for prefix, arrays in zip(self._prefixes(), self._backend.states):
+            state |= {prefix + name: np.array(array) for name, array in arrays.items()}
         for module, target in self.targets.items():
             state |= {f"target_{module}.{name}": array for name, array in target.get_state().items()}
-        return state
+        return state | {f"{module}.weights": self.vector[module].copy() for module in self.vector.modules}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Takes over what `get_state` gave, also that of a learner of the other kind.
@@ -218,9 +250,16 @@ class Learner:
                 f"the learner's state has {_shapes(own)}, but the given one {_shapes(state)}; "
                 "it must come from the same optimizer and model settings"
             )
-        self._backend.load_state(state)
+        optimizers = zip(self._prefixes(), self._backend.states)
+        self._backend.load_states([{name: state[prefix + name] for name in its} for prefix, its in optimizers])
+        for module in self.vector.modules:
+            self.vector[module][:] = state[f"{module}.weights"]
         for module, target in self.targets.items():
             target.set_state({name: state[f"target_{module}.{name}"] for name in ("weights", "moved_at")})
+
+    def _prefixes(self) -> list[str]:
+        """Of each objective's optimizer's names in the state."""
+        return [""] if len(self.objectives) == 1 else [f"{each.name}." for each in self.objectives]
 
 
 def _orders(rng: np.random.Generator | None, rows: int, num_epochs: int) -> list[np.ndarray | None]:
@@ -245,55 +284,55 @@ def _shapes(state: Mapping[str, np.ndarray]) -> str:
 
 def make_learner(
     policy: Policy,
-    loss: Loss,
+    objectives: Loss | Objective | Sequence[Objective],
     *,
+    modules: Mapping = {},
+    targets: Sequence[TargetCopy] = (),
     kind: str = "auto",
     device: str = "cpu",
-    optimizer: str = "adam",
-    adam_epsilon: float = 1e-8,
-    decay: float = 0.99,
-    momentum: float = 0.0,
-    rmsprop_epsilon: float = 1e-5,
-    grad_clip: float | None = None,
-    grad_clip_by: str = "global_norm",
-    targets: Iterable[TargetCopy] = (),
+    rng: np.random.Generator | None = None,
 ) -> Learner:
     """Chooses and builds a learner.
 
     Args:
         policy: whose weights are trained, in place.
-        loss: what is minimised (losses/loss.py).
-        kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy wherever it can).
+        objectives: what is minimised, one after the other on each minibatch; a loss alone is an objective of the
+            policy with the default optimizer.
+        modules: name -> what is learned beside the policy's network (models/modules.py).
+        targets: copies of modules that follow them.
+        kind: "numpy" (closed form, CPU), "torch" (autograd, CPU or CUDA), "auto" (numpy where the network and the loss
+            have it).
         device: "cpu", "cuda" or "cuda:1".
-        optimizer: "adam", "radam", "rmsprop" or "sgd".
-        adam_epsilon: Adam's and RAdam's epsilon.
-        decay, momentum, rmsprop_epsilon: RMSprop's; see OptimizerSettings.
-        grad_clip: limit, None clips nothing.
-        grad_clip_by: "global_norm", "norm" (each parameter on its own) or "value".
-        targets: copies of the policy's weights that follow them.
+        rng: draws the weights of `modules`.
 
     Raises:
-        ValueError: for an unknown choice, or one that cannot be had (the numpy learner on a GPU, CUDA where
+        ValueError: for an unknown choice or module, or one that cannot be had (the numpy learner on a GPU, CUDA where
             there is none).
     """
-    for name, value, known in (
-        ("kind", kind, KINDS),
-        ("grad_clip_by", grad_clip_by, CLIP_MODES),
-        ("optimizer", optimizer, NAMES),
-    ):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {known}, but got {value!r}")
-    if grad_clip is not None and not grad_clip > 0:
-        raise ValueError(f"grad_clip must be positive, or None for no clipping, but got {grad_clip!r}")
-    closed_form = device == "cpu" and getattr(policy.network, "closed_form", False)
+    objectives = [objectives] if not isinstance(objectives, Sequence) else objectives
+    objectives = [each if isinstance(each, Objective) else Objective(each) for each in objectives]
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {KINDS}, but got {kind!r}")
+    vector = ModuleVector(policy, modules, rng)
+    unknown = {name for each in (*objectives, *targets) for name in _modules_of(each)} - vector.slices.keys()
+    if unknown:
+        raise ValueError(f"there are no modules {sorted(unknown)}; there are {', '.join(vector.slices)}")
+    for target in targets:
+        target.attach(vector[target.module])
+    whole = len(objectives) == 1 and objectives[0].has_closed_form and not modules
+    closed_form = device == "cpu" and whole and getattr(policy.network, "closed_form", False)
     if kind == "numpy" and not closed_form:
         what = "a network with convolutions" if policy.spec.torso else f"device={device!r}"
+        what = what if whole else "several modules, or a loss without a closed form,"
         raise ValueError(
             f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"
         )
-    steps = OptimizerSettings(optimizer, adam_epsilon, decay, momentum, rmsprop_epsilon)
     if kind == "torch" or not closed_form:
         from rllib.learners.torch_learner import TorchBackend
 
-        return Learner(TorchBackend(policy, loss, device, steps, grad_clip, grad_clip_by), targets)
-    return Learner(NumpyBackend(policy, loss, steps, grad_clip, grad_clip_by), targets)
+        return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device))
+    return Learner(vector, objectives, targets, NumpyBackend(policy, objectives[0]))
+
+
+def _modules_of(part: Objective | TargetCopy) -> tuple[str, ...]:
+    return part.moves if isinstance(part, Objective) else (part.module,)

@@ -1,14 +1,15 @@
 """The update in numpy: closed-form gradients of the loss, backward by hand, one flat optimizer step."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from rllib.errors import LearnerError
-from rllib.learners.optimizers import OptimizerSettings, clip_gradient, global_norm
-from rllib.losses.loss import Loss
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import clip_gradient, global_norm
 from rllib.policy import Policy
+from rllib.sample_batch import OBS
 
 
 class NumpyBackend:
@@ -16,27 +17,24 @@ class NumpyBackend:
 
     Args:
         policy: whose weights are trained, in place.
-        loss: what is minimised.
-        optimizer: which one steps the flat vector.
-        grad_clip, grad_clip_by: see optimizers.clip_gradient.
+        objective: what is minimised; it moves the policy alone, and its loss has a closed form.
     """
 
-    def __init__(
-        self, policy: Policy, loss: Loss, optimizer: OptimizerSettings, grad_clip: float | None, grad_clip_by: str
-    ):
+    def __init__(self, policy: Policy, objective: Objective):
         self.policy = policy
-        self.loss = loss
-        self.optimizer = optimizer.make(policy.layout.size)
-        self._clip = grad_clip, grad_clip_by
+        self.loss = objective.loss
+        self.optimizer = objective.optimizer.make(policy.layout.size)
+        self._clip = objective.grad_clip, objective.grad_clip_by
         self._gradient_parts = list(policy.layout.named_parameters(policy.network.gradient).values())
 
     @property
-    def state(self) -> dict[str, np.ndarray]:
-        """The optimizer's arrays themselves."""
-        return self.optimizer.state
+    def states(self) -> list[dict[str, np.ndarray]]:
+        """The arrays of the objective's optimizer themselves."""
+        return [self.optimizer.state]
 
-    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+    def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Copies arrays of the same names and shapes over the optimizer's."""
+        (state,) = states
         for name, array in self.optimizer.state.items():
             array[...] = state[name]
 
@@ -47,10 +45,10 @@ class NumpyBackend:
         orders,
         minibatch_size: int,
         microbatch_size: int,
-        lr: float,
-        settings: Mapping,
+        lrs: Sequence[float],
+        settings: Sequence[Mapping | None],
         meanwhile: Callable[[], None] | None = None,
-    ) -> tuple[np.ndarray, list[tuple]]:
+    ) -> list[tuple[np.ndarray, list[tuple]]]:
         """Walks over the batch once for each order.
 
         Args:
@@ -59,14 +57,16 @@ class NumpyBackend:
             orders: iterable of permutations [rows], one an epoch; None leaves the rows as they stand.
             minibatch_size: rows of a step; the last step of an epoch takes what is left.
             microbatch_size: rows that a step's gradient is computed from at a time.
-            lr: learning rate.
-            settings: of the loss.
+            lrs: learning rate of each objective.
+            settings: of each objective's loss; None leaves the objective out.
             meanwhile: called after the last step.
 
         Returns:
-            float64 [steps, number of the loss's statistics + 1], one row a step, the gradient's norm last; and of the
-            last epoch tuples of the loss's row statistics, one a microbatch, in the order in which rows were walked.
+            for each objective that is not left out: float64 [steps, number of the loss's statistics + 1], one row a
+            step, the gradient's norm last; and of the last epoch tuples of the loss's row statistics, one a microbatch,
+            in the order in which rows were walked.
         """
+        (lr,), (given,) = lrs, settings
         epoch = _Epoch(columns, inputs)
         statistics = []
         # What overflows is reported by name, not by numpy's warnings.
@@ -75,13 +75,13 @@ class NumpyBackend:
                 epoch.reorder(order)
                 row_statistics = []
                 for rows in parts_of(0, len(inputs), minibatch_size):
-                    row, of_rows = self._gradient(epoch, rows, microbatch_size, settings, not statistics)
+                    row, of_rows = self._gradient(epoch, rows, microbatch_size, given, not statistics)
                     self._step(row[-1], lr)
                     statistics.append(row)
                     row_statistics += of_rows
         if meanwhile is not None:
             meanwhile()
-        return np.array(statistics, np.float64), row_statistics
+        return [(np.array(statistics, np.float64), row_statistics)]
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """Nothing: arrays are learned from where they lie."""
@@ -109,7 +109,7 @@ class NumpyBackend:
         np.copyto(self.policy.network.gradient, gradient)
         norm = global_norm(gradient)
         if not math.isfinite(norm):
-            raise_not_finite(self.policy, gradient, {})
+            raise_not_finite(self.policy.layout, self.policy.weights, gradient, {})
         self._step(norm, lr)
         return norm
 
@@ -135,7 +135,8 @@ class NumpyBackend:
             np.copyto(gradient, total)
         norm = global_norm(gradient)
         if not math.isfinite(norm):
-            raise_not_finite(self.policy, gradient, {**epoch.minibatch(rows), "obs": epoch.inputs[rows]})
+            columns = {**epoch.minibatch(rows), OBS: epoch.inputs[rows]}
+            raise_not_finite(self.policy.layout, self.policy.weights, gradient, columns)
         return [*statistics, norm], row_statistics
 
     def _gradient_of(self, epoch: "_Epoch", rows: slice, settings: Mapping, first: bool):
@@ -144,7 +145,7 @@ class NumpyBackend:
         minibatch = epoch.minibatch(rows)
         outputs = network.forward(epoch.inputs[rows])
         if first:
-            check_identity(loss.identity_error(distribution, outputs, minibatch))
+            check_identity(loss.identity_error(distribution.at, outputs, minibatch))
         statistics, gradients, *row_statistics = loss.numpy(distribution, outputs, minibatch, **settings)
         network.backward(gradients)
         return statistics, *row_statistics
@@ -216,19 +217,19 @@ def check_identity(error: float | None) -> None:
         )
 
 
-def raise_not_finite(policy: Policy, gradient: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-    """Explains a gradient that is not finite.
+def raise_not_finite(layout, weights: np.ndarray, gradient: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+    """Explains a gradient that is not finite; `layout` names the parameters in weights and gradient.
 
     Raises:
         LearnerError: always; it names the parameters and the columns that hold NaN or infinity.
     """
-    bad_weights = policy.layout.names_where(~np.isfinite(policy.weights))
-    bad_gradients = policy.layout.names_where(~np.isfinite(gradient))
+    bad_weights = layout.names_where(~np.isfinite(weights))
+    bad_gradients = layout.names_where(~np.isfinite(gradient))
     bad_columns = [name for name, column in columns.items() if not np.isfinite(column).all()]
     if bad_gradients:
         what = f"the gradient is not finite in {', '.join(bad_gradients)}"
     else:
-        largest = policy.layout.names_where(abs(gradient) == abs(gradient).max())[0]
+        largest = layout.names_where(abs(gradient) == abs(gradient).max())[0]
         what = f"the gradient is too large for float32: that of {largest} reaches {abs(gradient).max():.3g}"
     raise LearnerError(
         f"{what}. "

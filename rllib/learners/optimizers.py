@@ -26,6 +26,10 @@ class OptimizerSettings:
     momentum: float = 0.0
     rmsprop_epsilon: float = 1e-5
 
+    def __post_init__(self):
+        if self.name not in NAMES:
+            raise ValueError(f"optimizer must be one of {NAMES}, but got {self.name!r}")
+
     def make(self, size: int) -> "Adam | RAdam | RMSprop | SGD":
         """The optimizer in numpy, for a flat vector of this size."""
         if self.name == "adam":

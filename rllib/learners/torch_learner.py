@@ -1,20 +1,20 @@
-"""The update in torch, on the CPU or one GPU: autograd, one flat parameter, one synchronisation per update."""
+"""The update in torch, on the CPU or one GPU: autograd, one flat vector, one synchronisation per update."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rllib.learners.numpy_learner import check_identity, parts_of, raise_not_finite
+from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.target_copy import TargetCopy
 from rllib.learners.transfers import InPlace, PinnedTransfers
-from rllib.losses.loss import Loss
 from rllib.models.noisy_network import NoisyLayout
-from rllib.models.torch_distributions import TorchDistribution
-from rllib.models.torch_network import TorchNetwork
-from rllib.models.torch_noisy_network import NoisyTorchNetwork
+from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork, backward
 from rllib.policy import Policy
+from rllib.sample_batch import OBS
 
 # Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
 MEMORY = {
@@ -26,56 +26,51 @@ MEMORY = {
 
 
 class TorchBackend:
-    """Trains a flat tensor: on the CPU the policy's own memory, on a GPU a copy that goes back after each update.
+    """Trains modules on a flat tensor: on the CPU the vector's own memory, on a GPU a copy, fetched after updates.
 
     Args:
-        policy: whose weights are trained.
-        loss: what is minimised.
+        vector: the modules.
+        objectives: what is minimised, one after the other on each minibatch.
+        targets: copies of modules; losses over modules find them as "target_MODULE".
         device: "cpu", "cuda" or "cuda:1".
-        optimizer: which one steps the flat vector.
-        grad_clip, grad_clip_by: as for optimizers.clip_gradient.
 
     Raises:
         ValueError: if the device does not exist.
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        loss: Loss,
-        device: str,
-        optimizer: OptimizerSettings,
-        grad_clip: float | None,
-        grad_clip_by: str,
+        self, vector: ModuleVector, objectives: Sequence[Objective], targets: Iterable[TargetCopy], device: str
     ):
-        self.policy = policy
-        self.loss = loss
         self.device = _device(device)
-        shared = torch.from_numpy(policy.weights)
+        self._vector = vector
         self._on_gpu = self.device.type == "cuda"
         self._transfers = PinnedTransfers(self.device) if self._on_gpu else InPlace()
-        flat = shared.to(self.device) if self._on_gpu else shared
-        self.network = _make_network(policy, flat)
-        self._distribution = TorchDistribution(policy.distribution)
-        self._clip = grad_clip, grad_clip_by
-        self._gradient_parts = [parameter.grad for parameter in self.network.parameters()]
-        self._optimizer = _make_optimizer(optimizer, self.network.flat)
-        memory = self._optimizer.state[self.network.flat]
-        self._memory = {ours: memory[theirs] for theirs, ours in MEMORY[optimizer.name].items() if theirs in memory}
+        # Arrays that change outside, and the tensors that stand for them here; on the CPU these share memory.
+        targets = [] if all(each.has_closed_form for each in objectives) else targets
+        arrays = [vector.flat, *(target.weights for target in targets)]
+        self._mirrored = [(torch.from_numpy(array), torch.from_numpy(array).to(self.device)) for array in arrays]
+        self._flat = self._mirrored[0][1]
+        modules = {name: self._module(name, self._flat[part]) for name, part in vector.slices.items()}
+        for target, (_, weights) in zip(targets, self._mirrored[1:]):
+            modules[f"target_{target.module}"] = self._module(target.module, weights)
+        self._descents = [_Descent(each, modules, vector, self._on_gpu) for each in objectives]
+
+    def _module(self, name: str, flat: Tensor):
+        if name != POLICY:
+            return self._vector.modules[name].torch(self._vector.layouts[name], flat)
+        return policy_network(self._vector.policy, flat)
 
     # ------------------------------------------------------------------ state
 
     @property
-    def state(self) -> dict[str, np.ndarray]:
-        """Copies of the optimizer's tensors, under the names of the numpy optimizer."""
-        arrays = {name: tensor.cpu().numpy() for name, tensor in self._memory.items()}
-        # torch counts in floats.
-        return {name: array.astype(np.int64) if name.endswith(".step") else array for name, array in arrays.items()}
+    def states(self) -> list[dict[str, np.ndarray]]:
+        """Copies of the tensors of each objective's optimizer, under the names of the numpy optimizers."""
+        return [descent.get_state() for descent in self._descents]
 
-    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Copies arrays of the same names and shapes over the optimizer's tensors."""
-        for name, tensor in self._memory.items():
-            tensor.copy_(torch.as_tensor(np.asarray(state[name])))
+    def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
+        """Copies arrays of the same names and shapes over the optimizers' tensors."""
+        for descent, state in zip(self._descents, states, strict=True):
+            descent.set_state(state)
 
     # ------------------------------------------------------------------ the update
 
@@ -86,161 +81,215 @@ class TorchBackend:
         orders,
         minibatch_size: int,
         microbatch_size: int,
-        lr: float,
-        settings: Mapping,
+        lrs: Sequence[float],
+        settings: Sequence[Mapping],
         meanwhile: Callable[[], None] | None = None,
-    ) -> tuple[np.ndarray, list[tuple]]:
+    ) -> list[tuple[np.ndarray, list[tuple]]]:
         """Walks over the batch once for each order; arguments and result as for NumpyBackend.train.
 
         On a GPU `meanwhile` is called while it works.
         """
         self._fetch_weights()
-        _set_lr(self._optimizer, lr)
+        asked = [each for each in zip(self._descents, lrs, settings, strict=True) if each[2] is not None]
+        for descent, lr, _ in asked:
+            descent.begin(lr)
         sources = self._sources(columns, inputs)
-        steps, first_error = [], None
         for order in self._orders_on_device(orders):
             epoch = sources if order is None else _shuffled(sources, order)
-            row_statistics = []
+            for descent, *_ in asked:
+                descent.row_statistics = []
             for rows in parts_of(0, len(inputs), minibatch_size):
-                row, error, of_rows = self._gradient(epoch, rows, microbatch_size, settings, not steps)
-                first_error = error if not steps else first_error
-                self._step(row[-1])
-                steps.append(row)
-                row_statistics += of_rows
+                for descent, _, given in asked:
+                    descent.compute(epoch, rows, microbatch_size, given)
+                    descent.step()
         if meanwhile is not None:
             meanwhile()
-        statistics = self._finish(self.network.flat.detach(), steps, first_error, {**columns, "obs": inputs})
-        return statistics, [tuple(column.cpu().numpy() for column in of_rows) for of_rows in row_statistics]
+        descents = [descent for descent, *_ in asked]
+        statistics = self._finish(descents, {**columns, OBS: inputs}, self._flat, self._vector.flat)
+        return [(rows, descent.rows_in_numpy()) for rows, descent in zip(statistics, descents)]
 
     def compute_gradient(
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
     ) -> tuple[np.ndarray, np.ndarray]:
         """The gradient of the whole batch, and nothing is changed; as NumpyBackend.compute_gradient."""
         self._fetch_weights()
-        rows = slice(0, len(inputs))
-        row, error, _ = self._gradient(self._sources(columns, inputs), rows, microbatch_size, settings, True)
-        gradient = self.network.flat.grad
-        if not self._on_gpu:
-            return gradient.numpy(), row.double().numpy()
-        flat, rows_ = self._from_device(gradient, row[None], error)
-        self._check_finite(rows_, {**columns, "obs": inputs})
-        return flat, rows_[0]
+        (descent,) = self._descents
+        descent.begin(0.0)
+        descent.compute(self._sources(columns, inputs), slice(0, len(inputs)), microbatch_size, settings)
+        gradient = descent.gradients[0].numpy() if not self._on_gpu else np.empty_like(self._vector.flat)
+        ((statistics,),) = self._finish([descent], {**columns, OBS: inputs}, descent.gradients[0], gradient)
+        return gradient, statistics
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
         """Clips a flat gradient, which is left as it is, and steps against it; as NumpyBackend.apply_gradient."""
         self._fetch_weights()
-        _set_lr(self._optimizer, lr)
-        flat = self.network.flat
-        flat.grad.copy_(self._to_device(gradient))
-        norm = torch.linalg.vector_norm(flat.grad)
+        (descent,) = self._descents
+        descent.begin(lr)
+        descent.gradients[0].copy_(self._transfers.take(gradient))
+        norm = torch.linalg.vector_norm(descent.gradients[0])
         if not torch.isfinite(norm):
-            raise_not_finite(self.policy, gradient, {})
-        self._step(norm)
+            raise_not_finite(self._vector, self._vector.flat, gradient, {})
+        descent.step(norm)
         if self._on_gpu:
-            np.copyto(self.policy.weights, flat.detach().cpu().numpy())
+            np.copyto(self._vector.flat, self._flat.cpu().numpy())
         return float(norm)
 
     def _fetch_weights(self) -> None:
         if self._on_gpu:
-            with torch.no_grad():
-                self.network.flat.copy_(torch.from_numpy(self.policy.weights))
+            for array, tensor in self._mirrored:
+                tensor.copy_(array)
 
     def _sources(self, columns: Mapping, inputs: np.ndarray) -> dict[str, Tensor]:
-        sources = {name: self._to_device(column) for name, column in columns.items()}
-        return sources | {"inputs": self._to_device(inputs)}
+        return {name: self._transfers.take(column) for name, column in columns.items()} | {
+            OBS: self._transfers.take(inputs)
+        }
 
-    def _gradient(self, epoch: Mapping[str, Tensor], rows: slice, microbatch_size: int, settings: Mapping, first: bool):
-        """Leaves the rows' gradient in flat.grad.
+    def _finish(
+        self, descents: Sequence["_Descent"], columns: Mapping, result: Tensor, out: np.ndarray
+    ) -> list[np.ndarray]:
+        """On a GPU: waits for it, copies `result` into `out`, and checks what was not checked on the way.
 
         Returns:
-            the loss's statistics and the gradient's norm; the identity error of the first rows; a tuple of the loss's
-            row statistics for each microbatch.
+            float64 [steps, statistics + 1] of each objective.
         """
-        gradient = self.network.flat.grad
-        parts = parts_of(rows.start, rows.stop, microbatch_size)
-        error, statistics, *row_statistics = self._gradient_of(epoch, parts[0], settings, first)
-        if len(parts) > 1:
-            # Means over parts of different sizes become the mean over all of the rows.
-            share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
-            total, statistics = gradient * share, statistics * share
-            for part in parts[1:]:
-                share = (part.stop - part.start) / (rows.stop - rows.start)
-                _, more, *of_rows = self._gradient_of(epoch, part, settings, False)
-                statistics += share * more
-                total += gradient * share
-                row_statistics += of_rows
-            gradient.copy_(total)
-        norm = torch.linalg.vector_norm(gradient)
-        if not self._on_gpu and not torch.isfinite(norm):
-            columns = {name: column[rows].numpy() for name, column in epoch.items()}
-            raise_not_finite(self.policy, gradient.numpy(), columns)
-        return torch.cat((statistics, norm[None])), error, row_statistics
-
-    def _gradient_of(self, epoch: Mapping[str, Tensor], rows: slice, settings: Mapping, first: bool):
-        minibatch = {name: column[rows] for name, column in epoch.items()}
-        outputs = self.network(minibatch["inputs"])
-        error = self._first_error(outputs, minibatch) if first else None
-        loss, statistics, *row_statistics = self.loss.torch(self._distribution, outputs, minibatch, **settings)
-        self.network.backward(loss)
-        return error, torch.stack(statistics).detach(), *row_statistics
-
-    def _first_error(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> Tensor | None:
-        """The identity error; on the CPU it is checked at once, on a GPU with the statistics at the end."""
-        with torch.no_grad():
-            error = self.loss.identity_error(self._distribution, outputs, minibatch)
-        if error is not None and not self._on_gpu:
-            check_identity(float(error))
-        return error
-
-    def _step(self, norm: Tensor) -> None:
-        self._clip_gradient(self.network.flat.grad, norm)
-        self._optimizer.step()
-
-    @torch.no_grad()
-    def _clip_gradient(self, gradient: Tensor, norm: Tensor) -> None:
-        limit, by = self._clip
-        if limit is None:
-            return
-        if by == "value":
-            gradient.clamp_(-limit, limit)
-        elif by == "norm":
-            for part in self._gradient_parts:
-                _scale_to(part, torch.linalg.vector_norm(part), limit)
-        else:
-            _scale_to(gradient, norm, limit)
-
-    def _finish(self, flat: Tensor, steps: list[Tensor], first_error: Tensor | None, columns: Mapping) -> np.ndarray:
-        statistics = torch.stack(steps)
+        steps = [torch.stack(descent.steps) for descent in descents]
         if not self._on_gpu:
-            return statistics.double().numpy()
-        weights, rows = self._from_device(flat, statistics, first_error)
-        self._check_finite(rows, columns)
-        np.copyto(self.policy.weights, weights)
+            return [statistics.double().numpy() for statistics in steps]
+        errors = [descent.identity_error for descent in descents if descent.identity_error is not None]
+        tensors = [result, *steps, *errors]
+        # All in one transfer.
+        packed = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu().numpy()
+        weights, *parts = np.split(packed, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
+        for error in parts[len(steps) :]:
+            check_identity(float(error[0]))
+        rows = [part.reshape(each.shape).astype(np.float64) for part, each in zip(parts, steps)]
+        for descent, each in zip(descents, rows):
+            if not np.isfinite(each[:, -1]).all():
+                raise_not_finite(self._vector, self._vector.flat, descent.whole_gradient(), columns)
+        np.copyto(out, weights)
         return rows
-
-    def _from_device(self, flat: Tensor, statistics: Tensor, error: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-        """A flat vector, the rows of statistics and the identity error in one transfer, which waits for the device."""
-        error = torch.zeros((), device=self.device) if error is None else error
-        packed = torch.cat((flat, statistics.reshape(-1), error[None])).cpu().numpy()
-        size = self.network.layout.size
-        check_identity(float(packed[-1]))
-        return packed[:size], packed[size:-1].reshape(statistics.shape).astype(np.float64)
-
-    def _check_finite(self, rows: np.ndarray, columns: Mapping) -> None:
-        if not np.isfinite(rows[:, -1]).all():
-            raise_not_finite(self.policy, self.network.flat.grad.cpu().numpy(), columns)
 
     def _orders_on_device(self, orders) -> Iterable[Tensor | None]:
         """The permutations of all epochs in one transfer, so that no epoch waits for its own."""
         orders = list(orders)
-        return orders if orders[0] is None else self._to_device(np.stack(orders))
+        return orders if orders[0] is None else self._transfers.take(np.stack(orders))
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """On a GPU: begins to send arrays that `train` will be given, beside what the device computes."""
         self._transfers.stage(arrays)
 
-    def _to_device(self, column: np.ndarray) -> Tensor:
-        return self._transfers.take(column)
+
+class _Descent:
+    """An objective at work: the gradient of its loss by the modules that it moves, clipped and stepped against.
+
+    Attributes:
+        gradients: flat tensors, one for each module that it moves.
+        steps: the loss's statistics and the gradient's norm for each step since `begin`.
+        row_statistics: the loss's row statistics, a tuple for each microbatch; the epoch empties it.
+        identity_error: of the first rows since `begin`, on a GPU, where it is checked at the end.
+    """
+
+    def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool):
+        moved = [modules[name] for name in objective.moves]
+        self._loss, self._modules, self._vector, self._on_gpu = objective.loss, modules, vector, on_gpu
+        self._distribution = vector.policy.distribution
+        self._clip = objective.grad_clip, objective.grad_clip_by
+        self._moves, self._moved, self._over_modules = objective.moves, moved, not objective.has_closed_form
+        flats = [module.flat for module in moved]
+        self.gradients = [flat.grad for flat in flats]
+        self._gradient_parts = [parameter.grad for module in moved for parameter in module.parameters()]
+        self._optimizer = _make_optimizer(objective.optimizer, flats)
+        names = MEMORY[objective.optimizer.name].items()
+        prefixes = [f"{name}." if len(moved) > 1 else "" for name in objective.moves]
+        self._memory = {
+            prefix + ours: self._optimizer.state[flat][theirs]
+            for prefix, flat in zip(prefixes, flats)
+            for theirs, ours in names
+            if theirs in self._optimizer.state[flat]
+        }
+        self.steps, self.row_statistics, self.identity_error = [], [], None
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self._memory.items()}
+        # torch counts in floats.
+        return {name: array.astype(np.int64) if name.endswith(".step") else array for name, array in arrays.items()}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        for name, tensor in self._memory.items():
+            tensor.copy_(torch.as_tensor(np.asarray(state[name])))
+
+    def begin(self, lr: float) -> None:
+        """Before an update."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        self.steps, self.row_statistics, self.identity_error = [], [], None
+
+    def compute(self, epoch: Mapping[str, Tensor], rows: slice, microbatch_size: int, settings: Mapping) -> None:
+        """Leaves the gradient of the rows in `gradients`, and their statistics with the gradient's norm in `steps`."""
+        gradients = self.gradients
+        parts = parts_of(rows.start, rows.stop, microbatch_size)
+        statistics = self._compute_part(epoch, parts[0], settings)
+        if len(parts) > 1:
+            # Means over parts of different sizes become the mean over all of the rows.
+            share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
+            totals, statistics = [gradient * share for gradient in gradients], statistics * share
+            for part in parts[1:]:
+                share = (part.stop - part.start) / (rows.stop - rows.start)
+                statistics += share * self._compute_part(epoch, part, settings)
+                for total, gradient in zip(totals, gradients):
+                    total += gradient * share
+            torch._foreach_copy_(gradients, totals)
+        norm = torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
+        if not self._on_gpu and not torch.isfinite(norm):
+            columns = {name: column[rows].numpy() for name, column in epoch.items()}
+            raise_not_finite(self._vector, self._vector.flat, self.whole_gradient(), columns)
+        self.steps.append(torch.cat((statistics, norm[None])))
+
+    def _compute_part(self, epoch: Mapping[str, Tensor], rows: slice, settings: Mapping) -> Tensor:
+        minibatch = {name: column[rows] for name, column in epoch.items()}
+        given = self._modules if self._over_modules else self._moved[0](minibatch[OBS])
+        if not self.steps and not self._over_modules and rows.start == 0:
+            self._check_identity(given, minibatch)
+        loss, statistics, *of_rows = self._loss.torch(self._distribution, given, minibatch, **settings)
+        backward(loss, self._moved)
+        self.row_statistics += of_rows
+        return torch.stack(statistics).detach()
+
+    def _check_identity(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            error = self._loss.identity_error(self._distribution.torch_at, outputs, minibatch)
+        if error is not None and not self._on_gpu:
+            check_identity(float(error))
+        self.identity_error = error
+
+    def rows_in_numpy(self) -> list[tuple[np.ndarray, ...]]:
+        """The row statistics as arrays."""
+        return [tuple(column.cpu().numpy() for column in part) for part in self.row_statistics]
+
+    def whole_gradient(self) -> np.ndarray:
+        """The gradient as long as the vector, zeros for modules that are not moved."""
+        whole = np.zeros_like(self._vector.flat)
+        for name, gradient in zip(self._moves, self.gradients):
+            whole[self._vector.slices[name]] = gradient.cpu().numpy()
+        return whole
+
+    @torch.no_grad()
+    def step(self, norm: Tensor | None = None) -> None:
+        """Clips the gradient, whose norm is that of the newest of `steps` unless it is given, and steps against it."""
+        norm = self.steps[-1][-1] if norm is None else norm
+        limit, by = self._clip
+        if limit is None:
+            pass
+        elif by == "value":
+            torch._foreach_clamp_max_(self.gradients, limit)
+            torch._foreach_clamp_min_(self.gradients, -limit)
+        elif by == "norm":
+            for part in self._gradient_parts:
+                _scale_to(part, torch.linalg.vector_norm(part), limit)
+        else:
+            for gradient in self.gradients:
+                _scale_to(gradient, norm, limit)
+        self._optimizer.step()
 
 
 def _shuffled(sources: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
@@ -252,7 +301,7 @@ def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:
     vector.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
 
 
-def _make_network(policy: Policy, flat: Tensor) -> TorchNetwork | NoisyTorchNetwork:
+def policy_network(policy: Policy, flat: Tensor) -> TorchNetwork | NoisyTorchNetwork:
     """The module of a policy's parameters, on a flat tensor of them."""
     if isinstance(policy.layout, NoisyLayout):
         return NoisyTorchNetwork(policy.layout, policy.spec.activations, flat, policy.network)
@@ -271,12 +320,12 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _make_optimizer(settings: OptimizerSettings, flat: Tensor) -> torch.optim.Optimizer:
+def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.optim.Optimizer:
     if settings.name == "sgd":
-        return torch.optim.SGD([flat], lr=0.0, foreach=False)
+        return torch.optim.SGD(flats, lr=0.0, foreach=False)
     if settings.name == "rmsprop":
         optimizer = torch.optim.RMSprop(
-            [flat],
+            flats,
             lr=0.0,
             alpha=settings.decay,
             eps=settings.rmsprop_epsilon,
@@ -284,16 +333,12 @@ def _make_optimizer(settings: OptimizerSettings, flat: Tensor) -> torch.optim.Op
             foreach=False,
         )
     elif settings.name == "radam":
-        optimizer = torch.optim.RAdam([flat], lr=0.0, eps=settings.adam_epsilon, foreach=False)
+        optimizer = torch.optim.RAdam(flats, lr=0.0, eps=settings.adam_epsilon, foreach=False)
     else:
-        optimizer = torch.optim.Adam([flat], lr=0.0, eps=settings.adam_epsilon, fused=True)
+        optimizer = torch.optim.Adam(flats, lr=0.0, eps=settings.adam_epsilon, fused=True)
     # A step of learning rate zero makes the memory exist, so that states have the same names from the start.
     optimizer.step()
-    for array in optimizer.state[flat].values():
-        array.zero_()
+    for flat in flats:
+        for array in optimizer.state[flat].values():
+            array.zero_()
     return optimizer
-
-
-def _set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = lr

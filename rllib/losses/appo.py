@@ -130,9 +130,9 @@ def appo_loss(
     """
     mean = mean_over_steps(minibatch[LOSS_MASK])
     actions, behaviour = minibatch[ACTIONS], minibatch[ACTION_LOGP]
-    new = distribution.at(dist_inputs)
+    new = distribution.torch_at(dist_inputs)
     log_prob = new.log_prob(actions)
-    target_log_prob = distribution.at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
+    target_log_prob = distribution.torch_at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
     log_rho = target_log_prob - behaviour if vtrace else behaviour.new_zeros(behaviour.shape)
     behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(max_behaviour_ratio)).exp()
     targets, advantages = torch_vtrace_of_rows(

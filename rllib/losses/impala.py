@@ -114,7 +114,7 @@ def impala_loss(
     Arguments as for `impala_gradient`, with tensors for arrays.
     """
     mean = mean_over_steps(minibatch[LOSS_MASK])
-    new = distribution.at(dist_inputs)
+    new = distribution.torch_at(dist_inputs)
     log_prob = new.log_prob(minibatch[ACTIONS])
     log_rho = (log_prob - minibatch[ACTION_LOGP]).detach()
     if not vtrace:

@@ -1,4 +1,4 @@
-"""What a learner asks of a loss (algorithms hand in their own), and the form that losses of actor-critics share."""
+"""What a learner asks of a loss (algorithms give their own), and the form that losses of actor-critics share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ROUNDING = 1e-6
 
 
 class Loss(Protocol):
-    """A loss in two forms that agree to rounding: closed-form gradients in numpy, and torch for autograd.
+    """A loss of the policy's outputs, in two forms that agree to rounding: by closed-form gradients, and for autograd.
 
     `outputs` are what the network's forward returned, and gradients come back as a tuple in the same order.
     `minibatch` maps the names in `columns` to arrays (or tensors) of B rows. `settings` are numbers that may change
@@ -37,11 +37,31 @@ class Loss(Protocol):
     def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
         """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
 
-    def identity_error(self, distribution, outputs: tuple, minibatch: Mapping):
+    def identity_error(self, at, outputs: tuple, minibatch: Mapping):
         """A number that is near zero as long as the weights are those that acted; None where there is no such number.
 
-        Written with operations that arrays and tensors share; the learner checks it on the first minibatch.
+        `at` evaluates the distribution, for arrays or tensors. Written with operations that these share; the learner
+        checks it on the first minibatch.
         """
+
+
+@dataclass(frozen=True)
+class LossOverModules:
+    """A loss that calls several modules as it likes. It is written once, in torch.
+
+    Attributes:
+        columns: which columns of a batch it reads beside the observations; obs and new_obs come encoded.
+        stats: names of its statistics.
+        torch: (distribution, modules, minibatch, **settings) -> loss, statistics (and row statistics, where it has
+            some), as Loss.torch gives them. `modules` maps names to functions of tensors: "policy" turns observations
+            into distribution inputs and values, "target_NAME" is the target copy of a module.
+        row_stats: as for Loss.
+    """
+
+    columns: tuple[str, ...]
+    stats: tuple[str, ...]
+    torch: Callable[..., tuple]
+    row_stats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,12 +92,11 @@ class ActorCriticLoss:
         """See Loss.torch."""
         return self.autograd(distribution, *outputs, minibatch, **settings)
 
-    def identity_error(self, distribution, outputs: tuple, minibatch: Mapping):
+    def identity_error(self, at, outputs: tuple, minibatch: Mapping):
         """Mean of |log ratio|: 0 but for rounding while the weights are those that acted; None if they need not be."""
         if not self.by_newest_weights:
             return None
-        log_prob = distribution.at(outputs[0]).log_prob(minibatch[ACTIONS])
-        return abs(log_prob - minibatch[ACTION_LOGP]).mean()
+        return abs(at(outputs[0]).log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP]).mean()
 
 
 def not_all_rows(**columns) -> ValueError:

@@ -74,7 +74,7 @@ def policy_gradient_loss(distribution, dist_inputs, values, minibatch, *, vf_los
     advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
-    now = distribution.at(dist_inputs)
+    now = distribution.torch_at(dist_inputs)
     policy_loss = -(advantages * now.log_prob(minibatch[ACTIONS])).mean()
     vf_loss = (values - targets).square().mean()
     entropy = now.entropy().mean()

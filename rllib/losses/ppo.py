@@ -171,7 +171,7 @@ def ppo_loss(
     advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
-    new = distribution.at(dist_inputs)
+    new = distribution.torch_at(dist_inputs)
 
     # Equation 7: the smaller of the two, so that a ratio beyond the clip gives nothing to gain.
     ratio = (new.log_prob(minibatch[ACTIONS]) - minibatch[ACTION_LOGP]).exp()

@@ -105,7 +105,7 @@ class ActionValueLoss:
     stats = STATS
     row_stats = ("td_error",)
 
-    def identity_error(self, distribution, outputs, minibatch):
+    def identity_error(self, at, outputs, minibatch):
         """None: the rows may have been sampled by any weights."""
         return None
 
@@ -143,7 +143,7 @@ class TDLoss(ActionValueLoss):
     def torch(self, distribution, outputs, minibatch):
         from torch.nn import functional
 
-        chosen = distribution.at(outputs[0]).chosen(minibatch[ACTIONS])[0]
+        chosen = distribution.torch_at(outputs[0]).chosen(minibatch[ACTIONS])[0]
         targets, weights = minibatch[TD_TARGETS], minibatch[WEIGHTS]
         if not chosen.shape == targets.shape == weights.shape:
             raise not_all_rows(Q=chosen, targets=targets, weights=weights)
@@ -183,13 +183,14 @@ class DistributionalLoss(ActionValueLoss):
         return q_statistics(loss, q, divergence), (gradient, no_values), (divergence,)
 
     def torch(self, distribution, outputs, minibatch):
-        log_p = distribution.at(outputs[0]).chosen(minibatch[ACTIONS]).T.log_softmax(-1)
+        batch = distribution.torch_at(outputs[0])
+        log_p = batch.chosen(minibatch[ACTIONS]).T.log_softmax(-1)
         targets, weights = minibatch[TARGET_PROBABILITIES], minibatch[WEIGHTS]
         if log_p.shape != targets.shape or weights.shape != targets.shape[:1]:
             raise ValueError(f"Z {tuple(log_p.shape)} and targets {tuple(targets.shape)} must be [B, n]")
         cross_entropy = -(targets * log_p).sum(-1)
         loss = (weights * cross_entropy).mean()
-        q = log_p.exp() @ distribution.support.to(log_p.device)
+        q = log_p.exp() @ batch.support
         divergence = (cross_entropy.detach() + targets.xlogy(targets).sum(-1)).clamp(min=0)
         return loss, torch_q_statistics(loss, q, divergence), (divergence,)
 

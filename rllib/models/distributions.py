@@ -1,9 +1,9 @@
-"""Action distributions in numpy, with closed-form gradients.
+"""Action distributions: in numpy with closed-form gradients, and in torch for autograd.
 
 A distribution is a description without state: how many inputs it takes from the network and what an action looks like.
 `at(inputs)` evaluates it for a batch; what several quantities share is computed once there. Everything is a sum over
-the parts of an action, so each result has one number per row. Those whose `has_log_prob` is False (q_values.py) have no
-probabilities: what they evaluate is values.
+the parts of an action, so each result has one number per row. `torch_at(inputs)` is the same for tensors, without
+`gradient`. Those whose `has_log_prob` is False (q_values.py) have no probabilities: what they evaluate is values.
 
 Inputs are [B, num_inputs] float32, best in feature-major memory (the transpose of a contiguous array), because then
 reductions over actions run along contiguous rows.
@@ -60,6 +60,10 @@ class Categorical:
         """The distributions of a batch."""
         return CategoricalBatch(inputs)
 
+    def torch_at(self, inputs) -> "TorchCategoricalBatch":
+        """The same for a tensor."""
+        return TorchCategoricalBatch(inputs)
+
     def to_json(self) -> dict:
         return {"kind": self.kind, "num_actions": self.num_actions}
 
@@ -112,6 +116,24 @@ class CategoricalBatch:
         if d_log_prob is not None:
             gradient[self._actions] += d_log_prob
         return gradient
+
+
+class TorchCategoricalBatch:
+    """CategoricalBatch of a tensor, for autograd."""
+
+    def __init__(self, inputs):
+        self.log_probabilities = inputs.log_softmax(-1)
+        self.probabilities = self.log_probabilities.exp()
+
+    def log_prob(self, actions):
+        return self.log_probabilities.gather(-1, actions[:, None])[:, 0]
+
+    def entropy(self):
+        return -(self.probabilities * self.log_probabilities).sum(-1)
+
+    def kl_from(self, old_inputs):
+        old = old_inputs.log_softmax(-1)
+        return (old.exp() * (old - self.log_probabilities)).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -167,7 +189,11 @@ class MultiCategorical:
 
     def at(self, inputs: np.ndarray) -> "MultiCategoricalBatch":
         """The distributions of a batch."""
-        return MultiCategoricalBatch(self.slices(), inputs)
+        return MultiCategoricalBatch(self.slices(), [CategoricalBatch(inputs[:, part]) for part in self.slices()])
+
+    def torch_at(self, inputs) -> "MultiCategoricalBatch":
+        """The same for a tensor."""
+        return MultiCategoricalBatch(self.slices(), [TorchCategoricalBatch(inputs[:, part]) for part in self.slices()])
 
     def to_json(self) -> dict:
         return {"kind": self.kind, "sizes": list(self.sizes), "shape": list(self.shape)}
@@ -176,9 +202,8 @@ class MultiCategorical:
 class MultiCategoricalBatch:
     """A sum over the parts of an action; methods as in CategoricalBatch."""
 
-    def __init__(self, slices: list[slice], inputs: np.ndarray):
-        self._slices = slices
-        self._parts = [CategoricalBatch(inputs[:, part]) for part in slices]
+    def __init__(self, slices: list[slice], parts: list):
+        self._slices, self._parts = slices, parts
 
     def log_prob(self, actions: np.ndarray) -> np.ndarray:
         columns = actions.reshape(len(actions), len(self._parts)).T
@@ -237,6 +262,10 @@ class DiagGaussian:
         """The distributions of a batch."""
         return DiagGaussianBatch(self.size, inputs)
 
+    def torch_at(self, inputs) -> "TorchDiagGaussianBatch":
+        """The same for a tensor."""
+        return TorchDiagGaussianBatch(self.size, inputs)
+
     def to_json(self) -> dict:
         return {"kind": self.kind, "action_shape": list(self.action_shape)}
 
@@ -280,6 +309,27 @@ class DiagGaussianBatch:
             d_mean += np.float32(d_kl) * self._kl_difference * self._inverse_std
             d_log_std += np.float32(d_kl) * (np.float32(1) - self._kl_ratio)
         return gradient
+
+
+class TorchDiagGaussianBatch:
+    """DiagGaussianBatch of a tensor, for autograd."""
+
+    def __init__(self, size: int, inputs):
+        self._size = size
+        self.mean, self.log_std = inputs[:, :size], inputs[:, size:]
+
+    def log_prob(self, actions):
+        z = (actions.reshape(len(actions), self._size) - self.mean) * (-self.log_std).exp()
+        return -(0.5 * z * z + self.log_std).sum(-1) - self._size * HALF_LOG_2_PI
+
+    def entropy(self):
+        return self.log_std.sum(-1) + self._size * (HALF_LOG_2_PI + 0.5)
+
+    def kl_from(self, old_inputs):
+        old_mean, old_log_std = old_inputs[:, : self._size], old_inputs[:, self._size :]
+        log_ratio = old_log_std - self.log_std
+        difference = (self.mean - old_mean) * (-self.log_std).exp()
+        return (0.5 * ((2 * log_ratio).exp() + difference * difference) - log_ratio - 0.5).sum(-1)
 
 
 Distribution = Categorical | MultiCategorical | DiagGaussian | QValues

@@ -91,6 +91,10 @@ class QValues:
         """The values of a batch."""
         return QBatch(self, inputs)
 
+    def torch_at(self, inputs) -> "TorchQBatch":
+        """The same for a tensor."""
+        return TorchQBatch(self, inputs)
+
     def to_json(self) -> dict:
         return {
             "kind": self.kind,
@@ -153,6 +157,28 @@ class QBatch:
             gradient[actions * atoms :] = d_chosen
             advantages -= d_chosen * np.float32(1 / actions)
         return gradient.T
+
+
+class TorchQBatch:
+    """QBatch of a tensor, for autograd; logits are [B, A, n]."""
+
+    def __init__(self, description: QValues, inputs):
+        import torch
+
+        actions, atoms = description.num_actions, description.num_atoms
+        self.logits = inputs[:, : actions * atoms].reshape(-1, actions, atoms)
+        if description.dueling:
+            self.logits = inputs[:, None, actions * atoms :] + self.logits - self.logits.mean(1, keepdim=True)
+        self.support = torch.tensor(description.support, device=inputs.device)
+        self._rows = torch.arange(len(inputs), device=inputs.device)
+
+    def q_values(self):
+        """Q [B, A]."""
+        return self.logits[..., 0] if len(self.support) == 1 else self.logits.softmax(-1) @ self.support
+
+    def chosen(self, actions):
+        """The logits [n, B] of the actions [B]."""
+        return self.logits[self._rows, actions].T
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

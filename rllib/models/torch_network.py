@@ -1,11 +1,15 @@
 """The actor-critic network in torch: views of the same flat vector as the numpy network."""
 
+import itertools
+from collections.abc import Collection, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rllib.models.layer_norm import EPSILON
 from rllib.models.layout import ParameterLayout
+from rllib.models.noisy_network import NoisyLayout, NoisyNetwork
 from rllib.models.torch_torso import ACTIVATIONS, torso_features, torso_pieces
 
 
@@ -82,8 +86,8 @@ class TorchNetwork(nn.Module):
     """The network as a module: its parameters, and their gradients, are views of two flat tensors.
 
     `parameters()` are shaped as in torch.nn.Linear and may be read or changed by module users; what they do shows in
-    the flat vector. `backward(loss)` fills `flat.grad`, which the parameters' `.grad` view, and optimizers work on
-    either.
+    the flat vector. Losses are differentiated by `leaves`; `receive` puts these gradients into `flat.grad`, which the
+    parameters' `.grad` view, and optimizers work on either.
 
     Args:
         layout: where the parameters lie.
@@ -98,7 +102,7 @@ class TorchNetwork(nn.Module):
         self.flat = flat.detach().requires_grad_()
         self.flat.grad = torch.zeros_like(flat)
         self._parts = pieces(layout, flat)
-        self._leaves = [part.requires_grad_() for part in self._parts.values()]
+        self.leaves = [part.requires_grad_() for part in self._parts.values()]
         self._gradients = list(pieces(layout, self.flat.grad).values())
         gradients = layout.named_parameters(self.flat.grad)
         for name, view in layout.named_parameters(flat.detach()).items():
@@ -110,11 +114,110 @@ class TorchNetwork(nn.Module):
         """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives."""
         return forward(self.layout, self.activations, self._parts, inputs)
 
-    def backward(self, loss: Tensor) -> Tensor:
-        """Writes the gradient of a scalar into `flat.grad`, over what was there, and returns that."""
-        gradients = torch.autograd.grad(loss, self._leaves, materialize_grads=True)
+    def receive(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of `leaves` into `flat.grad`, over what was there."""
         torch._foreach_copy_(self._gradients, gradients)
-        return self.flat.grad
+
+
+class NoisyTorchNetwork(nn.Module):
+    """As TorchNetwork, for parameters mu and sigma in one flat tensor; the noise is that of a policy's own network.
+
+    Args:
+        layout: where the parameters lie.
+        activations: of each hidden layer.
+        flat: float32 [layout.size], on any device; the module's own memory, not copied.
+        noise: what holds the noise; it is read at every forward pass.
+    """
+
+    def __init__(self, layout: NoisyLayout, activations: tuple[str, ...], flat: Tensor, noise: NoisyNetwork):
+        super().__init__()
+        self.layout = layout
+        self.flat = flat.detach().requires_grad_()
+        self.flat.grad = torch.zeros_like(flat)
+        self._noise, self._drawn = noise, torch.zeros(len(noise.noise), device=flat.device)
+        self._summed = torch.empty(layout.plain.size, device=flat.device)
+        self._plain = [TorchNetwork(layout.plain, activations, self._summed)]  # in a list: its parameters are no others
+        gradients = layout.named_parameters(self.flat.grad)
+        for name, view in layout.named_parameters(flat.detach()).items():
+            parameter = nn.Parameter(view)
+            parameter.grad = gradients[name]
+            self.register_parameter(name.replace(".", "_"), parameter)
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution inputs [B, K] and values [B]."""
+        start, size = self.layout.start, self.layout.plain.size
+        flat = self.flat.detach()
+        self._drawn.copy_(torch.from_numpy(self._noise.noise))
+        with torch.no_grad():
+            self._summed.copy_(flat[:size])
+            self._summed[start:].addcmul_(flat[size:], self._drawn)
+        return self._plain[0](inputs)
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """As those of TorchNetwork."""
+        return self._plain[0].leaves
+
+    def receive(self, gradients: Sequence[Tensor]) -> None:
+        """As that of TorchNetwork."""
+        size, gradient = self.layout.plain.size, self.flat.grad
+        self._plain[0].receive(gradients)
+        gradient[:size] = self._plain[0].flat.grad
+        torch.mul(gradient[self.layout.start : size], self._drawn, out=gradient[size:])
+
+
+def backward(loss: Tensor, modules: Collection) -> None:
+    """Writes the gradient of a scalar by each module's parameters into its `flat.grad`, over what was there."""
+    leaves = [leaf for module in modules for leaf in module.leaves]
+    gradients = iter(torch.autograd.grad(loss, leaves, materialize_grads=True))
+    for module in modules:
+        module.receive(list(itertools.islice(gradients, len(module.leaves))))
+
+
+class TorchLayers(TorchNetwork):
+    """Fully connected layers over several tensors side by side (models/modules.py: FullyConnected).
+
+    Args:
+        layout, activations, flat: as for TorchNetwork.
+        reads: what the arguments of a call are; "observation" closes with a 1 already.
+    """
+
+    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], flat: Tensor, reads: tuple[str, ...]):
+        super().__init__(layout, activations, flat)
+        self._reads = reads
+
+    def forward(self, *read: Tensor) -> Tensor:
+        """[B, outputs], or [B] of a single one, from what it reads, [B, ...] each."""
+        # The bias is the last row of the first layer's weights, so a column of ones comes last, once.
+        parts = [part.flatten(1) for part in read]
+        parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
+        outputs, _ = super().forward(torch.cat([*parts, parts[0].new_ones((len(parts[0]), 1))], dim=1))
+        return outputs[:, 0] if self.layout.num_outputs == 1 else outputs
+
+
+class TorchParameter(nn.Module):
+    """Numbers learned by themselves (models/modules.py: Parameter).
+
+    Args:
+        flat: float32 [size], the module's own memory, not copied.
+        shape: of what a call gives.
+    """
+
+    def __init__(self, flat: Tensor, shape: tuple[int, ...]):
+        super().__init__()
+        self.flat = flat.detach().requires_grad_()
+        self.flat.grad = torch.zeros_like(flat)
+        self.value = nn.Parameter(flat.detach().view(shape))
+        self.value.grad = self.flat.grad.view(shape)
+        self.leaves = [self.value]
+
+    def forward(self) -> Tensor:
+        """The numbers."""
+        return self.value
+
+    def receive(self, gradients: Sequence[Tensor]) -> None:
+        """As that of TorchNetwork."""
+        self.value.grad.copy_(gradients[0])
 
 
 class ActingNetwork:

@@ -7,6 +7,8 @@ from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
 from rllib import sample_batch as sb
 from rllib.errors import LearnerError
 from rllib.learners.learner import make_learner
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.losses.ppo import PPO_LOSS
 
@@ -15,9 +17,8 @@ LOSS = {"vf_loss_coeff": 0.5, "entropy_coeff": 0.01}
 
 
 def make(kind, loss=POLICY_GRADIENT_LOSS, action_space=ACTION_SPACES[0], optimizer="rmsprop", **settings):
-    return make_learner(
-        make_policy(action_space), loss, kind=kind, optimizer=optimizer, **{"grad_clip": 0.5, **settings}
-    )
+    objective = Objective(loss, optimizer=OptimizerSettings(optimizer), **{"grad_clip": 0.5, **settings})
+    return make_learner(make_policy(action_space), objective, kind=kind)
 
 
 def update(learner, batch, **settings):

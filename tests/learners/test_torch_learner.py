@@ -11,6 +11,8 @@ from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
 from rllib import sample_batch as sb
 from rllib.errors import LearnerError
 from rllib.learners.learner import make_learner
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.transfers import PinnedTransfers
 from rllib.losses.ppo import PPO_LOSS
 
@@ -39,17 +41,11 @@ def make_pair(
 ):
     """The same policy twice, trained by numpy and by torch."""
     policies = [make_policy(**policy) for _ in range(2)]
-    shared = {
-        "grad_clip": grad_clip,
-        "grad_clip_by": grad_clip_by,
-        "adam_epsilon": adam_epsilon,
-        "optimizer": optimizer,
-        "momentum": momentum,
-        "rmsprop_epsilon": rmsprop_epsilon,
-    }
+    settings = OptimizerSettings(optimizer, adam_epsilon, momentum=momentum, rmsprop_epsilon=rmsprop_epsilon)
+    objective = Objective(PPO_LOSS, optimizer=settings, grad_clip=grad_clip, grad_clip_by=grad_clip_by)
     learners = [
-        make_learner(policies[0], PPO_LOSS, kind="numpy", **shared),
-        make_learner(policies[1], PPO_LOSS, kind="torch", device=device, **shared),
+        make_learner(policies[0], objective, kind="numpy"),
+        make_learner(policies[1], objective, kind="torch", device=device),
     ]
     return policies, learners
 

@@ -9,7 +9,6 @@ from rllib import sample_batch as sb
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS, STATS
 from rllib.losses.ppo import PPO_LOSS
 from rllib.models.distributions import Categorical
-from rllib.models.torch_distributions import TorchDistribution
 
 SETTINGS = {"vf_loss_coeff": 0.5, "entropy_coeff": 0.01}
 
@@ -76,7 +75,7 @@ def test_closed_form_and_autograd_agree(distribution, seed):
     expected, gradients = POLICY_GRADIENT_LOSS.numpy(distribution, outputs, minibatch, **SETTINGS)
     tensors = [torch.from_numpy(output).requires_grad_() for output in outputs]
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
-    loss, statistics = POLICY_GRADIENT_LOSS.torch(TorchDistribution(distribution), tensors, columns, **SETTINGS)
+    loss, statistics = POLICY_GRADIENT_LOSS.torch(distribution, tensors, columns, **SETTINGS)
     loss.backward()
     np.testing.assert_allclose(torch.stack(statistics).detach(), expected, atol=2e-6, rtol=1e-5)
     for tensor, gradient in zip(tensors, gradients, strict=True):
@@ -100,4 +99,4 @@ def test_a_column_vector_of_values_is_refused():
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
     outputs = torch.from_numpy(dist_inputs), torch.from_numpy(values)[:, None]
     with pytest.raises(ValueError, match=r"must all be \[B\]"):
-        POLICY_GRADIENT_LOSS.torch(TorchDistribution(Categorical(2)), outputs, columns, **SETTINGS)
+        POLICY_GRADIENT_LOSS.torch(Categorical(2), outputs, columns, **SETTINGS)

@@ -70,13 +70,13 @@ def test_an_unmoved_policy(distribution):
     assert statistics["kl"] == pytest.approx(0, abs=1e-6)
     assert statistics["clip_fraction"] == 0
     assert statistics["policy_loss"] == pytest.approx(-minibatch[sb.ADVANTAGES].mean(), abs=1e-6)
-    assert PPO_LOSS.identity_error(distribution, outputs, minibatch) < 1e-6
+    assert PPO_LOSS.identity_error(distribution.at, outputs, minibatch) < 1e-6
 
 
 def test_tampered_log_probabilities_show():
     outputs, minibatch = make_minibatch(Categorical(3), moved=0)
     minibatch[sb.ACTION_LOGP] = np.roll(minibatch[sb.ACTION_LOGP], 1)
-    assert PPO_LOSS.identity_error(Categorical(3), outputs, minibatch) > 0.1
+    assert PPO_LOSS.identity_error(Categorical(3).at, outputs, minibatch) > 0.1
 
 
 def test_statistics():

@@ -7,7 +7,6 @@ from ppo_support import DISTRIBUTIONS, SETTINGS, make_minibatch
 
 from rllib.losses.ppo import PPO_LOSS
 from rllib.models.distributions import Categorical
-from rllib.models.torch_distributions import TorchDistribution
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
@@ -19,7 +18,7 @@ def test_statistics_and_gradients_agree(distribution, vf_clip_param, seed):
     expected, gradients = PPO_LOSS.numpy(distribution, outputs, minibatch, **settings)
     tensors = [torch.from_numpy(output).requires_grad_() for output in outputs]
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
-    loss, statistics = PPO_LOSS.torch(TorchDistribution(distribution), tensors, columns, **settings)
+    loss, statistics = PPO_LOSS.torch(distribution, tensors, columns, **settings)
     loss.backward()
     np.testing.assert_allclose(torch.stack(statistics).detach(), expected, atol=2e-6, rtol=1e-5)
     for tensor, gradient in zip(tensors, gradients, strict=True):
@@ -30,8 +29,8 @@ def test_identity_error_takes_tensors():
     outputs, minibatch = make_minibatch(Categorical(3), moved=0.2)
     tensors = [torch.from_numpy(output) for output in outputs]
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
-    error = PPO_LOSS.identity_error(TorchDistribution(Categorical(3)), tensors, columns)
-    assert float(error) == pytest.approx(PPO_LOSS.identity_error(Categorical(3), outputs, minibatch), abs=1e-6)
+    error = PPO_LOSS.identity_error(Categorical(3).torch_at, tensors, columns)
+    assert float(error) == pytest.approx(PPO_LOSS.identity_error(Categorical(3).at, outputs, minibatch), abs=1e-6)
 
 
 def test_a_column_vector_of_values_is_refused():
@@ -39,4 +38,4 @@ def test_a_column_vector_of_values_is_refused():
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
     dist_inputs, values = (torch.from_numpy(output) for output in outputs)
     with pytest.raises(ValueError, match=r"must all be \[B\]"):
-        PPO_LOSS.torch(TorchDistribution(Categorical(2)), (dist_inputs, values[:, None]), columns, **SETTINGS)
+        PPO_LOSS.torch(Categorical(2), (dist_inputs, values[:, None]), columns, **SETTINGS)

@@ -6,7 +6,6 @@ import torch
 
 from rllib.losses.td import DistributionalLoss, TDLoss, next_values, project, td_targets
 from rllib.models.q_values import QValues
-from rllib.models.torch_distributions import TorchDistribution
 from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
 
 Z = np.array([-2, -1, 0, 1, 2], np.float32)
@@ -88,7 +87,7 @@ def test_closed_form_against_autograd(loss, dueling):
     statistics, (gradient, _), rows = loss.numpy(values, (inputs, np.empty(0, np.float32)), minibatch)
     leaf = torch.tensor(inputs.copy(), requires_grad=True)
     tensors = {name: torch.from_numpy(column) for name, column in minibatch.items()}
-    value, expected, expected_rows = loss.torch(TorchDistribution(values), (leaf, None), tensors)
+    value, expected, expected_rows = loss.torch(values, (leaf, None), tensors)
     value.backward()
     np.testing.assert_allclose(gradient, leaf.grad, atol=1e-6)
     np.testing.assert_allclose(statistics, torch.stack(expected).detach(), atol=1e-5, rtol=1e-5)

@@ -13,7 +13,6 @@ from rllib.losses.impala import IMPALA_LOSS
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.vtrace import vtrace_of_rows
 from rllib.models.distributions import Categorical
-from rllib.models.torch_distributions import TorchDistribution
 
 COMMON = {
     "gamma": 0.95,
@@ -38,7 +37,7 @@ def test_statistics_and_gradients_agree(loss, settings, distribution, vtrace, se
     expected, gradients = loss.numpy(distribution, outputs, minibatch, **settings)
     tensors = [torch.from_numpy(output).requires_grad_() for output in outputs]
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
-    value, statistics = loss.torch(TorchDistribution(distribution), tensors, columns, **settings)
+    value, statistics = loss.torch(distribution, tensors, columns, **settings)
     value.backward()
     assert len(statistics) == len(expected) == len(loss.stats)
     np.testing.assert_allclose(torch.stack(statistics).detach(), expected, atol=3e-6, rtol=1e-5)

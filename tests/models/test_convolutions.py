@@ -11,15 +11,18 @@ from torch.nn import functional
 
 from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
 from rllib.models.catalog import PolicySpec, policy_spec
-from rllib.models.torch_network import ActingNetwork, TorchNetwork
+from rllib.models.torch_network import ActingNetwork, TorchNetwork, backward
 from rllib.models.torso import filters_from
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 
 PPO_SETTINGS = {"clip_param": 0.2, "kl_coeff": 0.2, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "vf_clip_param": 10.0}
 ATARI = Box(0, 255, (84, 84, 4), np.uint8)
+SGD = OptimizerSettings("sgd")
 SMALL = Box(0, 255, (13, 11, 3), np.uint8)
 FIRST = Box(0, 255, (3, 13, 11), np.uint8)
 FILTERS = [[5, 4, 2, "valid"], [6, [3, 2], [2, 1]]]
@@ -126,7 +129,8 @@ def test_gradients_are_those_of_plain_torch(name):
 
     network = TorchNetwork(policy.layout, policy.spec.activations, torch.from_numpy(policy.weights))
     dist_inputs, values = network(given)
-    flat = network.backward((dist_inputs * d_dist_inputs).sum() + (values * d_values).sum())
+    backward((dist_inputs * d_dist_inputs).sum() + (values * d_values).sum(), [network])
+    flat = network.flat.grad
     for key, gradient in policy.layout.named_parameters(flat).items():
         np.testing.assert_allclose(gradient, parameters[key].grad, atol=1e-5, rtol=1e-4, err_msg=key)
 
@@ -245,7 +249,7 @@ def test_a_gpu_learns_what_the_cpu_does(name):
     policies = [make(name, 64)[0] for _ in range(2)]
     batch = learnable(policies[0], make(name, 64)[1])
     for policy, device in zip(policies, ("cpu", "cuda")):
-        learner = make_learner(policy, PPO_LOSS, kind="torch", device=device, optimizer="sgd")
+        learner = make_learner(policy, Objective(PPO_LOSS, optimizer=SGD), kind="torch", device=device)
         learner.update(batch, rng=np.random.default_rng(0), num_epochs=2, minibatch_size=32, lr=1e-2, **PPO_SETTINGS)
     np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=1e-4)
 
@@ -255,7 +259,7 @@ def test_a_step_of_the_learner_goes_against_its_gradient(name):
     policy, rows = make(name, 16)
     batch = learnable(policy, rows)
     before = policy.weights.copy()
-    learner = make_learner(policy, PPO_LOSS, kind="auto", optimizer="sgd")
+    learner = make_learner(policy, Objective(PPO_LOSS, optimizer=SGD), kind="auto")
     gradient, stats = learner.compute_gradient(batch, **PPO_SETTINGS)
     assert np.isfinite(stats["total_loss"]) and abs(gradient).max() > 0
     learner.update(batch, rng=np.random.default_rng(0), lr=0.5, **PPO_SETTINGS)

@@ -7,7 +7,7 @@ import torch
 from rllib.models.catalog import PolicySpec
 from rllib.models.encoders import BoxEncoder
 from rllib.models.q_values import QValues
-from rllib.models.torch_noisy_network import NoisyTorchNetwork
+from rllib.models.torch_network import NoisyTorchNetwork, backward
 from rllib.policy import Policy
 
 LAYERS = ("shared.hidden_0", "shared.hidden_1", "policy.head")
@@ -103,7 +103,7 @@ def test_gradients_against_autograd(noisy):
     closed = policy.network.backward((d_outputs.T.copy().T, np.empty(0, np.float32)))
     weights = torch.from_numpy(policy.weights)
     network = NoisyTorchNetwork(policy.layout, policy.spec.activations, weights, policy.network)
-    network.backward((network(torch.from_numpy(policy.encode(OBSERVATIONS)))[0] * torch.tensor(d_outputs)).sum())
+    backward((network(torch.from_numpy(policy.encode(OBSERVATIONS)))[0] * torch.tensor(d_outputs)).sum(), [network])
     for flat in (closed, network.flat.grad.numpy()):
         for name, gradient in policy.layout.named_parameters(flat).items():
             np.testing.assert_allclose(gradient, expected[name], atol=2e-6, err_msg=name)

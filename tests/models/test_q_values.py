@@ -6,7 +6,6 @@ import torch
 
 from rllib.models.distributions import distribution_from_json
 from rllib.models.q_values import QValues
-from rllib.models.torch_distributions import TorchDistribution
 
 CASES = [QValues(3, dueling, atoms, -2.0, 5.0) for dueling in (False, True) for atoms in (1, 7)]
 each_case = pytest.mark.parametrize("values", CASES, ids=str)
@@ -22,7 +21,7 @@ def test_numpy_and_torch_agree(values):
     inputs, actions = make_inputs(values), np.arange(9) % 3
     batch = values.at(inputs)
     leaf = torch.tensor(inputs.copy(), requires_grad=True)
-    reference = TorchDistribution(values).at(leaf)
+    reference = values.torch_at(leaf)
     np.testing.assert_allclose(batch.q_values(), reference.q_values().detach(), atol=1e-5)
     chosen = reference.chosen(torch.from_numpy(actions))
     np.testing.assert_allclose(batch.chosen(actions), chosen.detach(), atol=1e-6)

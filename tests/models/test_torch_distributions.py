@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
-from rllib.models.torch_distributions import TorchDistribution
 
 
 class _Parts:
@@ -58,7 +57,7 @@ def test_three_implementations_agree(distribution):
     inputs, old = (rng.standard_normal((20, distribution.num_inputs)) for _ in range(2))
     actions = distribution.sample(old, distribution.noise(rng, 20))
     x, x_old, a = torch.tensor(inputs, requires_grad=True), torch.tensor(old), torch.tensor(actions)
-    expected, ours, closed = reference(distribution, x), TorchDistribution(distribution).at(x), distribution.at(inputs)
+    expected, ours, closed = reference(distribution, x), distribution.torch_at(x), distribution.at(inputs)
     kl = reference(distribution, x_old).kl_to(expected)
     for theirs, torch_form, numpy_form in (
         (expected.log_prob(a), ours.log_prob(a), closed.log_prob(actions)),
@@ -76,7 +75,7 @@ def test_autograd_agrees_with_the_closed_form(distribution):
     inputs, old = (rng.standard_normal((10, distribution.num_inputs)) for _ in range(2))
     actions, weights = distribution.sample(old, distribution.noise(rng, 10)), rng.standard_normal(10)
     x = torch.tensor(inputs, requires_grad=True)
-    at = TorchDistribution(distribution).at(x)
+    at = distribution.torch_at(x)
     total = torch.tensor(weights) * at.log_prob(torch.tensor(actions))
     total = total + 0.5 * at.entropy() + 0.25 * at.kl_from(torch.tensor(old))
     total.sum().backward()
@@ -92,7 +91,7 @@ def test_gradcheck(distribution):
     actions = torch.tensor(distribution.sample(old.numpy(), distribution.noise(rng, 4)))
 
     def quantities(x):
-        at = TorchDistribution(distribution).at(x)
+        at = distribution.torch_at(x)
         return (
             at.log_prob(actions.to(x.dtype) if actions.is_floating_point() else actions),
             at.entropy(),

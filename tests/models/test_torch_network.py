@@ -8,7 +8,7 @@ import torch
 
 from rllib.models.layout import ParameterLayout
 from rllib.models.numpy_network import NumpyNetwork
-from rllib.models.torch_network import ActingNetwork, TorchNetwork
+from rllib.models.torch_network import ActingNetwork, TorchNetwork, backward
 
 CASES = [
     (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), (*names, *names)[: len(hiddens)])
@@ -47,7 +47,8 @@ def test_outputs_and_gradients_agree(layout, activations):
     d_values = (rng.standard_normal(33) / 33).astype(np.float32)
     objective = (dist_inputs * torch.from_numpy(d_dist_inputs)).sum() + (values * torch.from_numpy(d_values)).sum()
     gradient = numpy_network.backward((d_dist_inputs, d_values))
-    np.testing.assert_allclose(gradient, torch_network.backward(objective), atol=1e-6, rtol=1e-5)
+    backward(objective, [torch_network])
+    np.testing.assert_allclose(gradient, torch_network.flat.grad, atol=1e-6, rtol=1e-5)
 
 
 @each_case
@@ -66,7 +67,7 @@ def test_parameters_and_their_gradients_are_views():
     weights, inputs = make(layout, 5)
     network = TorchNetwork(layout, ("tanh", "tanh"), torch.from_numpy(weights))
     assert sum(parameter.numel() for parameter in network.parameters()) == layout.size
-    network.backward(network(torch.from_numpy(inputs))[1].sum())
+    backward(network(torch.from_numpy(inputs))[1].sum(), [network])
     assert network.flat.grad.any()
     for name, gradient in layout.named_parameters(network.flat.grad).items():
         assert torch.equal(getattr(network, name.replace(".", "_")).grad, gradient)
@@ -82,7 +83,7 @@ def test_module_users_can_train_it():
     weights, inputs = make(layout, 5)
     before = weights.copy()
     network = TorchNetwork(layout, ("tanh",), torch.from_numpy(weights))
-    network.backward(network(torch.from_numpy(inputs))[1].square().sum())
+    backward(network(torch.from_numpy(inputs))[1].square().sum(), [network])
     torch.optim.SGD(network.parameters(), lr=0.5).step()
     np.testing.assert_allclose(weights, before - 0.5 * network.flat.grad.numpy(), atol=1e-6)
 
@@ -104,4 +105,5 @@ def test_without_a_value_head(hiddens, layer_norm):
     d_dist_inputs = (np.random.default_rng(1).standard_normal((9, 3)) / 9).astype(np.float32)
     gradient = numpy_network.backward((d_dist_inputs, none))
     objective = (dist_inputs * torch.from_numpy(d_dist_inputs)).sum()
-    np.testing.assert_allclose(gradient, torch_network.backward(objective), atol=1e-6)
+    backward(objective, [torch_network])
+    np.testing.assert_allclose(gradient, torch_network.flat.grad, atol=1e-6)

@@ -1,0 +1,96 @@
+"""Modules that are learned beside a policy's network: critics, temperatures, models of the environment.
+
+A module is described without torch, by an object with
+
+- `layout(widths)`: where its parameters lie in a flat vector, an object with `size` and `named_parameters(flat)`;
+- `initialize(layout, weights, rng)`: fills its slice of the vector;
+- `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor, with `flat` (the slice,
+  which has a gradient), `leaves` (the tensors to differentiate by) and `receive(gradients)` (writes those of the leaves
+  into `flat.grad`).
+
+A class of your own with these three methods is a module as well (tests/learners/test_soft_actor_critic.py has one).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rllib.models.initializers import INITIALIZERS
+from rllib.models.layout import ParameterLayout
+
+
+@dataclass(frozen=True)
+class FullyConnected:
+    """Fully connected layers. In losses it is called with what it reads, each [B, width], in that order.
+
+    Attributes:
+        reads: what its first layer reads: "observation" (encoded, as in a learner's minibatches), "action", or both.
+        hiddens: widths of the hidden layers.
+        num_outputs: numbers that it computes for a row; of 1, the results are [B] instead of [B, 1].
+        activation: of the hidden layers, "tanh", "relu", "swish" or "linear".
+        layer_norm: hidden layers are normalised before their activation.
+        initializer: of the weights, a name in models/initializers.py.
+    """
+
+    reads: tuple[str, ...] = ("observation", "action")
+    hiddens: tuple[int, ...] = (256, 256)
+    num_outputs: int = 1
+    activation: str = "relu"
+    layer_norm: bool = False
+    initializer: str = "uniform"
+
+    def layout(self, widths: Mapping[str, int]) -> ParameterLayout:
+        """Where the parameters lie; `widths` has the length of each thing that can be read."""
+        unknown = [name for name in self.reads if name not in widths]
+        if unknown or not self.reads:
+            raise ValueError(f"a module can read {', '.join(widths)} of this policy, but reads={self.reads} was given")
+        num_inputs = sum(widths[name] for name in self.reads)
+        return ParameterLayout(num_inputs, self.hiddens, self.num_outputs, 1, 0, 0, self.layer_norm)
+
+    def initialize(self, layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the weights by the initializer."""
+        INITIALIZERS[self.initializer](layout, weights, rng)
+
+    def torch(self, layout: ParameterLayout, flat):
+        """See the module's docstring."""
+        from rllib.models.torch_network import TorchLayers
+
+        return TorchLayers(layout, (self.activation,) * len(self.hiddens), flat, self.reads)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Numbers that are learned by themselves, such as the logarithm of a temperature. Called without arguments.
+
+    Attributes:
+        initial: what all of them begin with.
+        shape: of the tensor that the call gives.
+    """
+
+    initial: float = 0.0
+    shape: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many numbers."""
+        return math.prod(self.shape)
+
+    def named_parameters(self, flat) -> dict:
+        """Name -> view of `flat`."""
+        return {"value": flat.reshape(self.shape)}
+
+    def layout(self, widths: Mapping[str, int]) -> "Parameter":
+        """Itself: it reads nothing."""
+        return self
+
+    def initialize(self, layout: "Parameter", weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the numbers."""
+        weights[:] = self.initial
+
+    def torch(self, layout: "Parameter", flat):
+        """See the module's docstring."""
+        from rllib.models.torch_network import TorchParameter
+
+        return TorchParameter(flat, self.shape)

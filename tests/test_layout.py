@@ -23,9 +23,7 @@ FLOORS = [
 ]
 KNOW_THE_RUNTIME = [
     "runtime",
-    "rllib.evaluation.fault_tolerance",
     "rllib.evaluation.worker_set",
-    "rllib.evaluation.requests_in_flight",
     "rllib.evaluation.aggregation",
     "rllib.evaluation.replay_shards",
     "rllib.learners.learner_group",

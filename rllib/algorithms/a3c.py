@@ -23,7 +23,6 @@ import numpy as np
 
 from rllib.algorithms.a2c import A2C, A2CConfig
 from rllib.algorithms.sections import at_least, section
-from rllib.evaluation.requests_in_flight import RequestsInFlight
 from rllib.evaluation.rollout_worker import Gradient
 from rllib.learners.learner import Learner, make_learner
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
@@ -70,7 +69,6 @@ class A3C(A2C):
 
     def __init__(self, config: A3CConfig | dict | None = None, env: Any = None):
         super().__init__(config, env)
-        self._requests = self._no_requests()
         if not self.config.num_rollout_workers:
             logger.warning("A3C with num_rollout_workers=0 runs synchronously: this process samples and learns in turn")
 
@@ -97,29 +95,20 @@ class A3C(A2C):
         if not self.num_requests_in_flight:
             self._ask()
         with self.metrics.timer("sample"):
-            answers = self._requests.take(self.config.sample_timeout_s)
-        for _, (gradient, report) in answers:
+            answers = self.workers.fleet.take(self.config.sample_timeout_s)
+        for answer in answers:
+            gradient, report = answer.value
             self.take_in(report)
             yield gradient
         self._ask()
 
     def _ask(self) -> None:
         """Requests with the newest weights, for all workers that have too few."""
-        self._requests.ask(self.workers.gradient_request(self.snapshot(), self.loss_settings()))
+        request = self.workers.gradient_request(self.snapshot(), self.loss_settings())
+        self.workers.fleet.keep_in_flight(request, self.config.max_requests_in_flight_per_sampler_worker)
 
     def _own_gradient(self) -> Gradient:
         batch = self.sample(1)
         with self.metrics.timer("learn"):
             flat, stats = self.learner.compute_gradient(batch, **self.loss_settings())
         return Gradient(flat, stats, batch.count, batch.policy_version)
-
-    @property
-    def num_requests_in_flight(self) -> int:
-        return self._requests.num_in_flight
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._requests = self._no_requests()
-
-    def _no_requests(self) -> RequestsInFlight:
-        return RequestsInFlight(self.workers, self.config.max_requests_in_flight_per_sampler_worker)

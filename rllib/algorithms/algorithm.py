@@ -289,8 +289,8 @@ class Algorithm(Checkpointed):
 
     @property
     def num_requests_in_flight(self) -> int:
-        """Requests to workers that are not answered yet; asynchronous algorithms have some between training steps."""
-        return 0
+        """Requests to workers whose answers have not been taken; only asynchronous algorithms have some here."""
+        return self.workers.fleet.num_in_flight
 
     @property
     def timesteps(self) -> int:
@@ -417,7 +417,7 @@ class Algorithm(Checkpointed):
         return result
 
     def _tell_recreated_workers(self, workers: WorkerSet | None, is_evaluation: bool) -> None:
-        recreated = workers.pop_recreated() if workers is not None else []
+        recreated = workers.fleet.pop_replaced() if workers is not None else []
         if recreated:
             self.callbacks.on_workers_recreated(
                 algorithm=self, worker_set=workers, worker_ids=recreated, is_evaluation=is_evaluation

@@ -34,7 +34,6 @@ from rllib.algorithms.off_policy import REPLAY_DEFAULTS
 from rllib.algorithms.q_learning import QLearning, QLearningConfig
 from rllib.algorithms.sections import Merged, at_least, section
 from rllib.evaluation.replay_shards import ReplayShards
-from rllib.evaluation.requests_in_flight import RequestsInFlight
 from rllib.evaluation.transitions import Transitions
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.replay.memory import check_memory
@@ -146,12 +145,10 @@ class ApexDQN(QLearning):
 
     def make_workers(self, **more) -> WorkerSet:
         try:
-            workers = super().make_workers(**more)
+            return super().make_workers(**more)
         except BaseException:
             self.replay.stop()
             raise
-        self._requests = self._no_requests(workers)
-        return workers
 
     def make_postprocess(self) -> Transitions:
         settings, postprocess = self.config.replay_settings(), super().make_postprocess()
@@ -193,17 +190,19 @@ class ApexDQN(QLearning):
         if not self.config.num_rollout_workers:
             return [self.sample(1)]
         with self.metrics.timer("sample"):
-            self._requests.ask(self._request)
+            self.workers.fleet.keep_in_flight(self._request, self.config.max_requests_in_flight_per_sampler_worker)
             learns = self._updates_owed >= 1 and self.replay.is_ready
-            answers = self._requests.take(0.0 if learns else self.config.sample_timeout_s)
+            answers = self.workers.fleet.take(0.0 if learns else self.config.sample_timeout_s)
         counted = self._counted_workers()
-        for index, (_, report) in answers:
-            if index not in counted:
+        for answer in answers:
+            _, report = answer.value
+            if answer.index not in counted:
                 report.episodes = []
             self.take_in(report)
-        if answers:
-            self._lags = [self.num_updates - batch.policy_version for _, (batch, _) in answers]
-        return [batch for _, (batch, _) in answers]
+        fragments = [answer.value[0] for answer in answers]
+        if fragments:
+            self._lags = [self.num_updates - fragment.policy_version for fragment in fragments]
+        return fragments
 
     def _store(self, fragments: list[SampleBatch]) -> None:
         """Hands rows to the replay; once learning has begun, they ask for updates."""
@@ -261,13 +260,6 @@ class ApexDQN(QLearning):
             return range(1, workers + 1)
         return range(workers - (workers - 1) // 3, workers + 1)
 
-    @property
-    def num_requests_in_flight(self) -> int:
-        return self._requests.num_in_flight
-
-    def _no_requests(self, workers: WorkerSet) -> RequestsInFlight:
-        return RequestsInFlight(workers, self.config.max_requests_in_flight_per_sampler_worker)
-
     def result_info(self) -> dict[str, Any]:
         info = super().result_info()
         info["replay"] |= {"num_shards": self.replay.num_shards, "num_shard_restarts": self.replay.num_restarts}
@@ -281,7 +273,6 @@ class ApexDQN(QLearning):
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        self._requests = self._no_requests(self.workers)
         self._forget_weights()
 
     def _forget_weights(self) -> None:

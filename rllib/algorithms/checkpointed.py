@@ -128,6 +128,7 @@ class Checkpointed(ABC):
         self._inference.rng.bit_generator.state = rng["inference"]
         self.workers.restores = self._restores
         self.workers.foreach_worker(_restore_worker, json.dumps(rng["workers"]), self._restores)
+        self.workers.fleet.forget()  # what is under way was asked for by other weights
 
     def restore(self, checkpoint_path: str | Path) -> None:
         """Goes on from a checkpoint of the same algorithm, spaces and network.

@@ -8,8 +8,8 @@ from rllib.env.checks import check_environment
 from rllib.env.partial_observations import PartialObservationFactory
 from rllib.env.registry import EnvFactory, resolve
 from rllib.evaluation.callbacks import make_callbacks
-from rllib.evaluation.fault_tolerance import FaultTolerance
 from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.worker_set import FaultTolerance
 from rllib.models.catalog import MODEL_DEFAULTS
 
 
@@ -51,6 +51,15 @@ def checked_spaces(factory: EnvFactory, config: AlgorithmConfig):
                 "wrap the environment so that it has the space you want."
             )
     return observation_space, action_space
+
+
+# What the fields of FaultTolerance are called in the config.
+_SETTINGS = {
+    "restart": "recreate_failed_workers",
+    "max_restarts": "max_num_worker_restarts",
+    "max_consecutive_failures": "num_consecutive_worker_failures_tolerance",
+    "silence_s": "sample_timeout_s",
+}
 
 
 def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> RolloutSettings:
@@ -101,5 +110,6 @@ def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
         max_restarts=config.max_num_worker_restarts,
         delay_s=config.delay_between_worker_restarts_s,
         max_consecutive_failures=config.num_consecutive_worker_failures_tolerance,
-        sample_timeout_s=config.sample_timeout_s,
+        silence_s=config.sample_timeout_s,
+        names=_SETTINGS,
     )

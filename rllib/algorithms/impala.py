@@ -32,7 +32,6 @@ from rllib.algorithms.sections import above, at_least, between, section
 from rllib.env.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
-from rllib.evaluation.requests_in_flight import RequestsInFlight
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
@@ -175,6 +174,7 @@ class IMPALA(Algorithm):
         self._staged: TrainBatch | None = None
         self._request: Callable | None = None
         self._broadcast_at = 0
+        self._requests_per_worker = self._most_requests_per_worker()
         self._aggregators: Aggregators | None = None
         if not config.num_rollout_workers:
             logger.warning(
@@ -199,16 +199,15 @@ class IMPALA(Algorithm):
 
     def make_workers(self, **more) -> WorkerSet:
         workers = super().make_workers(**more)
-        self._requests = RequestsInFlight(workers, self._requests_per_worker())
         if self.config.num_aggregation_workers:
             try:
-                self._aggregators = Aggregators(self.config.num_aggregation_workers, workers.fault_tolerance)
+                self._aggregators = Aggregators(self.config.num_aggregation_workers, workers.fleet.tolerance)
             except BaseException:
                 workers.stop()
                 raise
         return workers
 
-    def _requests_per_worker(self) -> int:
+    def _most_requests_per_worker(self) -> int:
         """As many as are asked for, as long as all fragments together do not overfill the learner's queue."""
         config = self.config
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker * max(config.num_rollout_workers, 1)
@@ -298,8 +297,9 @@ class IMPALA(Algorithm):
         if not self.config.num_rollout_workers:
             self._keep(self.sample(1))
             return 1
-        answers = self._requests.take(timeout_s)
-        for _, (fragment, report) in answers:
+        answers = self.workers.fleet.take(timeout_s)
+        for answer in answers:
+            fragment, report = answer.value
             self.take_in(report)
             self._keep(fragment)
         return len(answers)
@@ -318,7 +318,7 @@ class IMPALA(Algorithm):
         if self._request is None or self.num_updates >= self._broadcast_at:
             self._request = self.workers.sample_request(self.snapshot())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
-        self._requests.ask(self._request)
+        self.workers.fleet.keep_in_flight(self._request, self._requests_per_worker)
 
     def _pop_arrived(self) -> list[SampleBatch]:
         fragments, steps = [], 0
@@ -336,10 +336,6 @@ class IMPALA(Algorithm):
                 f"rollout_fragment_length than {self.config.rollout_fragment_length}."
             )
 
-    @property
-    def num_requests_in_flight(self) -> int:
-        return self._requests.num_in_flight
-
     def result_info(self) -> dict[str, Any]:
         restarts = self._aggregators.num_restarts if self._aggregators else 0
         return {**super().result_info(), "num_aggregation_worker_restarts": restarts}
@@ -352,7 +348,6 @@ class IMPALA(Algorithm):
         """Fragments that other weights have sampled, or are sampling, are forgotten."""
         super().set_state(state)
         self._request, self._staged, self._broadcast_at = None, None, 0
-        self._requests = RequestsInFlight(self.workers, self._requests_per_worker())
         self._steps_arrived = 0
         for kept in (self._arrived, self._replay, self._ring, self._aggregators):
             if kept is not None:

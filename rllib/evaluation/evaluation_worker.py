@@ -23,6 +23,10 @@ class EvaluationWorker(Worker):
     """
 
     kind = "evaluation worker"
+    if_silent = (
+        "its episodes are played to their end; a smaller evaluation_duration or a time limit (max_episode_steps) makes "
+        "an evaluation shorter"
+    )
 
     def __init__(
         self,

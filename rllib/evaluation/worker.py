@@ -18,9 +18,14 @@ class Worker:
 
     Attributes:
         kind: what it is called in messages, followed by its index.
+        if_silent: what may be the reason when one does not answer, for messages.
     """
 
     kind: ClassVar[str] = "rollout worker"
+    if_silent: ClassVar[str] = (
+        "does an environment hang? A slow one needs a longer sample_timeout_s or a shorter rollout_fragment_length, an "
+        "endless episode a time limit (max_episode_steps)"
+    )
 
     def __init__(self, settings, worker_index: int, policy: Policy, stream=None):
         self.settings, self.worker_index, self.policy, self.stream = settings, worker_index, policy, stream

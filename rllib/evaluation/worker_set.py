@@ -1,9 +1,7 @@
-"""The rollout workers of an algorithm: one object in this process, or actors that are replaced when they die."""
+"""The rollout workers of an algorithm: one object in this process, or a fleet of actors."""
 
-import itertools
-import logging
-import time
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,27 +11,12 @@ import runtime
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Duration
-from rllib.evaluation.fault_tolerance import DEATHS, FAILURES, FaultTolerance, Restarts, SilentActorError
-from rllib.evaluation.patience import PATIENCE
 from rllib.evaluation.preload import PRELOAD
 from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleReport
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
-from runtime.errors import ActorDiedError, GetTimeoutError
-
-logger = logging.getLogger(__name__)
-
-
-class SilentWorkerError(SilentActorError):
-    """A rollout worker that does not answer; the message says what to look for."""
-
-    def __init__(self, index: int, timeout_s: float):
-        super().__init__(
-            f"rollout worker {index} did not answer within {PATIENCE} x sample_timeout_s={timeout_s:g} s. Does an "
-            "environment hang, or an episode never end? Give it a time limit (max_episode_steps), or a longer "
-            "sample_timeout_s."
-        )
+from runtime.util.fleet import FaultTolerance, Fleet, Request
 
 
 class RolloutActor:
@@ -79,19 +62,19 @@ class WorkerSet:
     Args:
         settings: what each of them does.
         num_workers: remote workers; 0 samples in this process, without serialisation.
-        fragment_lengths: steps of each environment per fragment, one number a worker, where they differ.
         actor_options: resources of a worker, as for `runtime.remote`.
-        fault_tolerance: see FaultTolerance.
-        worker_class: called with the arguments of RolloutWorker, then those of `shared`; its `kind` is for messages.
+        fault_tolerance: what happens to remote workers that fail.
+        fragment_lengths: steps of each environment per fragment, one number a worker, where they differ.
+        worker_class: called with the arguments of RolloutWorker, then those of `shared`; its `kind` and `if_silent` are
+            for messages.
         shared: arrays that all workers read; there is one copy of each, however many workers there are.
 
     Attributes:
-        actors: index -> handle of the remote workers that are there, in order.
-        fault_tolerance: see FaultTolerance.
+        fleet: the remote workers, with indices from 1 on; asynchronous algorithms ask it themselves.
         restores: how often the run has gone on from a checkpoint, for the seeds of workers that replace others.
 
     Raises:
-        the environment's own exception, if it cannot be made and FaultTolerance does not allow it.
+        the environment's own exception, if it cannot be made and `fault_tolerance` does not allow it.
         UnschedulableError: if a worker asks for what this machine does not have.
     """
 
@@ -107,34 +90,26 @@ class WorkerSet:
     ):
         self.settings = settings
         self.num_workers = num_workers
-        self._recreated: list[int] = []
-        self.fault_tolerance = fault_tolerance or FaultTolerance()
-        self._kind = worker_class.kind
-        self.restarts = Restarts(self.fault_tolerance, self._kind)
-        self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self.restores = 0
-        self._incarnations = dict.fromkeys(range(1, num_workers + 1), 0)
+        self._fragment_lengths = fragment_lengths or [settings.fragment_length] * num_workers
         self._local = None if num_workers else worker_class(settings, 0, 0, np.empty, *shared)
-        self.actors: dict[int, Any] = {}
         if num_workers:
             ensure_runtime()
             self._worker_class, self._shared = worker_class, [runtime.put(array) for array in shared]
             self._class = runtime.remote(RolloutActor).options(oversubscribe=True, **(actor_options or {}))
-            self.actors = {index: self._start(index) for index in self._incarnations}
-            try:
-                self._ask(lambda actor, index: actor.ready.remote(), wait=lambda index, ref: runtime.get(ref))
-            except BaseException:
-                self.stop()
-                raise
+        self.fleet = Fleet(
+            self._start,
+            range(1, num_workers + 1),
+            kind=worker_class.kind,
+            tolerance=fault_tolerance,
+            hint=worker_class.if_silent,
+            ready=lambda actor: actor.ready.remote(),
+        )
 
-    def _start(self, index: int):
+    def _start(self, index: int, incarnation: int):
         settings = replace(self.settings, fragment_length=self._fragment_lengths[index - 1])
-        return self._class.options(name=f"{self._kind} {index}").remote(
-            settings,
-            index,
-            seeding.incarnation(self.restores, self._incarnations[index]),
-            self._worker_class,
-            *self._shared,
+        return self._class.options(name=f"{self._worker_class.kind} {index}").remote(
+            settings, index, seeding.incarnation(self.restores, incarnation), self._worker_class, *self._shared
         )
 
     # ------------------------------------------------------------------ sampling
@@ -144,9 +119,9 @@ class WorkerSet:
         if self._local is not None:
             self._local.load_snapshot(snapshot)
             return [self._local.sample()]
-        return self._from_each(self.sample_request(snapshot))
+        return list(self.fleet.ask_all(self.sample_request(snapshot)).values())
 
-    def sample_request(self, snapshot: Snapshot) -> Callable[[Any, int], runtime.ObjectRef]:
+    def sample_request(self, snapshot: Snapshot) -> Request:
         """Makes requests to sample by this policy, which is copied into the object store here and now.
 
         Returns:
@@ -155,7 +130,7 @@ class WorkerSet:
         shared = runtime.put(snapshot)
         return lambda actor, index: actor.sample.remote(shared)
 
-    def gradient_request(self, snapshot: Snapshot, settings: dict) -> Callable[[Any, int], runtime.ObjectRef]:
+    def gradient_request(self, snapshot: Snapshot, settings: dict) -> Request:
         """As `sample_request`, for gradients over one fragment: references of (gradient, report).
 
         Args:
@@ -171,21 +146,17 @@ class WorkerSet:
         """Begins an evaluation, shared out among the workers, which are remote ones of the class EvaluationWorker.
 
         Returns:
-            a function that waits for the end and returns the episodes.
+            a function that waits for the end, however long the episodes are, and returns them. A worker whose
+            environment hangs ends itself (Patience).
         """
-        shared = runtime.put(snapshot)
-        shares = dict(zip(self.actors, duration.split(len(self.actors) or 1)))
-
-        def request(actor, index):
-            return actor.play_episodes.remote(shared, shares[index], round_index, explore)
-
-        pending = self._begin(request, [index for index, share in shares.items() if share.amount])
-
-        def finish() -> list[Episode]:
-            answers = self._collect(pending, request, wait=self._wait_for_episodes)
-            return [episode for episodes in answers.values() for episode in episodes]
-
-        return finish
+        shared, indices = runtime.put(snapshot), list(self.fleet.members)
+        shares = dict(zip(indices, duration.split(len(indices) or 1)))
+        collect = self.fleet.begin(
+            lambda actor, index: actor.play_episodes.remote(shared, shares[index], round_index, explore),
+            [index for index, share in shares.items() if share.amount],
+            patience=math.inf,
+        )
+        return lambda: [episode for episodes in collect().values() for episode in episodes]
 
     def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
         """function(worker, *args) on every worker, in order. The function is sent to their processes.
@@ -195,7 +166,7 @@ class WorkerSet:
         """
         if self._local is not None:
             return [function(self._local, *args)] if local_worker else []
-        answers = self._ask(lambda actor, index: actor.apply.remote(function, *args), is_sampling=False)
+        answers = self.fleet.ask_all(lambda actor, index: actor.apply.remote(function, *args), is_work=False)
         return list(answers.values())
 
     def share_out(self, function: Callable, items: Sequence, *args) -> list:
@@ -214,18 +185,17 @@ class WorkerSet:
         results: dict[int, Any] = {}
         while len(results) < len(items):
             left = [position for position in range(len(items)) if position not in results]
-            shares = {
-                index: left[offset :: len(self.actors)]
-                for offset, index in enumerate(self.actors)
-                if offset < len(left)
-            }
+            workers = list(self.fleet.members)
+            shares = {index: left[offset :: len(workers)] for offset, index in enumerate(workers) if offset < len(left)}
 
             def request(actor, index, shares=shares):
                 return actor.apply.remote(function, [items[position] for position in shares[index]], *args)
 
-            for index, answer in self._ask(request, list(shares)).items():
+            for index, answer in self.fleet.ask_all(request, list(shares)).items():
                 results.update(zip(shares[index], answer, strict=True))
         return [results[position] for position in range(len(items))]
+
+    # ------------------------------------------------------------------ who is there
 
     def local_worker(self) -> RolloutWorker | None:
         """The worker in this process; None when there are remote ones."""
@@ -233,129 +203,21 @@ class WorkerSet:
 
     def remote_workers(self) -> list:
         """The actors' handles, in order."""
-        return list(self.actors.values())
-
-    def pop_recreated(self) -> list[int]:
-        """Indices of the workers that were replaced since the last call."""
-        recreated, self._recreated = self._recreated, []
-        return recreated
+        return [member.handle for member in self.fleet.members.values()]
 
     @property
     def num_healthy_workers(self) -> int:
-        """Remote workers that are there."""
-        return len(self.actors)
+        """Number of remote workers that are there."""
+        return len(self.fleet.members)
 
     @property
     def num_restarts(self) -> int:
-        """Workers that were replaced so far."""
-        return self.restarts.count
-
-    def _from_each(self, request: Callable, indices: Sequence[int] | None = None) -> list:
-        """The answers of `_ask`, in the order of the workers."""
-        return list(self._ask(request, indices).values())
-
-    def _ask(
-        self,
-        request: Callable,
-        indices: Sequence[int] | None = None,
-        *,
-        is_sampling: bool = True,
-        wait: Callable[[int, Any], Any] | None = None,
-    ) -> dict[int, Any]:
-        """Asks actors at once and collects the answers by worker, in order, replacing those that failed.
-
-        Args:
-            request: (actor, index) -> reference of the answer.
-            indices: whom to ask; all by default.
-            is_sampling: whether this is the workers' own work. If not, an answer is no sign that they can do it, and
-                what the request raises is the caller's affair.
-            wait: (index, reference) -> answer; by default one that reports silence.
-        """
-        return self._collect(self._begin(request, indices), request, is_sampling, wait)
-
-    def _begin(self, request: Callable, indices: Sequence[int] | None = None) -> dict[int, runtime.ObjectRef]:
-        if not self.actors:
-            raise ActorDiedError(f"no {self._kind} is left; with recreate_failed_workers=True they are replaced")
-        return {index: request(self.actors[index], index) for index in (self.actors if indices is None else indices)}
-
-    def _collect(
-        self,
-        pending: dict[int, runtime.ObjectRef],
-        request: Callable,
-        is_sampling: bool = True,
-        wait: Callable[[int, Any], Any] | None = None,
-    ) -> dict[int, Any]:
-        failures = FAILURES if is_sampling else DEATHS
-        answers = {}
-        for index, ref in pending.items():
-            while ref is not None:
-                try:
-                    answers[index] = (wait or self._wait)(index, ref)
-                    ref = None
-                except failures as failure:
-                    ref = self._ask_successor(index, failure, request)
-                else:
-                    if is_sampling:
-                        self.restarts.succeeded(index)
-        return answers
-
-    def _ask_successor(self, index: int, failure: Exception, request: Callable):
-        """The reference of the same request to the worker that replaces a failed one; None where none does."""
-        if not self.give_up(index, failure):
-            return None
-        time.sleep(self.restarts.delay_s(index))
-        self.replace(index)
-        return request(self.actors[index], index)
-
-    def _wait(self, index: int, ref):
-        """The answer; a worker that is silent for too long is given up."""
-        return self._get(
-            index,
-            ref,
-            range(PATIENCE),
-            "a slow environment needs a longer sample_timeout_s or a shorter rollout_fragment_length",
-        )
-
-    def _wait_for_episodes(self, index: int, ref):
-        """The answer, however long the episodes are: a worker whose environment hangs ends itself (Patience)."""
-        return self._get(
-            index,
-            ref,
-            itertools.count(),
-            "its episodes are played to their end; a smaller evaluation_duration or a time limit (max_episode_steps) "
-            "makes an evaluation shorter",
-        )
-
-    def _get(self, index: int, ref, attempts: Iterable[int], advice: str):
-        """The answer, waited for `sample_timeout_s` in each attempt."""
-        timeout_s = self.fault_tolerance.sample_timeout_s
-        for attempt in attempts:
-            try:
-                return runtime.get(ref, timeout=timeout_s)
-            except GetTimeoutError:
-                waited_s = (attempt + 1) * timeout_s
-                logger.warning("%s %d has not answered for %g s; %s", self._kind, index, waited_s, advice)
-        raise SilentWorkerError(index, timeout_s)
-
-    # ------------------------------------------------------------------ failures
-
-    def give_up(self, index: int, failure: Exception) -> bool:
-        """Takes a worker that has failed out of the set; returns and raises as `Restarts.failed`."""
-        runtime.kill(self.actors.pop(index))
-        return self.restarts.failed(index, failure, len(self.actors))
-
-    def replace(self, index: int) -> None:
-        """Starts a worker in the place of one that was given up."""
-        self._incarnations[index] += 1
-        self._recreated.append(index)
-        # Rebuilt in order, so that batches are always joined in the order of the workers.
-        self.actors = dict(sorted({**self.actors, index: self._start(index)}.items()))
+        """Number of workers that were replaced so far."""
+        return self.fleet.num_restarts
 
     def stop(self) -> None:
         """Ends the workers' processes and closes the local environments."""
-        for actor in self.actors.values():
-            runtime.kill(actor)
-        self.actors.clear()
+        self.fleet.stop()
         if self._local is not None:
             self._local.close()
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.registry import get_algorithm_class, get_algorithm_config
 from rllib.evaluation.exploration import worker_epsilon
 from runtime.errors import ActorDiedError
+from runtime.util.fleet import Member
 from tests.algorithms.algorithm_support import learner_stats, worker_pids
 from tests.envs import (
     ActionReward,
@@ -52,7 +54,7 @@ def config(env="CartPole-v1", num_workers=2, training=None, envs=1, fragment=20,
 
 
 def shard_pids(algo) -> list[int]:
-    return [runtime.get(shard.actor.pid.remote()) for shard in algo.replay._shards.values()]
+    return [runtime.get(shard.pid.remote()) for shard in algo.replay.remote_shards()]
 
 
 def train_until(algo, condition, timeout_s=30):
@@ -232,15 +234,15 @@ class TestLearning:
     def test_returns_are_of_the_workers_that_explore_least(self):
         """Two of four; the others' episodes are sampled, not counted."""
         with config(CountingEnv, 4, lengths=[10]).build() as algo:
-            take, episodes = algo._requests.take, dict.fromkeys(range(1, 5), 0)
+            take, episodes = algo.workers.fleet.take, dict.fromkeys(range(1, 5), 0)
 
             def watched(timeout_s):
                 answers = take(timeout_s)
-                for index, (_, report) in answers:
+                for index, (_, report), *_ in answers:
                     episodes[index] += len(report.episodes)
                 return answers
 
-            algo._requests.take = watched
+            algo.workers.fleet.take = watched
             result = train_until(algo, lambda result: all(episodes.values()))
             assert result["episodes_total"] == episodes[3] + episodes[4]
 
@@ -249,16 +251,16 @@ class TestWhatIsInFlight:
     def test_weights_are_sent_anew_after_so_many_steps_of_a_worker(self):
         with config(training={"max_weight_sync_delay": 60, "training_intensity": 32}).build() as algo:
             versions: dict[int, list] = {1: [], 2: []}
-            take = algo._requests.take
+            take = algo.workers.fleet.take
 
             def watched(timeout_s):
                 answers = take(timeout_s)
-                for index, (batch, _) in answers:
+                for index, (batch, _), *_ in answers:
                     assert batch.policy_version <= algo.num_updates
                     versions[index].append(batch.policy_version)
                 return answers
 
-            algo._requests.take = watched
+            algo.workers.fleet.take = watched
             train_until(algo, lambda result: all(seen and seen[-1] > 50 for seen in versions.values()))
             for seen in versions.values():
                 assert seen == sorted(seen)
@@ -266,15 +268,16 @@ class TestWhatIsInFlight:
                 learning = [version for version in seen if version]
                 assert all(learning.count(version) <= 3 for version in learning)
 
-    def test_requests_and_samples_are_bounded(self):
+    def test_requests_and_samples_are_bounded(self, monkeypatch):
         with config(SleepEnv, 3, {"training_intensity": 100}, seconds=0.0).build() as algo:
-            ask = algo.replay._ask
+            send = Member.send
 
-            def watched(shard, verb, ref):
-                ask(shard, verb, ref)
-                assert shard.asked("sample") <= 2 and shard.asked("add") <= 16 and len(shard.pending) <= 16 + 2 + 3
+            def watched(member, ref, tag=None):
+                send(member, ref, tag)
+                asked = Counter(tag for tag, _ in member.pending)
+                assert asked["sample"] <= 2 and asked["add"] <= 16 and asked.total() <= 16 + 2 + 3
 
-            algo.replay._ask = watched
+            monkeypatch.setattr(Member, "send", watched)
             for _ in range(3):
                 algo.train()
                 assert algo.num_requests_in_flight <= 6

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-import runtime
 from rllib import A2CConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
@@ -14,6 +13,7 @@ from rllib.algorithms.appo import APPO, OLD_TARGET_FILE, APPOConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.registry import get_algorithm_class
 from rllib.losses.appo import TARGET_DIST_INPUTS
+from runtime.util.fleet import answered
 from tests.algorithms.algorithm_support import learner_stats, train, values
 from tests.envs import (
     ActionReward,
@@ -318,9 +318,7 @@ def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeyp
         monkeypatch.setattr(algo.learner, "stage", lambda batch: (staged.append(batch), stage(batch)))
         # Whether the next batch is there while one is learned from, is chance; more so on a busy machine.
         for _ in range(500):
-            under_way = [pending[0] for pending in algo._requests._pending.values() if pending]
-            if under_way:
-                runtime.wait(under_way, timeout=1)
+            answered(algo.workers.fleet.members, 1.0)
             train(algo, 1)
             if len(staged) > 10:
                 break

@@ -11,13 +11,9 @@ import runtime
 from rllib.algorithms.appo import APPOConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.errors import SampleTimeoutError
-from rllib.evaluation.fault_tolerance import FaultTolerance
-from rllib.evaluation.requests_in_flight import RequestsInFlight
-from rllib.evaluation.worker_set import WorkerSet
 from runtime.errors import ActorDiedError
 from tests.algorithms.algorithm_support import learner_stats, worker_pids
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
-from tests.evaluation.test_rollout_worker import settings
 
 
 def config(config_class=IMPALAConfig, env="CartPole-v1", num_workers=2, fragment=20, training=None, **env_config):
@@ -215,16 +211,16 @@ class TestWhatIsInFlight:
     def test_versions_never_go_back_and_lag_is_reported(self):
         with config().build() as algo:
             last: dict[int, int] = {}
-            take = algo._requests.take
+            take = algo.workers.fleet.take
 
             def watched(timeout_s):
                 answers = take(timeout_s)
-                for index, (batch, _) in answers:
+                for index, (batch, _), *_ in answers:
                     assert last.get(index, 0) <= batch.policy_version <= algo.num_updates
                     last[index] = batch.policy_version
                 return answers
 
-            algo._requests.take = watched
+            algo.workers.fleet.take = watched
             for _ in range(30):
                 told = learner_stats(algo.train())
                 assert 0 <= told["policy_lag_mean"] <= told["policy_lag_max"] <= algo.num_updates
@@ -274,7 +270,7 @@ class TestWhatIsInFlight:
         """Log-probabilities of each fragment belong to the weights of the version that it claims."""
         with config(training={"lr": 0.05}).build() as algo:
             weights = {}
-            make, take = algo.workers.sample_request, algo._requests.take
+            make, take = algo.workers.sample_request, algo.workers.fleet.take
             policy = type(algo.policy)(algo.policy.spec)
 
             def remember(snapshot):
@@ -283,34 +279,14 @@ class TestWhatIsInFlight:
 
             def check(timeout_s):
                 answers = take(timeout_s)
-                for _, (batch, _) in answers:
+                for _, (batch, _), *_ in answers:
                     policy.set_weights(weights[batch.policy_version])
                     steps = batch.rows(batch["loss_mask"])
                     again = policy.log_prob(policy.dist_inputs(steps["obs"]), steps["actions"])
                     np.testing.assert_allclose(again, steps["action_logp"], atol=1e-5)
                 return answers
 
-            algo.workers.sample_request, algo._requests.take = remember, check
+            algo.workers.sample_request, algo.workers.fleet.take = remember, check
             for _ in range(10):
                 algo.train()
             assert len(weights) == 10
-
-
-def test_workers_that_fail_again_and_again_end_the_run():
-    workers = WorkerSet(
-        settings(CountingEnv),
-        num_workers=2,
-        fault_tolerance=FaultTolerance(delay_s=0.05, max_consecutive_failures=3),
-    )
-    requests = RequestsInFlight(workers, max_per_worker=2)
-
-    def deadly(actor, index):
-        return actor.apply.remote(lambda worker: os.kill(os.getpid(), signal.SIGKILL))
-
-    started = time.monotonic()
-    with pytest.raises(ActorDiedError) as caught:
-        while time.monotonic() - started < 30:
-            requests.ask(deadly)
-            requests.take(1.0)
-    assert "num_consecutive_worker_failures_tolerance=3" in caught.value.__notes__[0]
-    workers.stop()

@@ -14,8 +14,7 @@ from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.evaluation.evaluation_worker import EvaluationWorker
 from rllib.evaluation.evaluator import Duration
-from rllib.evaluation.fault_tolerance import FaultTolerance
-from rllib.evaluation.worker_set import WorkerSet, allocator
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator
 from rllib.policy import Snapshot
 from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
@@ -228,11 +227,9 @@ def test_the_exception_shows_when_no_worker_is_left_to_ignore_it():
         algo.train()
 
 
-def test_a_silent_worker_is_replaced(caplog, monkeypatch):
-    monkeypatch.setattr("rllib.evaluation.worker_set.PATIENCE", 2)
-    workers = WorkerSet(
-        settings(CountingEnv), num_workers=2, fault_tolerance=FaultTolerance(sample_timeout_s=0.5, delay_s=0.0)
-    )
+def test_a_silent_worker_is_replaced(caplog):
+    tolerance = FaultTolerance(silence_s=0.5, patience=2, delay_s=0.0)
+    workers = WorkerSet(settings(CountingEnv), num_workers=2, fault_tolerance=tolerance)
     snapshot = _snapshot(workers)
     os.kill(workers.foreach_worker(lambda worker: os.getpid())[0], signal.SIGSTOP)
     started = time.monotonic()
@@ -296,15 +293,14 @@ class SlowOrHanging(CountingEnv):
 
 def evaluated(tolerance_s, made) -> tuple[int, int]:
     """Episodes of an evaluation by one remote worker, and how often that was replaced."""
-    tolerance = FaultTolerance(sample_timeout_s=tolerance_s, delay_s=0.0)
+    tolerance = FaultTolerance(silence_s=tolerance_s, patience=2, delay_s=0.0)
     workers = WorkerSet(made, 1, fault_tolerance=tolerance, worker_class=EvaluationWorker)
     episodes = workers.start_episodes(_snapshot(workers), Duration(2), round_index=1, explore=False)()
     workers.stop()
     return len(episodes), workers.num_restarts
 
 
-def test_an_evaluation_worker_that_plays_is_never_given_up(caplog, monkeypatch):
-    monkeypatch.setattr("rllib.evaluation.worker_set.PATIENCE", 2)
+def test_an_evaluation_worker_that_plays_is_never_given_up(caplog):
     made = settings(SlowOrHanging, env_config={"lengths": [20], "step_s": 0.03}, num_envs=2)
     assert evaluated(0.2, made) == (2, 0)
     assert "evaluation worker 1 has not answered for 0.6 s; its episodes are played to their end" in caplog.text
@@ -371,7 +367,7 @@ def test_course_exercise_runs_as_it_stands(capsys):
 class Scaler:
     """A worker that is no RolloutWorker: it multiplies by an array that all of them map."""
 
-    kind = "scaler"
+    kind, if_silent = "scaler", ""
 
     def __init__(self, settings, worker_index, incarnation, allocate, factors):
         self.worker_index, self.factors = worker_index, factors

@@ -63,7 +63,7 @@ def test_bad_input():
 
 
 COLUMNS = (
-    Column(sb.OBS, (1,), "float32"),
+    Column(sb.OBS, (1,), before_action=True),
     Column(sb.ACTIONS, (), "int64"),
     Column(sb.REWARDS, (), "float32"),
     Column(sb.TERMINATEDS, (), "bool"),

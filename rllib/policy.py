@@ -8,14 +8,8 @@ import numpy as np
 from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
 from rllib.models.catalog import PolicySpec
-from rllib.models.initializers import initialize
-from rllib.models.layout import ParameterLayout
-from rllib.models.noisy_network import NoisyLayout, NoisyNetwork
-from rllib.models.numpy_network import NumpyNetwork
-from rllib.models.numpy_torso import ConvolutionalNetwork
 from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, Column
 
-BACKENDS = ("numpy", "torch")
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
 
@@ -70,9 +64,9 @@ class Policy:
         if weights is None:
             weights = np.zeros(self.layout.size, np.float32)
             if rng is not None:
-                initialize(self.layout, weights, rng, spec.initializer, spec.sigma0)
+                spec.initialize(self.layout, weights, rng)
         self._weights, self._backend = weights, backend
-        self.network = _make_network(self, backend)
+        self.network = spec.network(self.layout, weights, backend)
         self._inputs = BuffersByRows(self.new_inputs)
         self._among: _ActingBuffers | None = None
         # Numbers that say how much is explored, as the distribution's `noise` takes them; they may change at any time.
@@ -147,7 +141,7 @@ class Policy:
         """Has the weights in another array, which becomes the policy's own memory; float32, as long as they are."""
         np.copyto(memory, self._weights)
         self._weights = memory
-        self.network = _make_network(self, self._backend)
+        self.network = self.spec.network(self.layout, memory, self._backend)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the flat weights and the filter's statistics."""
@@ -365,23 +359,3 @@ class _ActingBuffers:
 
 # Rows that one forward pass of `values` and `dist_inputs` takes: the activations then stay in the processor's cache.
 CHUNK = 512
-
-
-def _make_network(policy: Policy, backend: str):
-    if isinstance(policy.layout, NoisyLayout):
-        plain = policy.layout.plain
-        return NoisyNetwork(
-            policy.layout, lambda weights: _plain_network(policy, plain, weights, backend), policy.weights
-        )
-    return _plain_network(policy, policy.layout, policy.weights, backend)
-
-
-def _plain_network(policy: Policy, layout: ParameterLayout, weights: np.ndarray, backend: str):
-    if backend == "numpy":
-        kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
-        return kind(layout, policy.spec.activations, weights)
-    if backend == "torch":
-        from rllib.models.torch_network import ActingNetwork
-
-        return ActingNetwork(layout, policy.spec.activations, weights)
-    raise ValueError(f"unknown policy backend {backend!r}; known are {BACKENDS}")

@@ -11,9 +11,7 @@ from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.transfers import InPlace, PinnedTransfers
-from rllib.models.noisy_network import NoisyLayout
-from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork, backward
-from rllib.policy import Policy
+from rllib.models.torch_network import backward
 from rllib.sample_batch import OBS
 
 # Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
@@ -58,7 +56,8 @@ class TorchBackend:
     def _module(self, name: str, flat: Tensor):
         if name != POLICY:
             return self._vector.modules[name].torch(self._vector.layouts[name], flat)
-        return policy_network(self._vector.policy, flat)
+        policy = self._vector.policy
+        return policy.spec.torch(policy.layout, flat, policy.network)
 
     # ------------------------------------------------------------------ state
 
@@ -299,13 +298,6 @@ def _shuffled(sources: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]
 def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:
     # Without asking the device whether the norm exceeds the limit.
     vector.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
-
-
-def policy_network(policy: Policy, flat: Tensor) -> TorchNetwork | NoisyTorchNetwork:
-    """The module of a policy's parameters, on a flat tensor of them."""
-    if isinstance(policy.layout, NoisyLayout):
-        return NoisyTorchNetwork(policy.layout, policy.spec.activations, flat, policy.network)
-    return TorchNetwork(policy.layout, policy.spec.activations, flat)
 
 
 def _device(name: str) -> torch.device:

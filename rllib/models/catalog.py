@@ -13,7 +13,9 @@ from rllib.models.encoders import Encoder, OneHotEncoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
 from rllib.models.initializers import INITIALIZERS
 from rllib.models.layout import ParameterLayout
-from rllib.models.noisy_network import NoisyLayout
+from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
+from rllib.models.numpy_network import NumpyNetwork
+from rllib.models.numpy_torso import ConvolutionalNetwork
 from rllib.models.preprocessing import preprocessing
 from rllib.models.torso import NATURE_HIDDENS, Torso, filters_from, torso_from_json
 
@@ -128,6 +130,38 @@ class PolicySpec:
             self.torso,
         )
         return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
+
+    def initialize(self, layout: ParameterLayout | NoisyLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the weights, flat float32 [layout.size]."""
+        if isinstance(layout, NoisyLayout):
+            initialize_sigmas(layout, weights, self.sigma0)
+            layout, weights = layout.plain, weights[: layout.plain.size]
+        INITIALIZERS[self.initializer](layout, weights, rng)
+
+    def network(self, layout: ParameterLayout | NoisyLayout, weights: np.ndarray, backend: str = "numpy"):
+        """What a policy acts by, on these weights: NumpyNetwork says what it answers.
+
+        Raises:
+            ValueError: for a backend other than "numpy" and "torch", or weights of another size.
+        """
+        if isinstance(layout, NoisyLayout):
+            return NoisyNetwork(layout, lambda summed: self.network(layout.plain, summed, backend), weights)
+        if backend == "numpy":
+            kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
+            return kind(layout, self.activations, weights)
+        if backend == "torch":
+            from rllib.models.torch_network import ActingNetwork
+
+            return ActingNetwork(layout, self.activations, weights)
+        raise ValueError(f"unknown policy backend {backend!r}; known are ('numpy', 'torch')")
+
+    def torch(self, layout: ParameterLayout | NoisyLayout, flat, acting):
+        """What learns: the torch module on a flat tensor; `acting` is the policy's own network, whose noise it has."""
+        from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
+
+        if isinstance(layout, NoisyLayout):
+            return NoisyTorchNetwork(layout, self.activations, flat, acting)
+        return TorchNetwork(layout, self.activations, flat)
 
     def make_filter(self) -> Filter:
         """A new observation filter."""

@@ -5,8 +5,29 @@ import math
 import numpy as np
 
 from rllib.models.layout import ParameterLayout
-from rllib.models.noisy_network import NoisyLayout, initialize_sigmas
-from rllib.models.numpy_network import initialize as orthogonal
+
+
+def orthogonal(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+    """Orthogonal weights, gain sqrt(2) in hidden layers, 0.01 in the policy's head, 1 in the value's; no bias.
+
+    Normalised features are neither scaled nor shifted at first.
+    """
+    weights[:] = 0
+    for name, parameter in layout.named_parameters(weights).items():
+        if name.endswith("weight") and parameter.ndim == 1:
+            parameter[:] = 1
+        elif name.endswith("weight"):
+            gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2))
+            matrix = gain * _orthogonal((len(parameter), math.prod(parameter.shape[1:])), rng)
+            parameter[:] = matrix.reshape(parameter.shape)
+
+
+def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """A matrix with orthonormal rows or columns, whichever are fewer (Saxe et al., arXiv:1312.6120)."""
+    rows, columns = shape
+    q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))
+    q *= np.sign(np.diag(r))
+    return q if rows >= columns else q.T
 
 
 def uniform(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
@@ -20,22 +41,6 @@ def uniform(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generat
         weight = named.get(name.removesuffix("bias") + "weight", parameter) if name.endswith("bias") else parameter
         if weight.ndim > 1:
             parameter[:] = rng.uniform(-1, 1, parameter.shape) / math.sqrt(math.prod(weight.shape[1:]))
-
-
-def initialize(layout: ParameterLayout | NoisyLayout, weights: np.ndarray, rng, name: str, sigma0: float) -> None:
-    """Fills the weights.
-
-    Args:
-        layout: where they lie.
-        weights: flat float32 [layout.size], written.
-        rng: draws them.
-        name: in INITIALIZERS.
-        sigma0: of noisy layers.
-    """
-    if isinstance(layout, NoisyLayout):
-        initialize_sigmas(layout, weights, sigma0)
-        layout, weights = layout.plain, weights[: layout.plain.size]
-    INITIALIZERS[name](layout, weights, rng)
 
 
 # name -> function (layout, weights, rng) that fills the weights

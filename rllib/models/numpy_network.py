@@ -5,37 +5,12 @@ then one stacked matrix product, biases come with it for free (forward and backw
 reductions over actions run along contiguous memory. All buffers belong to a batch size and are made once.
 """
 
-import math
-
 import numpy as np
 
 from rllib.models.activations import ACTIVATIONS, Activation
 from rllib.models.buffers import BuffersByRows
 from rllib.models.layer_norm import LayerNorm
 from rllib.models.layout import ParameterLayout
-
-
-def initialize(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
-    """Orthogonal weights, gain sqrt(2) in hidden layers, 0.01 in the policy's head, 1 in the value's; no bias.
-
-    Normalised features are neither scaled nor shifted at first.
-    """
-    weights[:] = 0
-    for name, parameter in layout.named_parameters(weights).items():
-        if name.endswith("weight") and parameter.ndim == 1:
-            parameter[:] = 1
-        elif name.endswith("weight"):
-            gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2))
-            matrix = gain * _orthogonal((len(parameter), math.prod(parameter.shape[1:])), rng)
-            parameter[:] = matrix.reshape(parameter.shape)
-
-
-def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """A matrix with orthonormal rows or columns, whichever are fewer (Saxe et al., arXiv:1312.6120)."""
-    rows, columns = shape
-    q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))
-    q *= np.sign(np.diag(r))
-    return q if rows >= columns else q.T
 
 
 def check_weights(layout: ParameterLayout, weights: np.ndarray) -> None:

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from rllib.models.initializers import orthogonal
 from rllib.models.layout import ParameterLayout
-from rllib.models.numpy_network import NumpyNetwork, initialize
+from rllib.models.numpy_network import NumpyNetwork
 
 ACTIVATIONS = {
     "tanh": np.tanh,
@@ -128,7 +129,7 @@ def test_other_weights_are_refused(weights):
 def test_initial_weights(layer_norm):
     layout = ParameterLayout(4, (64, 32), 2, 2, layer_norm=layer_norm)
     weights = np.empty(layout.size, np.float32)
-    initialize(layout, weights, np.random.default_rng(0))
+    orthogonal(layout, weights, np.random.default_rng(0))
     named = layout.named_parameters(weights)
     for name, parameter in named.items():
         if name.endswith("bias"):
@@ -147,6 +148,6 @@ def test_equal_seeds_give_equal_weights():
     layout = ParameterLayout(4, (16,), 2, 2)
     vectors = [np.empty(layout.size, np.float32) for _ in range(3)]
     for vector, seed in zip(vectors, (1, 1, 2)):
-        initialize(layout, vector, np.random.default_rng(seed))
+        orthogonal(layout, vector, np.random.default_rng(seed))
     assert np.array_equal(vectors[0], vectors[1])
     assert not np.array_equal(vectors[0], vectors[2])

@@ -23,6 +23,7 @@ from rllib.algorithms.sections import Merged, above, at_least, between, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.transitions import Transitions, n_step_returns
 from rllib.learners.learner import Learner
+from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
@@ -154,11 +155,9 @@ class OffPolicy(Algorithm):
     stratified: ClassVar[bool] = False
 
     def setup(self) -> None:
-        self.target = Policy(self.policy.spec, weights=self.policy.weights.copy())
         self._lr = self.config.get_schedule("lr")
         self._beta = Schedule(self.config.replay_settings()["prioritized_replay_beta"])
         self._updates_owed = 0.0
-        self._target_updated_at = 0
         self._stats: dict[str, float] = {}
         self.replay = self.make_replay()
 
@@ -171,7 +170,10 @@ class OffPolicy(Algorithm):
         """Adds to sampled rows what the loss fits their values to."""
 
     def make_learner(self) -> Learner:
-        return self.make_default_learner(self.make_loss())
+        copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
+        learner = self.make_default_learner(self.make_loss(), [copy])
+        self.target = Policy(self.policy.spec, copy.weights)
+        return learner
 
     def make_postprocess(self) -> Transitions:
         stored = observation_column(self.observation_space)
@@ -242,31 +244,32 @@ class OffPolicy(Algorithm):
 
     def update_target(self) -> None:
         """Moves the target network towards the learned one, if that is due."""
-        if self.timesteps - self._target_updated_at >= self.config.target_network_update_freq:
-            self._target_updated_at = self.timesteps
-            target, tau = self.target.weights, np.float32(self.config.tau)
-            target[:] = (1 - tau) * target + tau * self.policy.weights
+        if self.learner.update_targets(self.timesteps):
             self.metrics.counters["num_target_updates"] += 1
             self.metrics.counters["last_target_update_ts"] = self.timesteps
 
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"updates_owed": self._updates_owed, "target_updated_at": self._target_updated_at}
+        return {"updates_owed": self._updates_owed}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self._updates_owed, self._target_updated_at = state["updates_owed"], state["target_updated_at"]
+        self._updates_owed = state["updates_owed"]
 
     def get_state(self) -> dict[str, Any]:
         state = super().get_state()
-        state["target.safetensors"] = {"weights": self.target.weights.copy()}
         if self.config.store_buffer_in_checkpoints:
             state["replay.safetensors"] = self.replay.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
+        if "target.safetensors" in state:  # where checkpoints held the target before the state of the learner did
+            target = {
+                "target_policy.weights": state["target.safetensors"]["weights"],
+                "target_policy.moved_at": np.array(state["algorithm.json"]["state"]["target_updated_at"]),
+            }
+            state = {**state, "learner.safetensors": state["learner.safetensors"] | target}
         super().set_state(state)
-        self.target.set_weights(state["target.safetensors"]["weights"])
         if "replay.safetensors" in state:
             self.replay.set_state(self._as_rows(state["replay.safetensors"]))
 

@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rllib.algorithms.dqn import DQNConfig, SimpleQConfig
 from rllib.algorithms.rainbow import RainbowConfig
 from rllib.algorithms.registry import get_algorithm_config
+from rllib.checkpoint import write_checkpoint
 from tests.algorithms.algorithm_support import q_values, train
 from tests.envs import (
     ActionReward,
@@ -235,6 +236,21 @@ def test_a_replay_that_was_saved_as_steps_of_environments_becomes_rows(added):
         assert algo.replay.get_state()["priorities"].max() == 500
         with pytest.raises(ValueError, match="stacked frames in a format that is no longer read"):
             algo.set_state({**algo.get_state(), "replay.safetensors": {**old, "stacks.frames": np.zeros(3)}})
+
+
+def test_a_checkpoint_that_held_the_target_network_in_a_file_of_its_own(tmp_path):
+    """As those of format 1 did, with the step of its last update in the algorithm's state."""
+    config = make_config(target_network_update_freq=150)
+    with config.build() as algo, config.build() as other:
+        train(algo, 2)
+        state = algo.get_state()
+        learner = state["learner.safetensors"]
+        state["target.safetensors"] = {"weights": learner.pop("target_policy.weights")}
+        state["algorithm.json"]["state"]["target_updated_at"] = int(learner.pop("target_policy.moved_at"))
+        other.restore(write_checkpoint(tmp_path / "old", state))
+        assert np.array_equal(algo.target.weights, other.target.weights)
+        assert not np.array_equal(other.target.weights, other.policy.weights)
+        assert other.learner.get_state()["target_policy.moved_at"] == algo.learner.get_state()["target_policy.moved_at"]
 
 
 def test_evaluation_is_greedy_and_results_have_rays_names():

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.from_config import actor_options, fault_tolerance
 from rllib.env.episodes import Episode
-from rllib.evaluation.evaluation_worker import EvaluationWorker
-from rllib.evaluation.evaluator import Duration, play_episodes
+from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.policy import Policy, Snapshot
@@ -18,7 +17,7 @@ class Evaluations:
     Args:
         config: of the evaluation: that of the algorithm with evaluation_config applied.
         settings: which environments.
-        policy: what is evaluated.
+        policy: what is evaluated; it acts itself where no evaluation workers do.
 
     Attributes:
         count: evaluations so far.
@@ -26,11 +25,11 @@ class Evaluations:
     """
 
     def __init__(self, config: AlgorithmConfig, settings: RolloutSettings, policy: Policy):
-        self._config, self._settings, self._policy = config, settings, policy
+        self._config, self._settings = config, settings
         self.count = 0
         self.workers: WorkerSet | None = None
         self._stopped = False
-        self._callbacks = settings.callbacks()
+        self._local = EvaluationWorker(settings, policy=policy)
 
     def start(self, snapshot: Snapshot, duration: Duration, explore: bool) -> Callable[[], list[Episode]]:
         """Begins one evaluation of the policy. Without evaluation workers it is played here and now.
@@ -45,10 +44,8 @@ class Evaluations:
         """
         self.count += 1
         if not self._config.evaluation_num_workers or self._stopped:
-            self._policy.exploration = self._settings.exploration.numbers(snapshot.timesteps)
-            episodes = play_episodes(
-                self._policy, self._settings, duration, self.count, explore=explore, callbacks=self._callbacks
-            )
+            self._local.policy.exploration = self._settings.exploration.numbers(snapshot.timesteps)
+            episodes = self._local.play_episodes(duration, self.count, explore)
             return lambda: episodes
         if self.workers is None:
             self.workers = WorkerSet(

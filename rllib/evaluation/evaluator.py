@@ -12,13 +12,13 @@ from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode
 from rllib.env.stream import EnvironmentStream
 from rllib.evaluation import seeding
-from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.space_check import SpaceCheck
 from rllib.evaluation.worker import Worker
-from rllib.policy import Policy
+from rllib.metrics import DEFAULT_POLICY
+from rllib.policy import Policy, Snapshot
 
 _TOGETHER = 8
 
@@ -73,58 +73,86 @@ class Budget:
         return bool(self.playing[env]) and self._left[env] > spent
 
 
-def play_episodes(
-    policy: Policy,
-    settings: RolloutSettings,
-    duration: Duration,
-    round_index: int,
-    *,
-    worker_index: int = 0,
-    explore: bool = False,
-    callbacks: DefaultCallbacks | None = None,
-) -> list[Episode]:
-    """Plays episodes and returns them, statistics of the raw rewards.
-
-    Every environment plays its share of them to the end: taking the first ones to finish among all would favour short
-    episodes.
+class EvaluationWorker(Worker):
+    """Plays whole episodes with a policy, in environments that live as long as one evaluation.
 
     Args:
-        policy: acts; its observation filter is applied, never updated.
-        settings: which environments.
-        duration: how long.
-        round_index: which evaluation of the run this is; each has seeds of its own.
-        worker_index: which evaluation worker this is.
-        explore: sample the actions instead of taking the most likely ones.
-        callbacks: the user's; None makes new ones.
-
-    Raises:
-        ValueError: if the duration is not positive, or an observation is not finite or not in its Discrete space.
+        settings: which environments and policy.
+        worker_index: 0 in the driver, 1... for the remote ones.
+        incarnation: as for RolloutWorker; evaluations have seeds of their own, whichever worker plays them.
+        allocate: not needed here, what comes back is small.
+        policy: acts; by default one that the settings describe, with weights that come by `load_snapshot`.
     """
-    if duration.amount <= 0:
-        raise ValueError(f"an evaluation lasts at least one of its {duration.unit}, but {duration.amount} were given")
-    # One environment is played as eight, which act together; a number that was chosen is kept, since a VectorEnv may
-    # have no other.
-    num_envs = settings.num_envs
-    if num_envs == 1:
-        num_envs = _TOGETHER if duration.unit == "seconds" else min(int(duration.amount), _TOGETHER)
-    first = worker_index * num_envs
-    indices = range(first, first + num_envs)
-    rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
-    with (
-        Patience(settings.sample_timeout_s, "the evaluation", ends_process=worker_index > 0) as patience,
-        # Training environments may be stepped in this process, too, and evaluation must not change what they draw.
-        seeding.keeping_process_state(),
-        contextlib.closing(
-            settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
-        ) as stream,
+
+    kind = "evaluation worker"
+    if_silent = (
+        "its episodes are played to their end; a smaller evaluation_duration or a time limit (max_episode_steps) makes "
+        "an evaluation shorter"
+    )
+
+    def __init__(
+        self,
+        settings: RolloutSettings,
+        worker_index: int = 0,
+        incarnation: int = 0,
+        allocate: Callable[..., np.ndarray] = np.empty,
+        policy: Policy | None = None,
     ):
-        budget, check = Budget(duration, num_envs), SpaceCheck(stream, worker_index)
-        worker = Worker(settings, worker_index, policy, stream)
-        hooks = EpisodeHooks(callbacks or settings.callbacks(), worker, in_evaluation=True, wants=budget.goes_on)
-        episodes = _play(stream, policy, settings, budget, rng if explore else None, patience, check)
-        for episode in episodes:
-            hooks.report(episode, episode.env_index)
-        return episodes
+        super().__init__(settings, worker_index, policy or Policy(settings.policy))
+        self.callbacks = settings.callbacks()
+        if policy is None:
+            self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        """Plays as the snapshot's policy from now on."""
+        self.policy.load_snapshot(snapshot)
+        self.policy.exploration = self.settings.exploration.numbers(snapshot.timesteps)
+
+    def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
+        """Plays episodes and returns them, statistics of the raw rewards.
+
+        Every environment plays its share of them to the end: taking the first ones to finish among all would favour
+        short episodes. The policy's observation filter is applied, never updated.
+
+        Args:
+            duration: how long.
+            round_index: which evaluation of the run this is; each has seeds of its own.
+            explore: sample the actions instead of taking the most likely ones.
+
+        Raises:
+            ValueError: if the duration is not positive, or an observation is not finite or not in its Discrete space.
+        """
+        if duration.amount <= 0:
+            raise ValueError(
+                f"an evaluation lasts at least one of its {duration.unit}, but {duration.amount} were given"
+            )
+        settings, worker_index = self.settings, self.worker_index
+        # One environment is played as eight, which act together; a number that was chosen is kept, since a VectorEnv
+        # may have no other.
+        num_envs = settings.num_envs
+        if num_envs == 1:
+            num_envs = _TOGETHER if duration.unit == "seconds" else min(int(duration.amount), _TOGETHER)
+        first = worker_index * num_envs
+        indices = range(first, first + num_envs)
+        rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, worker_index, round_index)
+        with (
+            Patience(settings.sample_timeout_s, "the evaluation", ends_process=worker_index > 0) as patience,
+            # Training environments may be stepped in this process, too, and evaluation must not change what they draw.
+            seeding.keeping_process_state(),
+            contextlib.closing(
+                settings.open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
+            ) as stream,
+        ):
+            budget, check = Budget(duration, num_envs), SpaceCheck(stream, worker_index)
+            worker = Worker(settings, worker_index, self.policy, stream)
+            hooks = EpisodeHooks(self.callbacks, worker, in_evaluation=True, wants=budget.goes_on)
+            episodes = _play(stream, self.policy, settings, budget, rng if explore else None, patience, check)
+            for episode in episodes:
+                hooks.report(episode, episode.env_index)
+            return episodes
+
+    def close(self) -> None:
+        """Nothing is open between evaluations."""
 
 
 def _play(

@@ -1,4 +1,4 @@
-"""Loops over environments that go on for too long, or get stuck, say so."""
+"""Reports loops over environments that take too long, and ends a process whose environment hangs."""
 
 import logging
 import os
@@ -12,27 +12,27 @@ import numpy as np
 
 logger = logging.getLogger(__name__)
 
-# What hangs is reported after sample_timeout_s, and given up after this many times as long.
+# An environment that hangs is reported after sample_timeout_s, and its process ended after this many times as long.
 PATIENCE = 10
 
 
 class Patience:
-    """Says what a loop over environments waits for, each time that it has gone on for too long.
+    """Logs what a loop over environments is waiting for, once every `timeout_s`.
 
-    As a context manager it also says where this thread is when it has not got from one round to the next for so long.
+    As a context manager it also watches single rounds, from a thread of its own: one that takes longer than `timeout_s`
+    is reported with the line at which it is.
 
     Args:
-        timeout_s: seconds between two warnings.
-        what: who waits, the beginning of the sentences.
-        ends_process: end this process where one round takes PATIENCE times as long, so that the process that
-            started it can replace it.
+        timeout_s: time between two warnings (seconds).
+        what: the subject of the messages.
+        ends_process: end this process when one round takes PATIENCE times `timeout_s`, so that it is replaced.
     """
 
     def __init__(self, timeout_s: float, what: str, *, ends_process: bool = False):
         self._timeout_s = timeout_s
         self._what = what
         self._ends_process = ends_process
-        self._started = self._told = self._round = time.monotonic()
+        self._started = self._warned = self._round = time.monotonic()
         self._done = threading.Event()
 
     def __enter__(self) -> Self:
@@ -43,16 +43,16 @@ class Patience:
         self._done.set()
 
     def check(self, waiting: np.ndarray, steps: int) -> None:
-        """To be called in every round.
+        """Has to be called in every round.
 
         Args:
-            waiting: [N] bool, the environments whose episodes have not ended.
-            steps: rounds so far.
+            waiting: bool [N], the environments whose episodes have not ended.
+            steps: number of rounds so far.
         """
         now = self._round = time.monotonic()
-        if now - self._told < self._timeout_s:
+        if now - self._warned < self._timeout_s:
             return
-        self._told = now
+        self._warned = now
         logger.warning(
             "%s waits for the end of episodes in environments %s, for %.0f s and %d steps now; an environment in which "
             "the policy may never reach an end needs a time limit (max_episode_steps, or gymnasium.wrappers.TimeLimit)",
@@ -63,7 +63,7 @@ class Patience:
         )
 
     def _watch(self, thread: int) -> None:
-        """Runs beside the loop, whose thread is given."""
+        """Watches the loop, which runs in the thread with this number."""
         due = self._round + self._timeout_s
         while not self._done.wait(max(due - time.monotonic(), 0)):
             stalled_s = time.monotonic() - self._round

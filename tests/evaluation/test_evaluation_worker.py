@@ -9,8 +9,7 @@ import pytest
 
 from rllib import PPOConfig
 from rllib.env.registry import resolve
-from rllib.evaluation.evaluation_worker import EvaluationWorker
-from rllib.evaluation.evaluator import Duration
+from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from tests.envs import CountingEnv, ProbeEnv
 from tests.evaluation.test_rollout_worker import settings
 

@@ -10,8 +10,7 @@ import pytest
 from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.evaluation import seeding
-from rllib.evaluation.evaluation_worker import EvaluationWorker
-from rllib.evaluation.evaluator import Duration
+from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.rollout_worker import RolloutWorker
 from tests.evaluation.test_rollout_worker import settings
 

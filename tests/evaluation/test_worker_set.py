@@ -12,8 +12,7 @@ import pytest
 import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
-from rllib.evaluation.evaluation_worker import EvaluationWorker
-from rllib.evaluation.evaluator import Duration
+from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator
 from rllib.policy import Snapshot
 from runtime.errors import ActorDiedError

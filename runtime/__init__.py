@@ -29,50 +29,13 @@ from .api import (
     remote,
     wait,
 )
-from .errors import (
-    ActorDiedError,
-    ActorStartError,
-    ActorUnavailableError,
-    ForkedProcessError,
-    GetTimeoutError,
-    NodeDiedError,
-    ObjectLostError,
-    ObjectStoreFullError,
-    OwnerDiedError,
-    PendingCallsLimitExceeded,
-    ResourceDeadlockError,
-    RuntimeFailure,
-    SessionClosedError,
-    TaskCancelledError,
-    TaskError,
-    UnschedulableError,
-    WorkerCrashedError,
-    WorkerExitedError,
-)
+from .errors import *  # noqa: F403
 from .refs import ObjectRef
 from .session import init, is_initialized, shutdown
 
 __all__ = [
-    "ActorDiedError",
     "ActorHandle",
-    "ActorStartError",
-    "ActorUnavailableError",
-    "ForkedProcessError",
-    "GetTimeoutError",
-    "NodeDiedError",
-    "ObjectLostError",
     "ObjectRef",
-    "ObjectStoreFullError",
-    "OwnerDiedError",
-    "PendingCallsLimitExceeded",
-    "ResourceDeadlockError",
-    "RuntimeFailure",
-    "SessionClosedError",
-    "TaskCancelledError",
-    "TaskError",
-    "UnschedulableError",
-    "WorkerCrashedError",
-    "WorkerExitedError",
     "as_completed",
     "available_resources",
     "cluster_resources",
@@ -89,3 +52,4 @@ __all__ = [
     "shutdown",
     "wait",
 ]
+__all__ += errors.__all__

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import functools
 
 from . import context
 from .engines.base import ClassDefinition, Engine, Method
 from .errors import SessionClosedError
+from .functions import Remote
 from .options import ActorOptions, MethodOptions, updated
 from .refs import SessionBound
 from .session import engine
@@ -29,27 +29,14 @@ def method(**options):
     return decorate
 
 
-class RemoteClass:
-    """A class whose instances are actors: `Counter.remote(...)` starts one and gives its handle.
+class RemoteClass(Remote):
+    """A class whose instances are actors: `Counter.remote(...)` starts one and gives its handle."""
 
-    Args:
-        cls: the user's class.
-        options: how its actors are started.
-    """
+    _definition_type = ClassDefinition
 
     def __init__(self, cls: type, options: ActorOptions):
-        self._set(ClassDefinition(cls), options)
+        super().__init__(cls, options)
         _ = self._definition.methods  # raises here what is wrong with them
-
-    def _set(self, definition, options):
-        self._definition, self._options = definition, options
-        functools.update_wrapper(self, definition.target, updated=())
-
-    def options(self, **given) -> RemoteClass:
-        """The same class with other options, e.g. `Counter.options(num_cpus=2).remote()`."""
-        other = object.__new__(RemoteClass)
-        other._set(self._definition, updated(self._options, given))
-        return other
 
     def remote(self, *args, **kwargs) -> ActorHandle:
         """Starts an actor: an instance in a process of its own, made with these arguments.
@@ -80,18 +67,6 @@ class RemoteClass:
 
     def __mro_entries__(self, bases):
         raise TypeError(f"{self._definition.name} is a remote class: derive from the class as it was before @remote")
-
-    def __repr__(self):
-        return f"RemoteClass({self._definition.name})"
-
-    def __reduce__(self):
-        # The object exists before its state, so that a class whose methods name it can be pickled.
-        return object.__new__, (RemoteClass,), {k: v for k, v in vars(self).items() if k != "_definition"}
-
-    def __setstate__(self, state):
-        # A class whose methods name it has no attributes yet: the definition looks at it when it is needed.
-        self.__dict__.update(state)
-        self._definition = ClassDefinition(self.__wrapped__)
 
 
 class Lease:

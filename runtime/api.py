@@ -198,7 +198,7 @@ def available_resources() -> dict[str, float]:
 
 def get_runtime_context() -> RuntimeContext:
     """Where the calling code runs: ids of session, process, actor and task, GPUs, resources."""
-    return RuntimeContext(engine().context())
+    return engine().context()
 
 
 def check_timeout(timeout) -> None:

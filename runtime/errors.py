@@ -41,7 +41,7 @@ class WorkerExitedError(WorkerCrashedError):
 
 
 class ActorDiedError(RuntimeFailure):
-    """The actor's process has ended for good; the message has the reason, exit code or signal, last lines of stderr."""
+    """The actor's process has ended; the message has the reason, exit code or signal, and the last lines of stderr."""
 
 
 class ActorStartError(ActorDiedError, TaskError):

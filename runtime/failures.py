@@ -178,7 +178,7 @@ def _both(kind, cause: Exception) -> TaskError | None:
         error = _new_exception(_joint_class(kind, type(cause)), BaseException.args.__get__(cause))
         _set_state(error, _state(cause))
         return error
-    except Exception:  # a class that forbids subclassing, a layout conflict, a __new__ of its own mind
+    except Exception:  # a class that forbids subclassing, a layout conflict, a __new__ that refuses
         return None
 
 

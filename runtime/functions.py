@@ -4,34 +4,56 @@ from __future__ import annotations
 
 import functools
 import inspect
+from typing import Self
 
-from .engines.base import FunctionDefinition
-from .options import TaskOptions, updated
+from .engines.base import Definition
+from .options import ActorOptions, TaskOptions, updated
 from .session import engine
 
 
-class RemoteFunction:
-    """A function that runs as a task, in another process.
+class Remote:
+    """What `@remote` makes of a function or class: its definition, and the options with which it is run.
 
     Args:
-        function: the user's function.
-        options: how its tasks are run.
+        target: the user's function or class.
+        options: `TaskOptions` or `ActorOptions`.
     """
 
-    def __init__(self, function, options: TaskOptions):
-        if inspect.iscoroutinefunction(function):
-            raise TypeError(f"{function.__qualname__} is async; a remote function must be an ordinary one")
-        self._set(FunctionDefinition(function), options)
+    _definition_type = Definition
+
+    def __init__(self, target, options: TaskOptions | ActorOptions):
+        self._set(self._definition_type(target), options)
 
     def _set(self, definition, options):
         self._definition, self._options = definition, options
         functools.update_wrapper(self, definition.target, updated=())
 
-    def options(self, **given) -> RemoteFunction:
-        """The same function with other options, e.g. `f.options(num_cpus=2).remote()`."""
-        other = object.__new__(RemoteFunction)
+    def options(self, **given) -> Self:
+        """The same with other options, e.g. `f.options(num_cpus=2).remote()`."""
+        other = object.__new__(type(self))
         other._set(self._definition, updated(self._options, given))
         return other
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._definition.name})"
+
+    def __reduce__(self):
+        # The object exists before its state, so that what names itself (a recursive function) can be pickled.
+        return object.__new__, (type(self),), {k: v for k, v in vars(self).items() if k != "_definition"}
+
+    def __setstate__(self, state):
+        # The target may be incomplete (a function without its defaults): the definition looks at it when it is needed.
+        self.__dict__.update(state)
+        self._definition = self._definition_type(self.__wrapped__)
+
+
+class RemoteFunction(Remote):
+    """A function that runs as a task, in another process."""
+
+    def __init__(self, function, options: TaskOptions):
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"{function.__qualname__} is async; a remote function must be an ordinary one")
+        super().__init__(function, options)
 
     def remote(self, *args, **kwargs):
         """Runs the function with these arguments in a worker process.
@@ -50,15 +72,3 @@ class RemoteFunction:
     def __call__(self, *args, **kwargs):
         name = self._definition.name
         raise TypeError(f"{name} is a remote function: use {name}.remote(...), and runtime.get(...) for its result")
-
-    def __repr__(self):
-        return f"RemoteFunction({self._definition.name})"
-
-    def __reduce__(self):
-        # The object exists before its state, so that a function that names itself (recursion) can be pickled.
-        return object.__new__, (RemoteFunction,), {k: v for k, v in vars(self).items() if k != "_definition"}
-
-    def __setstate__(self, state):
-        # The function may be incomplete (without its defaults): the definition looks at it when it is needed.
-        self.__dict__.update(state)
-        self._definition = FunctionDefinition(self.__wrapped__)

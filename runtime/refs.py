@@ -1,6 +1,8 @@
-"""`ObjectRef`: the promise of a value that a task, an actor call or `put` will give."""
+"""`ObjectRef`: the promise of a value that a task, an actor call or `put` will give; and errors that nobody has got."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from . import context
 
@@ -60,7 +62,7 @@ class ObjectRef(SessionBound):
 
 
 class ForeignRef(ObjectRef):
-    """A reference that was unpickled outside its session: every use of it says so."""
+    """A reference that was unpickled outside its session; every use of it raises SessionClosedError."""
 
     __slots__ = ("id", "session_id")
 
@@ -74,3 +76,26 @@ class ForeignRef(ObjectRef):
 def _restored(session_id, id_):
     engine = context.engine_of(session_id)
     return ForeignRef(session_id, id_) if engine is None else engine.find_reference(id_)
+
+
+class Unseen:
+    """Held by everything through which an error can be seen: the references of the call, a failed actor, dependents.
+
+    When the last of them has gone and `seen()` was not called, the error would be lost: then it is reported, once.
+
+    Args:
+        report: called without arguments, in whichever thread and at whatever moment.
+    """
+
+    __slots__ = ("_report",)
+
+    def __init__(self, report: Callable[[], None]):
+        self._report: Callable[[], None] | None = report
+
+    def seen(self) -> None:
+        """Somebody gets the error, or may get it where this process cannot know."""
+        self._report = None
+
+    def __del__(self):
+        if self._report is not None:
+            self._report()

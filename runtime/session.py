@@ -87,8 +87,7 @@ def init(
             logger.setLevel(logging_level)
         name = _engine_name(engine, local_mode)
         config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver)
-        started = importlib.import_module(ENGINES[name]).create_engine()
-        started.start(config)
+        started = importlib.import_module(ENGINES[name]).start(config)
         context.set_engine(started)
         if _driver_pid is None:
             atexit.register(shutdown)

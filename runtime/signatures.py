@@ -48,7 +48,7 @@ class Signature:
         """Refuses arguments that do not fit.
 
         Raises:
-            TypeError: as Python would say it.
+            TypeError: with Python's own message.
         """
         shape = (len(args), *kwargs) if kwargs else len(args)
         if shape in self.fitting:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from typing import NoReturn
 
 from . import pickling
+from .errors import RuntimeFailure
 
 MOST_PARTS = 10_000  # a search through a larger value would keep the user waiting for the message
 
@@ -26,11 +28,23 @@ def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str
     )
 
 
-def explain_call(args: tuple, kwargs: dict, error: BaseException, dumps=pickling.dumps) -> str:
-    """The message for a call whose arguments could not be pickled; they are named args[0], kwargs['x']."""
+def refuse(value, name: str, error: Exception, dumps=pickling.dumps) -> NoReturn:
+    """Raises what a value that could not be pickled means: for its arguments see `explain`.
+
+    Raises:
+        TypeError: the value, or a part of it, cannot be pickled.
+        RuntimeFailure: pickling has met an error of the runtime, which is raised as it is.
+    """
+    if isinstance(error, RuntimeFailure):
+        raise error
+    raise TypeError(explain(value, name, error, dumps)) from error
+
+
+def refuse_call(args: tuple, kwargs: dict, error: Exception, dumps=pickling.dumps) -> NoReturn:
+    """The same for the arguments of a call, which are named args[0], kwargs['x']."""
     if picklable(args, dumps):
-        return explain(kwargs, "kwargs", error, dumps)
-    return explain(args, "args", error, dumps)
+        refuse(kwargs, "kwargs", error, dumps)
+    refuse(args, "args", error, dumps)
 
 
 def find(value, name: str, dumps=pickling.dumps) -> tuple[str, object]:

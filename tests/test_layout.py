@@ -31,8 +31,7 @@ KNOW_THE_RUNTIME = [
 ]
 # What may import inside functions, and why.
 IMPORTS_LATE = {
-    "runtime.engines.zeromq.boot": "is run as a script, and sets the import path before it can import anything of ours",
-    "runtime.engines.zeromq": "imports the driver while the node is starting",
+    "runtime.engines.zeromq": "imports the driver, with numpy and zmq, while the node is starting",
 }
 LOADED_WHEN_USED = {"torch", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython"}
 HEAVY = LOADED_WHEN_USED | {"gymnasium", "numpy", "psutil", "yaml", "safetensors"}

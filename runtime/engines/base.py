@@ -21,7 +21,7 @@ import inspect
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .. import pickling
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..options import ActorOptions, TaskOptions
     from ..refs import ObjectRef
+    from ..runtime_context import RuntimeContext
 
 logger = logging.getLogger("runtime")
 
@@ -59,20 +60,6 @@ class EngineConfig:
     log_to_driver: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """Where the calling code runs. Ids are hexadecimal; None where there is no such thing."""
-
-    session_id: str
-    node_id: str
-    worker_id: str
-    actor_id: str | None = None
-    task_id: str | None = None
-    name: str | None = None
-    gpu_ids: tuple[str, ...] = ()
-    resources: dict[str, float] = field(default_factory=dict)
-
-
 class Definition:
     """A user's function or class, pickled by value where it cannot be imported, once per session.
 
@@ -91,7 +78,7 @@ class Definition:
         """Refuses arguments that the function (or the constructor) cannot take.
 
         Raises:
-            TypeError: as Python would say it.
+            TypeError: with Python's own message.
         """
         if self._signature is None:  # not before: a copy that is being unpickled is not complete
             self._signature = Signature(self.name, parameters_of(self.target))
@@ -128,12 +115,6 @@ class Definition:
                 raise ValueError(text)
             logger.warning(text)
         return data
-
-
-class FunctionDefinition(Definition):
-    """A remote function."""
-
-    __slots__ = ()
 
 
 class Method(NamedTuple):
@@ -214,13 +195,13 @@ def split_returns(value, num_returns: int, name: str) -> list:
 
 
 class Engine(Protocol):
-    """The verbs; see the module's docstring for what holds for all of them. Thread-safe."""
+    """The verbs; see the module's docstring for what holds for all of them. Thread-safe.
+
+    An engine's module has `start(config: EngineConfig) -> Engine`; when it raises, nothing is left running.
+    """
 
     name: str
     session_id: str
-
-    def start(self, config: EngineConfig) -> None:
-        """Starts the session. On an error nothing is left running."""
 
     def stop(self) -> None:
         """Ends the session and everything in it; harmless when called twice. No process or memory remains."""
@@ -228,7 +209,7 @@ class Engine(Protocol):
     def forked(self) -> None:
         """Called in a child that user code forked: from now on every verb raises ForkedProcessError here."""
 
-    def submit(self, function: FunctionDefinition, args: tuple, kwargs: dict, options: TaskOptions) -> list[ObjectRef]:
+    def submit(self, function: Definition, args: tuple, kwargs: dict, options: TaskOptions) -> list[ObjectRef]:
         """Runs a task; one reference per return value."""
 
     def create_actor(self, cls: ClassDefinition, args: tuple, kwargs: dict, options: ActorOptions) -> bytes:
@@ -276,5 +257,5 @@ class Engine(Protocol):
     def resources(self) -> tuple[dict[str, float], dict[str, float]]:
         """Total and free resources."""
 
-    def context(self) -> Context:
+    def context(self) -> RuntimeContext:
         """Where the calling thread runs."""

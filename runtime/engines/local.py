@@ -6,7 +6,7 @@ cannot run now (a call of an actor that is in the middle of another, a task whos
 and runs when it can; a `get` that could only wait for ever raises instead.
 
 What differs from processes: `timeout` never interrupts running code, Ctrl-C stops the caller, `os._exit` ends
-everything, and the GPUs a task is given are only told, not set in the environment.
+everything, and the GPUs of a task are reported by its context, but not set in the environment.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from collections.abc import Callable
 from .. import context, errors
 from ..actors import handle_session
 from ..failures import describe_exception
-from ..options import RESOURCE_UNITS, check_feasible
+from ..options import check_feasible
 from ..pickling import Pickler
-from ..refs import ObjectRef, SessionBound
-from ..unpicklable import explain, explain_call
-from ..unseen import Unseen
-from .base import Context, EngineConfig, find_method, split_returns
+from ..refs import ObjectRef, SessionBound, Unseen
+from ..runtime_context import RuntimeContext
+from ..unpicklable import refuse, refuse_call
+from .base import EngineConfig, find_method, split_returns
+from .resources import Resources, quantities, units
 
 logger = logging.getLogger("runtime")
 
 
-def create_engine() -> LocalEngine:
-    """A new engine, not started."""
-    return LocalEngine()
+def start(config: EngineConfig) -> LocalEngine:
+    """Starts a session. See base.Engine."""
+    return LocalEngine(config)
 
 
 class Stored:
@@ -157,7 +158,7 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self):
+    def __init__(self, config: EngineConfig):
         self._lock = threading.RLock()
         self._ids = itertools.count(1)
         self.session_id = os.urandom(8).hex()
@@ -168,14 +169,11 @@ class LocalEngine:
         self._functions = weakref.WeakKeyDictionary()  # definition -> copy of the function, as a worker would have it
         self._closed: type[errors.RuntimeFailure] | None = None
         self._exported: dict[bytes, object] = {}  # references and leases of which somebody has a pickle
-
-    def start(self, config: EngineConfig) -> None:
         self._total = dict(config.resources)
-        self._free = {name: round(quantity * RESOURCE_UNITS) for name, quantity in self._total.items()}
-        self._gpu_free = dict.fromkeys(config.gpu_ids, RESOURCE_UNITS)
+        self._resources = Resources(units(config.resources), tuple(config.gpu_ids))
         for name in config.preload:
             importlib.import_module(name)
-        self._contexts = [Context(self.session_id, "local", str(os.getpid()))]
+        self._contexts = [RuntimeContext(self.session_id, "local", str(os.getpid()))]
 
     def stop(self) -> None:
         with self._lock:
@@ -240,10 +238,8 @@ class LocalEngine:
             result = Result()
             try:
                 result.stored = Stored(value)
-            except errors.RuntimeFailure:
-                raise
             except Exception as error:
-                raise TypeError(explain(value, "the value", error, _dumps)) from error
+                refuse(value, "the value", error, _dumps)
             return Reference(self, self._new_id(), result)
 
     def get(self, refs, timeout_s):
@@ -291,7 +287,7 @@ class LocalEngine:
 
     def resources(self):
         with self._entered():
-            return dict(self._total), {name: units / RESOURCE_UNITS for name, units in self._free.items()}
+            return dict(self._total), quantities(self._resources.free)
 
     def context(self):
         with self._entered():
@@ -316,10 +312,8 @@ class LocalEngine:
         self._check_own([a for a in (*args, *kwargs.values()) if isinstance(a, ObjectRef)])
         try:
             arguments = Stored((args, kwargs))
-        except errors.RuntimeFailure:
-            raise
         except Exception as error:
-            raise TypeError(explain_call(args, kwargs, error, _dumps)) from error
+            refuse_call(args, kwargs, error, _dumps)
         depends = [a.result for a in (*args, *kwargs.values()) if isinstance(a, Reference)]
         results = [Result() for _ in range(num_returns)]
         self._jobs.append(Job(label, call, arguments, depends, results, options, actor, creates))
@@ -358,7 +352,7 @@ class LocalEngine:
             return True
         if job.options is None:
             return job.actor.alive and not job.actor.busy
-        return all(_units(q) <= self._free.get(name, 0) for name, q in job.options.request().items())
+        return self._resources.fits(units(job.options.request()))
 
     def _run(self, job):
         attempts = getattr(job.options, "max_retries", 0)
@@ -393,10 +387,8 @@ class LocalEngine:
         for result, part in zip(job.results, split_returns(value, len(job.results), name)):
             try:
                 result.stored = Stored(part)
-            except errors.RuntimeFailure:
-                raise
             except Exception as error:
-                raise TypeError(explain(part, f"the result of {name}", error, _dumps)) from error
+                refuse(part, f"the result of {name}", error, _dumps)
 
     def _raised(self, job, error):
         failure = describe_exception(error, f"{job.label} in process {os.getpid()}")
@@ -427,7 +419,7 @@ class LocalEngine:
             actor.unseen = unseen
             actor.error = reason if callable(reason) else lambda: errors.ActorDiedError(reason)
             if actor.holds:
-                self._book(actor, +1)
+                self._resources.give_back(units(actor.options.held()), actor.gpu_ids)
             actor.instance, actor.alive, actor.holds = None, False, False
 
     def _drop_handles(self):
@@ -452,15 +444,14 @@ class LocalEngine:
         actor = job.actor
         options = actor.options if actor is not None else job.options
         if job.creates:
-            actor.gpu_ids, actor.holds = self._choose_gpus(options.num_gpus), True
-            self._book(actor, -1)
-        gpu_ids = actor.gpu_ids if actor is not None else self._choose_gpus(options.num_gpus)
+            actor.gpu_ids, actor.holds = self._resources.take(units(options.held())), True
+        gpu_ids = actor.gpu_ids if actor is not None else self._resources.choose_gpus(units(options.request()))
         held = options.held() if actor is not None else options.request()
         name = options.name or (actor.cls.name if actor is not None else job.label.split(" ")[-1][:-2])
         actor_id = actor.id.hex() if actor is not None else None
         task_id = self._new_id().hex()
         self._contexts.append(
-            Context(self.session_id, "local", str(os.getpid()), actor_id, task_id, name, tuple(gpu_ids), held)
+            RuntimeContext(self.session_id, "local", str(os.getpid()), actor_id, task_id, name, gpu_ids, held)
         )
         if actor is not None:
             actor.busy = True
@@ -471,19 +462,6 @@ class LocalEngine:
             self._contexts.pop()
             if actor is not None:
                 actor.busy = False
-
-    def _book(self, actor, sign):
-        for name, quantity in actor.options.held().items():
-            self._free[name] = self._free.get(name, 0) + sign * _units(quantity)
-        for gpu in actor.gpu_ids:
-            self._gpu_free[gpu] += sign * _units(min(1, actor.options.num_gpus))
-
-    def _choose_gpus(self, num_gpus):
-        """The GPUs with enough left, fullest first for a fraction, so that whole ones stay free."""
-        needed = _units(min(1, num_gpus))
-        fitting = [gpu for gpu, units in self._gpu_free.items() if units >= needed]
-        fitting.sort(key=lambda gpu: self._gpu_free[gpu])
-        return fitting[: -(-_units(num_gpus) // RESOURCE_UNITS)]
 
     # -- references ---------------------------------------------------------------------------------------------------
 
@@ -514,10 +492,6 @@ class LocalEngine:
 
     def _new_id(self) -> bytes:
         return next(self._ids).to_bytes(16, "big")
-
-
-def _units(quantity) -> int:
-    return round(quantity * RESOURCE_UNITS)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ def session_parent():
 
 @pytest.fixture(scope="session")
 def libraries_loaded(session_parent):
-    """One session before all others: what libraries keep open for good then belongs to the baseline."""
+    """One session before all others: what libraries keep open then belongs to the baseline."""
     runtime.init("zeromq", num_cpus=1)
     runtime.get(runtime.put(0))
     runtime.shutdown()
@@ -123,6 +123,6 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_generate_tests(metafunc):
-    """Whoever asks for `engine` runs on all of them, or on those of the module's mark `engines`."""
+    """A test with the fixture `engine` runs on all engines, or on those of the module's mark `engines`."""
     if "shared_session" in metafunc.fixturenames:
         metafunc.parametrize("shared_session", ENGINES, indirect=True, scope="module")

@@ -1,52 +1,34 @@
 """The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
 
-wire, structs          the bytes of messages                  store, serializer   shared memory, values to bytes
-mailbox                sockets and the threads that read them client              the verbs, in driver and workers, with
-refs, local_refs       references, and what is shared         tasks, actor_calls  submit; create_actor, call and kill
-actor_channels         the ways to actors                     node_requests       what a process asks the node
-arguments, definitions what calls carry                       driver, launch      starting and ending a session
-worker                 runs tasks, or is one actor            state               what the node decides, pure, with
-entities, resources, refcounts, object_directory, shared_memory   its tables, and
-instructions           what is to be done                     node, boot, zygote, process   how it is done
+wire, structs      the bytes of messages                    store, serializer   shared memory, values to bytes
+mailbox            sockets, and the threads that read them  client              the verbs, in driver and workers, with
+refs, local_refs   references, and what is shared           tasks, actor_calls  submit; create_actor, call and kill
+actor_channels     the ways to actors                       arguments           what calls carry
+node_requests      what a process asks the node             driver, launch      starting and ending a session
+worker, held_replies   runs tasks, or is one actor          state               what the node decides, pure, with
+entities, refcounts, object_directory, shared_memory, file_budget and ..resources   its tables
+node, worker_output, boot, zygote, process   how it is done
 """
 
 from __future__ import annotations
 
-from ..base import EngineConfig
+import contextlib
+
+from ..base import Engine, EngineConfig
 from .interrupts import Interrupts
 from .launch import NodeProcess
 
 
-class ZeroMQEngine:
-    """Starts the node first, then imports what the driver needs while the node starts. Afterwards it is the driver."""
+def start(config: EngineConfig) -> Engine:
+    """Starts a session; what the driver needs is imported while the node starts. See base.Engine."""
+    interrupts = Interrupts()
+    with contextlib.ExitStack() as failed:
+        failed.callback(interrupts.close)
+        node = NodeProcess(config)
+        failed.callback(node.close)
+        failed.callback(node.wait_end, 0)
+        from .driver import Driver  # numpy and zmq: as long as the node takes
 
-    name = "zeromq"
-
-    def start(self, config: EngineConfig) -> None:
-        """See base.Engine."""
-        interrupts = Interrupts()
-        try:
-            node = NodeProcess(config)
-            try:
-                from .driver import Driver  # numpy and zmq: as long as the node takes
-
-                self._driver = Driver(node, dict(config.resources), interrupts)
-            except BaseException:
-                node.wait_end(0)
-                node.close()
-                raise
-        except BaseException:
-            interrupts.close()
-            raise
-
-    def __getattr__(self, name):
-        if name == "_driver":
-            raise AttributeError("the session has not been started")
-        value = getattr(self._driver, name)
-        self.__dict__[name] = value  # a verb costs one lookup
-        return value
-
-
-def create_engine() -> ZeroMQEngine:
-    """A new engine, not started."""
-    return ZeroMQEngine()
+        driver = Driver(node, dict(config.resources), interrupts)
+        failed.pop_all()
+        return driver

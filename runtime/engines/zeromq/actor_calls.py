@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ... import errors
 from ...options import check_feasible
+from ..resources import units
 from . import structs, wire
 from .actor_channels import ActorChannels
-from .arguments import Arguments, Call, failed_argument, with_values
-from .definitions import Definitions
+from .arguments import Arguments, Call, failed_argument
 from .local_refs import LocalRefs
-from .refs import Reference
-from .resources import units
+from .mailbox import Mailbox
+from .refs import Reference, UnseenErrors
 from .serializer import error_value
+from .store import Hold
 
 EAGER_CALLS = 8  # calls on their way that keep an actor busy: those after them are sent several at a time
 BATCH_CALLS = 32
@@ -21,43 +25,46 @@ _pack = wire.HEADER.pack
 
 class ActorCalls:
     """Args:
-    client: who calls.
-    actor_channels, local_refs, arguments, definitions: of the client.
+    mailbox: of this process.
+    actor_channels, local_refs, arguments, unseen_errors: of this process.
+    totals: all resources of the session.
+    enter: `Client.enter`.
     """
 
     def __init__(
         self,
-        client,
+        mailbox: Mailbox,
         actor_channels: ActorChannels,
         local_refs: LocalRefs,
         arguments: Arguments,
-        definitions: Definitions,
+        unseen_errors: UnseenErrors,
+        totals: dict[str, float],
+        enter: Callable[[], None],
     ):
-        self._client, self._process, self._mailbox = client, client.process, client.mailbox
-        self._actor_channels, self._local_refs = actor_channels, local_refs
-        self._arguments, self._definitions = arguments, definitions
+        self._mailbox, self._process, self._actor_channels = mailbox, mailbox.process, actor_channels
+        self._local_refs, self._arguments, self._unseen_errors = local_refs, arguments, unseen_errors
+        self._totals = totals
         self._method_names: dict[str, tuple[bytes, int]] = {}
         self._postponed: list = []
         # What `call` needs, one lookup away.
-        self._enter, self._encode, self._next_serial = client.enter, arguments.encode, client.next_serial
+        self._enter, self._encode, self._next_serial = enter, arguments.encode, local_refs.next_serial
+        self._engine = local_refs.engine
 
     def create_actor(self, cls, args, kwargs, options):
         """See base.Engine."""
         self._enter()
         name = options.name or cls.name
-        check_feasible(options.request(), self._client.totals, f"actor {name}")
-        digest = self._definitions.digest(cls)
+        check_feasible(options.request(), self._totals, f"actor {name}")
+        digest = self._arguments.digest(cls)
         arguments = self._encode(args, kwargs)
-        key = self._client.new_key()
+        key = self._local_refs.new_key()
         with self._mailbox.lock:
-            if digest not in self._definitions.sent:
-                self._definitions.send(cls, digest)
-            channel = self._actor_channels.open(key)
-            waiting = self._arguments.unresolved(
-                arguments, lambda: self._send_create(channel, name, digest, options, arguments)
-            )
-            if not waiting:
-                self._send_create(channel, name, digest, options, arguments)
+            if digest not in self._arguments.defined:
+                self._arguments.define(cls, digest)
+            channel = self._actor_channels.open(key, Hold(key, self._local_refs.release))
+            send = partial(self._send_create, channel, name, digest, options, arguments)
+            if not self._arguments.unresolved(arguments, send):
+                send()
         self._mailbox.start_keeper()
         return key
 
@@ -69,11 +76,10 @@ class ActorCalls:
             size = wire.VALUE.unpack_from(frame, start)[5]
             self._actor_channels.bury(channel, frame[start : start + size], pins)
             return
-        body, items = with_values(arguments)
+        body, items = self._arguments.complete(arguments)
         create = structs.Create(
             digest, name, units(options.request()), units(options.held()), list(items), options.env_vars
         )
-        self._arguments.register(arguments)
         data = structs.encode(create)
         serial, _ = wire.KEY.unpack(channel.key)
         head = _pack(wire.MAGIC, wire.CREATE, 0, self._process, serial, len(data), 0, 1 + len(arguments[1]))
@@ -85,9 +91,9 @@ class ActorCalls:
         encoded, depends = arguments = self._encode(args, kwargs)
         if num_returns == 1:
             serial = self._next_serial()
-            refs = Reference(self._client, self._process, serial)
+            refs = Reference(self._engine, self._process, serial)
         else:
-            serial, refs = self._client.new_references(num_returns)
+            serial, refs = self._local_refs.new(num_returns)
         name, name_bytes = self._method_names.get(method) or self._method_name(method)
         start = _pack(b"R1", wire.CALL, 0, self._process, serial, name_bytes, num_returns, 1 + len(depends)) + name
         mailbox, waiting = self._mailbox, 0
@@ -137,9 +143,7 @@ class ActorCalls:
             if depends and (failed := failed_argument(arguments)) is not None:
                 self._local_refs.settle(refs, *failed)
                 continue
-            body, items = with_values(arguments)
-            if items:
-                self._arguments.register(arguments, channel.process)
+            body, _ = self._arguments.complete(arguments, channel.process)
             pending[serial] = refs
             frames.append(start + body)
         if frames:
@@ -151,9 +155,8 @@ class ActorCalls:
         """See base.Engine."""
         self._enter()
         self._mailbox.drain()  # what the actor has answered so far
-        serial, process = wire.KEY.unpack(actor_id)
         with self._mailbox.lock:
-            self._mailbox.send(wire.NODE, wire.message(wire.KILL, self._process, serial, process))
+            self._mailbox.tell_node(wire.KILL, *wire.KEY.unpack(actor_id))
             channel = self._actor_channels.by_key.get(actor_id)
             if channel is not None and channel.error is None:
                 error = errors.ActorDiedError("the actor was killed by runtime.kill()")
@@ -167,7 +170,7 @@ class ActorCalls:
         with self._mailbox.lock:
             channel = self._actor_channels.by_key.get(wire.key(serial, creator))
             if channel is None and state == wire.ACTOR_START_FAILED and creator == self._process:
-                self._client.lost(frame[wire.HEADER_BYTES :], 0)  # the last handle had gone before it failed
+                self._unseen_errors.lost(frame[wire.HEADER_BYTES :], 0)  # the last handle had gone before it failed
             if channel is None or channel.error is not None:
                 return
             if state == wire.ACTOR_ALIVE:
@@ -185,6 +188,6 @@ class ActorCalls:
             if state == wire.ACTOR_DEAD:
                 body = error_value(errors.ActorDiedError(body.decode()))
             elif wire.KEY.unpack(channel.key)[1] == self._process:  # its constructor raised; its creator reports it
-                pins = (self._client.unseen(body, 0),)
+                pins = (self._unseen_errors.pin(body, 0),)
             with self._mailbox.lock:
                 self._actor_channels.bury(channel, body, pins)

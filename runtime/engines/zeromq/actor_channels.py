@@ -7,6 +7,7 @@ from collections import deque
 from . import wire
 from .arguments import Call
 from .local_refs import LocalRefs
+from .mailbox import Mailbox
 from .refs import Reference
 from .store import Hold
 
@@ -30,12 +31,11 @@ class ActorChannel:
 
     WINDOW = 512
 
-    def __init__(self, key: bytes):
-        self.key = key
+    def __init__(self, key: bytes, hold: Hold):
+        self.key, self.hold = key, hold
         self.process, self.handles, self.fresh = 0, 1, True
         self.error: bytes | None = None
         self.pins: tuple = ()
-        self.hold: Hold | None = None
         self.pending: dict[int, tuple | Reference] = {}
         self.outbox: deque[Call] = deque()
 
@@ -45,7 +45,7 @@ class ActorChannel:
         return not self.pending and not self.outbox
 
     def owes(self, serials: set[int]) -> bool:
-        """Whether a call with one of these serials has not been answered."""
+        """Whether a call with one of these serials is still to be answered."""
         return not serials.isdisjoint(self.pending) or any(call.serial in serials for call in self.outbox)
 
 
@@ -53,8 +53,8 @@ class ActorChannels:
     """All of a process.
 
     Args:
-        client: whose they are.
-        local_refs: settles the references of calls that never will be answered.
+        mailbox: of the process.
+        local_refs: settles the references of calls that will never be answered.
 
     Attributes:
         by_key: actor's key -> channel.
@@ -62,27 +62,23 @@ class ActorChannels:
         dropped: keys of actors of which a handle was dropped; `flush` looks at them.
     """
 
-    def __init__(self, client, local_refs: LocalRefs):
-        self._process, self._mailbox, self._local_refs = client.process, client.mailbox, local_refs
+    def __init__(self, mailbox: Mailbox, local_refs: LocalRefs):
+        self._mailbox, self._local_refs = mailbox, local_refs
         self.by_key: dict[bytes, ActorChannel] = {}
         self.by_process: dict[int, ActorChannel] = {}
         self.dropped: deque[bytes] = deque()
 
-    def open(self, key: bytes) -> ActorChannel:
-        """The channel to an actor of this process's own. Lock held."""
-        channel = self.by_key[key] = ActorChannel(key)
-        channel.hold = Hold(key, self._local_refs.release)
+    def open(self, key: bytes, hold: Hold) -> ActorChannel:
+        """A channel to an actor, which this process holds from now on. Lock held."""
+        channel = self.by_key[key] = ActorChannel(key, hold)
         return channel
 
     def find(self, key, hold):
-        """A handle comes with a message: the channel to its actor, made if there is none."""
+        """A handle comes with a message: the channel to its actor is made if there is none."""
         with self._mailbox.lock:
-            channel = self.by_key.get(key)
-            if channel is None:
-                channel = self.by_key[key] = ActorChannel(key)
-                channel.hold = hold
-                serial, process = wire.KEY.unpack(key)
-                self._mailbox.send(wire.NODE, wire.message(wire.WATCH, self._process, serial, process))
+            if key not in self.by_key:
+                self.open(key, hold)
+                self._mailbox.tell_node(wire.WATCH, *wire.KEY.unpack(key))
         self._mailbox.start_keeper()
 
     def handle_added(self, actor_id):

@@ -1,14 +1,17 @@
-"""The arguments of calls on their way out: encoded, waited for where they are references, and passed on."""
+"""What calls carry: arguments, waited for where they are references, and the functions and classes they name."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
-from ... import errors
 from ...refs import ObjectRef
-from ...unpicklable import explain_call
-from . import wire
+from ...unpicklable import refuse_call
+from ..base import Definition
+from . import structs, wire
 from .local_refs import LocalRefs
+from .mailbox import Mailbox
 from .refs import Reference
 from .serializer import Encoded, Serializer
 
@@ -30,19 +33,50 @@ class Call(NamedTuple):
 
 
 class Arguments:
-    """What is done with the pairs `Call.arguments`.
+    """Encodes what calls carry, and makes known to the node what it needs.
 
     Args:
-        client: who calls.
-        serializer: encodes them.
+        mailbox: of this process.
+        serializer: encodes values.
         local_refs: passes on what they hold.
+        session_id: for which definitions are pickled.
+
+    Attributes:
+        defined: digest -> what keeps its items alive, of the definitions that the node knows.
     """
 
-    def __init__(self, client, serializer: Serializer, local_refs: LocalRefs):
-        self._client, self._serializer, self._local_refs = client, serializer, local_refs
+    def __init__(self, mailbox: Mailbox, serializer: Serializer, local_refs: LocalRefs, session_id: str):
+        self._mailbox, self._serializer, self._local_refs = mailbox, serializer, local_refs
+        self._session_id = session_id
+        self.defined: dict[bytes, tuple] = {}
+        self._captured: Encoded | None = None
+
+    # -- definitions --------------------------------------------------------------------------------------------------
+
+    def digest(self, definition: Definition) -> bytes:
+        """What a definition is known by; it is pickled when this is first asked."""
+        return definition.pickled(self._session_id, self._dump)[0]
+
+    def _dump(self, target) -> bytes:
+        encoded = self._serializer.encode_by_value(target, inline=True)
+        if encoded.items:
+            self._captured = encoded
+        return encoded.data
+
+    def define(self, definition: Definition, digest: bytes) -> None:
+        """Sends a function or class to the node. Lock held."""
+        _, data = definition.pickled(self._session_id)
+        captured = self._captured if self._captured is not None and self._captured.data == data else Encoded(data)
+        self._captured = None
+        self.defined[digest] = captured.pins
+        self._local_refs.escape(captured.items, captured.pins, None)
+        body = structs.encode(structs.Define(digest, data, list(captured.items), list(sys.path)))
+        self._mailbox.tell_node(wire.DEFINE, body=body)
+
+    # -- the pairs Call.arguments -------------------------------------------------------------------------------------
 
     def encode(self, args, kwargs) -> tuple[Encoded, tuple[Reference, ...]]:
-        """Encodes what a call is given. References at the top are left out and listed.
+        """Encodes the arguments of a call. References at the top are left out and listed.
 
         Raises:
             TypeError: something cannot be pickled.
@@ -52,23 +86,21 @@ class Arguments:
             if isinstance(value, ObjectRef):
                 given, depends = _without_references(args, kwargs)
                 for ref in depends:
-                    self._client.check_own(ref)
+                    self._local_refs.check_own(ref)
                 break
         else:
             given = (args, kwargs)
         try:
             return self._serializer.encode(given), depends
-        except errors.RuntimeFailure:
-            raise
         except Exception as error:
-            raise TypeError(explain_call(args, kwargs, error, self._serializer.dumps)) from error
+            refuse_call(args, kwargs, error, self._serializer.dumps)
 
-    def unresolved(self, arguments, then) -> bool:
+    def unresolved(self, arguments, then: Callable[[], None]) -> bool:
         """Whether arguments are pending; if so, `then()` runs when the last has come. Lock held."""
         pending = [ref for ref in arguments[1] if ref.frame is None]
         if not pending:
             return False
-        self._client.mailbox.start_keeper()
+        self._mailbox.start_keeper()
         left = len(pending)
 
         def arrived():
@@ -79,16 +111,29 @@ class Arguments:
 
         for ref in pending:
             ref.when_done(arrived)
-            if ref.shared is not None and not ref.shared.subscribed:
+            if ref.hold is not None and not ref.subscribed:
                 self._local_refs.subscribe(ref)
         return True
 
-    def register(self, arguments, receiver=None):
-        """Makes the items of a call known to the node; an actor's process becomes their holder. Lock held."""
+    def complete(self, arguments, receiver=None) -> tuple[bytes, list[bytes]]:
+        """The bytes of all values of a call, and the keys of their items, which the node learns of. Lock held.
+
+        Args:
+            arguments: none is pending, or an error.
+            receiver: process that holds the items from now on.
+        """
         encoded, depends = arguments
-        self._local_refs.escape(encoded.items, encoded.pins, receiver)
+        if encoded.items:
+            self._local_refs.escape(encoded.items, encoded.pins, receiver)
+        if not depends:
+            return encoded.data, encoded.items
+        parts, items = [wire.pad(encoded.data)], list(encoded.items)  # with repetitions: each value holds for itself
         for ref in depends:
-            self._local_refs.escape(wire.items_at(ref.frame, ref.start), ref.pins, receiver)
+            own = wire.items_at(ref.frame, ref.start)
+            self._local_refs.escape(own, ref.pins, receiver)
+            parts.append(wire.pad(ref.value_bytes()))
+            items += own
+        return b"".join(parts), items
 
 
 def failed_argument(arguments):
@@ -96,31 +141,11 @@ def failed_argument(arguments):
     return next(((ref.frame, ref.start, ref.pins) for ref in arguments[1] if ref.failed), None)
 
 
-def with_values(arguments):
-    """The bytes of all values of a call, and the keys of their items."""
-    encoded, depends = arguments
-    if not depends:
-        return encoded.data, encoded.items
-    parts, items = [wire.pad(encoded.data)], list(encoded.items)  # with repetitions: each value holds for itself
-    for ref in depends:
-        parts.append(wire.pad(ref.value_bytes()))
-        items += wire.items_at(ref.frame, ref.start)
-    return b"".join(parts), items
-
-
 def _without_references(args, kwargs):
     """((args, kwargs, where the references were), the references); None stands in their places."""
-    places, refs, kept = [], [], {}
-    plain = list(args)
-    for index, value in enumerate(args):
-        if isinstance(value, ObjectRef):
-            places.append(index)
-            refs.append(value)
-            plain[index] = None
-    for name, value in kwargs.items():
-        kept[name] = value
-        if isinstance(value, ObjectRef):
-            places.append(name)
-            refs.append(value)
-            kept[name] = None
-    return (tuple(plain), kept, places), tuple(refs)
+    places = [index for index, value in enumerate(args) if isinstance(value, ObjectRef)]
+    places += [name for name, value in kwargs.items() if isinstance(value, ObjectRef)]
+    refs = tuple(args[place] if isinstance(place, int) else kwargs[place] for place in places)
+    plain = tuple(None if isinstance(value, ObjectRef) else value for value in args)
+    kept = {name: None if isinstance(value, ObjectRef) else value for name, value in kwargs.items()}
+    return (plain, kept, places), refs

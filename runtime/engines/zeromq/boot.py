@@ -1,11 +1,11 @@
-"""Where the node and the zygote begin. Run as a script, so that the zygote starts before anything is imported.
+"""The first code of the node, the zygote and spawned workers. Run as a script: python -I boot.py CONFIG_JSON
 
-    python -I boot.py CONFIG_JSON
-
-The config's `path` is the driver's import path; `inherited` are descriptors for this process alone; the rest is for
-`node.main`.
+The config names the `module` whose `main(config)` is called under the driver's import path, `path`; `inherited` are
+descriptors for this process alone. A node gets `main(config, zygote's pid, socket to it)`: the zygote imports most, so
+it is started before the node imports anything. Nothing of the runtime can be imported here, at the top.
 """
 
+import importlib
 import json
 import os
 import socket
@@ -23,7 +23,7 @@ def start_zygote(config: dict):
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     os.set_inheritable(its.fileno(), True)
     arguments = {
-        "role": "zygote",
+        "module": "runtime.engines.zeromq.zygote",
         "path": config["path"],
         "channel": its.fileno(),
         "parent": os.getpid(),
@@ -44,19 +44,9 @@ def main():
     config = json.loads(sys.argv[1])
     for descriptor in config.get("inherited", {}).values():
         os.set_inheritable(descriptor, False)
-    zygote = start_zygote(config) if config["role"] == "node" else None
+    zygote = start_zygote(config) if config.get("has_zygote") else ()
     sys.path[:] = config["path"]
-    if zygote is not None:
-        from runtime.engines.zeromq import node
-
-        node.main(config, *zygote)
-    else:
-        from runtime.engines.zeromq import zygote as process
-
-        if config["role"] == "zygote":
-            process.main(config["channel"], config["parent"], config["preload"])
-        else:
-            process.spawned(config["settings"], config["parent"])
+    importlib.import_module(config["module"]).main(config, *zygote)
 
 
 if __name__ == "__main__":

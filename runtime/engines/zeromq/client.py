@@ -7,31 +7,27 @@ first (`enter`).
 
 from __future__ import annotations
 
-import functools
 import gc
 import itertools
 import logging
 import os
 import struct
 import threading
-from collections import deque
 from time import monotonic
 
 import numpy as np
 
 from ... import errors
-from ...unpicklable import explain
-from ...unseen import Unseen
+from ...unpicklable import refuse
+from ..resources import quantities
 from . import structs, wire
 from .actor_calls import ActorCalls
 from .actor_channels import ActorChannels
 from .arguments import Arguments
-from .definitions import Definitions
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
 from .node_requests import NodeRequests
-from .refs import LARGEST_NUM_RETURNS, SERIAL_STEP, Reference, Watch
-from .resources import quantities
+from .refs import SERIAL_STEP, Reference, UnseenErrors, Watch
 from .serializer import Serializer, called_by_encode
 from .store import IDLE_SEGMENT_S
 from .tasks import Tasks
@@ -57,9 +53,8 @@ class Client:
     Attributes:
         mailbox, store, serializer: messages, shared memory, values.
         local_refs, actor_channels, tasks: what this process shares, the actors it knows, the tasks that are not done.
-        next_serial: a new number for a call, a value or a request.
         watches: of threads in wait().
-        malformed: how many messages were dropped.
+        malformed: number of messages that were dropped.
     """
 
     name = "zeromq"
@@ -67,30 +62,31 @@ class Client:
     def __init__(self, process: int, session: str, node_pid: int, totals: dict[str, float]):
         self.process, self.session, self.node_pid, self.totals = process, session, node_pid, totals
         self.session_id = os.path.basename(session)
-        self.next_serial = itertools.count(SERIAL_STEP, SERIAL_STEP).__next__
         self.watches: list[Watch] = []
         self._exported: dict[bytes, object] = {}  # references and leases of which somebody has a pickle
-        self._lost_errors: deque[tuple[bytes, int]] = deque()
         self._refusal: type[errors.RuntimeFailure] | None = None
         self.malformed = 0
-        self.mailbox = Mailbox(session, process, self._dispatch)
-        self._wait = self.mailbox.wait  # a worker has more to do around it
-        self._node_requests = NodeRequests(self)
-        self.local_refs = local_refs = LocalRefs(self, node_pid, self._node_requests)
-        self.store = local_refs.store
-        self.actor_channels = ActorChannels(self, local_refs)
+        self.mailbox = mailbox = Mailbox(session, process, self._dispatch)
+        self._wait = mailbox.wait  # a worker has more to do around it
+        next_serial = itertools.count(SERIAL_STEP, SERIAL_STEP).__next__
+        self._node_requests = NodeRequests(mailbox, next_serial, self.wait_for, self.flush)
+        self.local_refs = local_refs = LocalRefs(self, mailbox, next_serial, self._node_requests, node_pid)
+        self.store, self._next_serial = local_refs.store, next_serial
+        self.actor_channels = ActorChannels(mailbox, local_refs)
         self.serializer = Serializer(self.store, local_refs.find_reference, self.actor_channels.find, self.session_id)
-        arguments = Arguments(self, self.serializer, local_refs)
-        definitions = Definitions(self, self.serializer, local_refs)
-        self.tasks = Tasks(self, local_refs, arguments, definitions)
-        actors = ActorCalls(self, self.actor_channels, local_refs, arguments, definitions)
+        self._unseen_errors = UnseenErrors(mailbox, self.serializer.decode)
+        arguments = Arguments(mailbox, self.serializer, local_refs, self.session_id)
+        self.tasks = Tasks(mailbox, local_refs, arguments, self._unseen_errors, totals, self.enter, self.wait_for)
+        actors = ActorCalls(
+            mailbox, self.actor_channels, local_refs, arguments, self._unseen_errors, totals, self.enter
+        )
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
         self.call, self.kill = actors.call, actors.kill
         self.handle_added, self.handle_dropped = self.actor_channels.handle_added, self.actor_channels.handle_dropped
         # What every verb and every reply needs, one lookup away.
         self._dropped, self._dropped_handles = local_refs.dropped, self.actor_channels.dropped
         self._by_process, self._advance = self.actor_channels.by_process, actors.advance
-        self._pins, self._settle_one = local_refs.pins, local_refs.settle_one
+        self._pins, self._settle_one, self._check_own = local_refs.pins, local_refs.settle_one, local_refs.check_own
         self._handlers = {
             wire.BATCH: self._on_batch,
             wire.REPLY: self._on_reply,
@@ -111,20 +107,18 @@ class Client:
         self.enter()
         try:
             encoded = self.serializer.encode(value)
-        except errors.RuntimeFailure:
-            raise
         except Exception as error:
-            raise TypeError(explain(value, "the value", error, self.serializer.dumps)) from error
-        ref = Reference(self, self.process, self.next_serial())
+            refuse(value, "the value", error, self.serializer.dumps)
+        ref = Reference(self, self.process, self._next_serial())
         ref.frame, ref.start, ref.pins = encoded.data, 0, encoded.pins
         return ref
 
     def get(self, refs, timeout_s):
         self.enter()
         for ref in refs:
-            if type(ref) is not Reference or ref.client is not self:
-                self.check_own(ref)
-            if ref.frame is None and ref.shared is not None:
+            if type(ref) is not Reference or ref.engine is not self:
+                self._check_own(ref)
+            if ref.frame is None and ref.hold is not None:
                 self._subscribe(ref)
         deadline = None if timeout_s is None or len(refs) == 1 else monotonic() + timeout_s
         for ref in refs:
@@ -139,13 +133,13 @@ class Client:
         self.enter()
         if set(map(type, refs)) != {Reference}:
             for ref in refs:
-                self.check_own(ref)
+                self._check_own(ref)
         done = _first_done(refs, num_returns)
         if len(done) < num_returns:
             pending = [ref for ref in refs if ref.frame is None]
             for ref in pending:
-                self.check_own(ref)
-                if ref.shared is not None:
+                self._check_own(ref)
+                if ref.hold is not None:
                     self._subscribe(ref)
             self._await_some(pending, num_returns - (len(refs) - len(pending)), timeout_s)
             done = _first_done(refs, num_returns)
@@ -180,7 +174,7 @@ class Client:
 
     def _subscribe(self, ref):
         """Asks the node for the value of a reference that another process owns."""
-        if not ref.shared.subscribed:
+        if not ref.subscribed:
             with self.mailbox.lock:
                 self.local_refs.subscribe(ref)
 
@@ -224,7 +218,7 @@ class Client:
 
     def resources(self):
         self.enter()
-        answer = self._node_requests.ask(lambda serial: wire.message(wire.RESOURCES, self.process, serial))
+        answer = self._node_requests.ask(wire.RESOURCES)
         return dict(self.totals), quantities(structs.decode(structs.Free, answer).free)
 
     def forked(self):
@@ -266,43 +260,6 @@ class Client:
             missing = sum(ref.frame is None for ref in refs)
             raise errors.GetTimeoutError(f"{missing} of {len(refs)} values were not there in time")
 
-    def check_own(self, ref) -> None:
-        """Refuses a reference of another session."""
-        if type(ref) is not Reference or ref.client is not self:
-            raise errors.SessionClosedError(f"{ref!r} belongs to another session")
-
-    def unseen(self, frame: bytes, start: int) -> Unseen:
-        """An error that has come; the keeper reports it if it is lost."""
-        self.mailbox.start_keeper()
-        return Unseen(functools.partial(self.lost, frame, start))
-
-    def lost(self, frame: bytes, start: int) -> None:
-        """Nobody can see an error any more. In any thread, at any moment."""
-        self._lost_errors.append((frame, start))
-        self.mailbox.wake()
-
-    def report_unseen(self) -> None:
-        """Logs the errors that were lost. Without the lock: a handler of the user's may call anything."""
-        while self._lost_errors:
-            try:
-                frame, start = self._lost_errors.popleft()
-            except IndexError:  # another thread was quicker
-                return
-            logger.error("Unhandled error: %s", self.serializer.decode(frame, start, ()))
-
-    def new_key(self) -> bytes:
-        """The key of something new: a block or an actor."""
-        return wire.key(self.next_serial(), self.process)
-
-    def new_references(self, count):
-        """(serial, one reference or a tuple of them) for the results of a call."""
-        if count > LARGEST_NUM_RETURNS:
-            raise ValueError(f"num_returns={count} must be at most {LARGEST_NUM_RETURNS}")
-        serial = self.next_serial()
-        if count == 1:
-            return serial, Reference(self, self.process, serial)
-        return serial, tuple(Reference(self, self.process, serial + i) for i in range(count))
-
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def _dispatch(self, frame):
@@ -319,7 +276,7 @@ class Client:
         except (wire.Malformed, struct.error, UnicodeDecodeError) as error:
             self.malformed += 1
             logger.debug("dropped a frame of %d bytes: %r", len(frame), error)
-        except Exception:  # a mistake of ours: whoever reads must go on reading, and somebody should hear of it
+        except Exception:  # a mistake of ours: it is logged, and reading goes on
             logger.exception("a message of %d bytes could not be handled", len(frame))
 
     def _make_round(self):
@@ -327,7 +284,7 @@ class Client:
         if self._dropped or self._dropped_handles:
             with self.mailbox.lock:
                 self.flush()
-        self.report_unseen()
+        self._unseen_errors.report()
         if self.store.idle_segments:
             self.store.trim(0 if self._node_requests.growing else IDLE_SEGMENT_S)
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
@@ -359,26 +316,27 @@ class Client:
                 if not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2):
                     self._advance(channel)
             if raised and refs is not None:  # without a reference the error is lost at once
-                pins = (self.unseen(frame, wire.HEADER_BYTES),)
+                pins = (self._unseen_errors.pin(frame, wire.HEADER_BYTES),)
             if count != 1 or type(refs) is not Reference:
                 self._settle_several(refs, frame, count, pins)
-            elif refs.shared is None:
+            elif refs.hold is None:
                 refs.settle(frame, wire.HEADER_BYTES, pins)
             else:
                 self._settle_one(refs, frame, wire.HEADER_BYTES, pins)
 
-    def _settle_several(self, refs, frame, count, first_pins):
-        starts = wire.value_starts(frame, wire.HEADER_BYTES, count)
-        pins = [first_pins] if count == 1 else [self._pins(frame, start) for start in starts]
-        if refs is None:
-            return  # a late reply: what it holds is released with the pins
+    def _settle_several(self, refs, frame, count, pins):
+        """Gives the results of a call their values, or all of them the only one there is. Lock held."""
         if type(refs) is Reference:
             refs = (refs,)
+        elif refs is None:  # a late reply: what it holds is released with the pins
+            refs = ()
         if count == 1:
-            self.local_refs.settle(refs, frame, starts[0], pins[0])
+            self.local_refs.settle(refs, frame, wire.HEADER_BYTES, pins)
         else:
-            for ref, start, kept in zip(refs, starts, pins):
-                self._settle_one(ref, frame, start, kept)
+            starts = wire.value_starts(frame, wire.HEADER_BYTES, count)
+            kept = [self._pins(frame, start) for start in starts]
+            for ref, start, pins in zip(refs, starts, kept):
+                self._settle_one(ref, frame, start, pins)
 
     def _on_gone(self, frame, head):
         with self.mailbox.lock:

@@ -7,7 +7,7 @@ import logging
 import sys
 
 from ...errors import SessionClosedError
-from ..base import Context
+from ...runtime_context import RuntimeContext
 from . import wire
 from .client import Client
 from .interrupts import Interrupts
@@ -59,9 +59,9 @@ class Driver(Client):
             closing.callback(self.mailbox.close, linger_ms=0)  # no process is left to read
             closing.callback(self._node.wait_end, END_S)
             with self.mailbox.lock:
-                self.mailbox.send(wire.NODE, wire.message(wire.SHUTDOWN, self.process))
+                self.mailbox.tell_node(wire.SHUTDOWN)
             self.mailbox.wait(self._goodbye, END_S)  # the last lines of the workers come before it
-            self.report_unseen()
+            self._unseen_errors.report()
 
     def _abandon(self):
         """Settles all pending references with an error."""
@@ -70,9 +70,9 @@ class Driver(Client):
             self.actor_channels.bury_all(error)
             self.tasks.abandon(error)
 
-    def context(self) -> Context:
+    def context(self) -> RuntimeContext:
         self.enter()
-        return Context(self.session_id, f"{wire.NODE:x}", f"{self.process:x}")
+        return RuntimeContext(self.session_id, f"{wire.NODE:x}", f"{self.process:x}")
 
     def _on_log(self, frame, head):
         stream = sys.stdout if head[2] == wire.STDOUT else sys.stderr

@@ -1,16 +1,24 @@
-"""What the node knows of each task, actor and process."""
+"""What the node knows of each task, actor and process, and the instructions that `NodeState.take` hands to the node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
+from ..resources import Request
 from . import structs
-from .resources import Request
 
-# Kinds of processes.
-TASK, ACTOR_PROCESS, DRIVER = "task", "actor", "driver"
-# States of an actor.
-PENDING, STARTING, ALIVE, DEAD = "pending", "starting", "alive", "dead"
+
+class ProcessKind(Enum):
+    """What a process is there for."""
+
+    TASK, ACTOR, DRIVER = "task", "actor", "driver"
+
+
+class ActorState(Enum):
+    """The life of an actor: it waits for resources, then for its constructor."""
+
+    PENDING, STARTING, ALIVE, DEAD = "pending", "starting", "alive", "dead"
 
 
 @dataclass(slots=True)
@@ -37,17 +45,17 @@ class Actor:
     """An actor until nobody knows it any more.
 
     Attributes:
-        frame: what its process is to be told when it is ready.
-        ending: why it is to end ("" while nobody wants it to).
-        watchers: processes that are told its state.
-        last: what they were told last.
+        frame: sent to its process when it is ready.
+        ending: why it is to end ("" while it is not).
+        watchers: processes that learn of its state.
+        last: the last message to them.
     """
 
     key: bytes
     owner: int
     frame: bytes
     spec: structs.Create
-    state: str = PENDING
+    state: ActorState = ActorState.PENDING
     process: int = 0
     gpus: tuple[str, ...] = ()
     ending: str = ""
@@ -64,12 +72,12 @@ class Process:
         idle: ticks since its last task.
         defined: digests of the definitions it has.
         contacts: processes that may have a socket to it.
-        leaving: what it said before it ended on its own account.
-        waits: what its call has waited for during some seconds, None if it has not.
+        leaving: the reason it gave before it ended by itself.
+        waits: what its call has waited for during some seconds, else None.
     """
 
     number: int
-    kind: str
+    kind: ProcessKind
     name: str = ""
     ready: bool = False
     task: Task | None = None
@@ -102,3 +110,46 @@ class Process:
         if how == "signal SIGKILL":
             text += " that this session did not send (the kernel does when memory runs out)"
         return f"{text}.\nThe last lines it wrote:\n{output}" if output else text
+
+
+@dataclass(slots=True)
+class Send:
+    """A frame for a process."""
+
+    process: int
+    frame: bytes
+
+
+@dataclass(slots=True)
+class Spawn:
+    """A worker process is to be started."""
+
+    process: int
+    name: str
+    held: dict[str, float] = field(default_factory=dict)
+    gpu_ids: tuple[str, ...] = ()
+    env_vars: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Kill:
+    """A process and its group are to be killed."""
+
+    process: int
+
+
+@dataclass(slots=True)
+class Grow:
+    """A segment is to be made and granted (request `serial` of `process`)."""
+
+    process: int
+    serial: int
+    segment: int
+    size: int
+
+
+@dataclass(slots=True)
+class Close:
+    """A segment is to be closed."""
+
+    segment: int

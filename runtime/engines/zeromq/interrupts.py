@@ -82,7 +82,7 @@ class _Confined:
 
 
 class Interrupts:
-    """The handler of SIGINT for the time of a session; it leaves a handler of the user's alone."""
+    """The handler of SIGINT during a session; a handler that the user has installed stays."""
 
     def __init__(self):
         self._installed = (

@@ -47,7 +47,8 @@ class NodeProcess:
             self._ready = failed.enter_context(open(ready, "rb", buffering=0))
             handed_over.callback(os.close, its)
             arguments = {
-                "role": "node",
+                "module": "runtime.engines.zeromq.node",
+                "has_zygote": True,
                 "session": self.session,
                 "driver": os.getpid(),
                 "resources": dict(config.resources),
@@ -95,7 +96,7 @@ class NodeProcess:
             return None
 
     def wait_end(self, seconds: float) -> None:
-        """Returns when the process has ended, after so many seconds by force."""
+        """Returns when the process has ended; it is killed after this many seconds."""
         if not readable(self.pidfd, seconds):
             self._process.kill()
         self._process.wait()

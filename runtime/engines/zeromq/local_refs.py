@@ -1,18 +1,20 @@
-"""What this process holds of what processes share, and what it has shared itself: blocks of memory and values.
+"""The references of this process, and what it holds of what processes share: blocks of memory and values.
 
-The node counts who holds what. It hears from here what leaves this process (`escape`), the values of references that
-others know (`settle_one`), and what is not needed here any more (`flush`, after the last `Hold` of it has gone).
+The node counts who holds what. This process reports to it what leaves (`escape`), the values of references that others
+know (`settle_one`), and what is not needed here any more (`flush`, after the last `Hold` of it has gone).
 """
 
 from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Callable
 
 from ... import errors
 from . import structs, wire
+from .mailbox import Mailbox
 from .node_requests import NodeRequests
-from .refs import Reference, Sharing
+from .refs import LARGEST_NUM_RETURNS, Reference
 from .serializer import error_value
 from .store import Hold, Store
 
@@ -21,21 +23,47 @@ _unpack_value = wire.VALUE.unpack_from
 
 class LocalRefs:
     """Args:
-    client: whose they are.
-    node_pid: whose /proc/PID/fd holds the segments.
+    engine: what the references belong to.
+    mailbox: of this process.
+    next_serial: a new number for a call, a value or a block.
     node_requests: where the store gets its segments.
+    node_pid: whose /proc/PID/fd holds the segments.
 
     Attributes:
+        engine: what the references belong to.
+        next_serial: a new number for a call, a value or a block.
         store: the blocks of shared memory.
         dropped: items whose last Hold went away; `flush` looks at them.
     """
 
-    def __init__(self, client, node_pid: int, node_requests: NodeRequests):
-        self._client, self._process, self._mailbox = client, client.process, client.mailbox
+    def __init__(
+        self, engine, mailbox: Mailbox, next_serial: Callable[[], int], node_requests: NodeRequests, node_pid: int
+    ):
+        self.engine, self._mailbox, self._process, self.next_serial = engine, mailbox, mailbox.process, next_serial
         self.dropped: deque[bytes] = deque()
         self._known: weakref.WeakValueDictionary[bytes, Reference] = weakref.WeakValueDictionary()
         self._registered: set[bytes] = set()  # own blocks the node knows of
-        self.store = Store(node_pid, node_requests.grow, node_requests.give_back, client.new_key, self.release)
+        self.store = Store(node_pid, node_requests.grow, node_requests.give_back, self.new_key, self.release)
+
+    # -- making -------------------------------------------------------------------------------------------------------
+
+    def new(self, count):
+        """(serial, one reference or a tuple of them) for the results of a call."""
+        if count > LARGEST_NUM_RETURNS:
+            raise ValueError(f"num_returns={count} must be at most {LARGEST_NUM_RETURNS}")
+        serial = self.next_serial()
+        if count == 1:
+            return serial, Reference(self.engine, self._process, serial)
+        return serial, tuple(Reference(self.engine, self._process, serial + i) for i in range(count))
+
+    def new_key(self) -> bytes:
+        """The key of something new: a block or an actor."""
+        return wire.key(self.next_serial(), self._process)
+
+    def check_own(self, ref) -> None:
+        """Refuses a reference of another session."""
+        if type(ref) is not Reference or ref.engine is not self.engine:
+            raise errors.SessionClosedError(f"{ref!r} belongs to another session")
 
     # -- letting go ---------------------------------------------------------------------------------------------------
 
@@ -73,9 +101,9 @@ class LocalRefs:
                 if key not in self._registered:
                     self._registered.add(key)
                     blocks.append((key, self.store.segment_of(key)))
-            elif isinstance(pin, Reference) and pin.shared is None:
-                pin.shared = Sharing(Hold(key, self.release))
-                pin.shared.subscribed = True  # its value comes here first
+            elif isinstance(pin, Reference) and pin.hold is None:
+                pin.hold = Hold(key, self.release)
+                pin.subscribed = True  # its value comes here first
                 self._known[key] = pin
                 self._mailbox.start_keeper()
                 objects.append((key, *self._published(pin, blocks, objects)))
@@ -91,8 +119,8 @@ class LocalRefs:
         return ref.value_bytes(), items
 
     def _send(self, blocks, objects, hold, release):
-        data = structs.encode(structs.References(blocks, objects, hold, release))
-        self._mailbox.send(wire.NODE, wire.message(wire.REFERENCES, self._process, body=data))
+        body = structs.encode(structs.References(blocks, objects, hold, release))
+        self._mailbox.tell_node(wire.REFERENCES, body=body)
 
     # -- values that come ---------------------------------------------------------------------------------------------
 
@@ -104,8 +132,8 @@ class LocalRefs:
             ref = self._known.get(key)
             if ref is None:
                 serial, owner = wire.KEY.unpack(key)
-                ref = self._known[key] = Reference(self._client, owner, serial)
-                ref.shared = Sharing(hold)
+                ref = self._known[key] = Reference(self.engine, owner, serial)
+                ref.hold, ref.subscribed = hold, False
         return ref
 
     def claim(self, key) -> Hold:
@@ -116,8 +144,8 @@ class LocalRefs:
 
     def subscribe(self, ref):
         """Asks the node, once, for the value of a reference that another process owns. Lock held."""
-        ref.shared.subscribed = True
-        self._mailbox.send(wire.NODE, wire.message(wire.SUBSCRIBE, self._process, ref.serial, ref.owner))
+        ref.subscribed = True
+        self._mailbox.tell_node(wire.SUBSCRIBE, ref.serial, ref.owner)
 
     def pins(self, frame, start):
         """The shares that came with a value."""
@@ -133,7 +161,7 @@ class LocalRefs:
     def settle_one(self, ref, frame, start, pins):
         """Gives a reference its value, and those who know it as well. Lock held."""
         ref.settle(frame, start, pins)
-        if ref.shared is not None and ref.owner == self._process:
+        if ref.hold is not None and ref.owner == self._process:
             blocks, objects = [], []
             value, items = self._published(ref, blocks, objects)
             objects.append((ref.id, value, items))

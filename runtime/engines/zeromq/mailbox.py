@@ -1,7 +1,7 @@
 """One PULL socket per process, a PUSH socket to each peer, and threads that take turns reading.
 
-Whoever waits for something reads the mailbox itself: the *leader* is the one thread that holds `_leading`; others that
-wait meanwhile are *followers*, woken when what they wait for is there, or to lead. No reply is handed from thread to
+A thread that waits reads the mailbox itself: the *leader* is the one thread that holds `_leading`; others that wait
+meanwhile are *followers*, woken when what they wait for is there, or to lead. No reply is handed from thread to
 thread. While user code runs nobody leads; then the keeper, a thread parked on the mailbox's descriptor, takes over.
 
 `lock` guards the PUSH sockets and everything that `dispatch` changes. It is never held while waiting.
@@ -40,7 +40,7 @@ def mailbox_socket(context: zmq.Context, directory: str, process: int) -> zmq.So
         OSError: it cannot be made, e.g. because the disk is full.
     """
     socket = context.socket(zmq.PULL)
-    socket.set(zmq.RCVHWM, 0)  # bounded by the senders' windows, since a full queue would stop them for good
+    socket.set(zmq.RCVHWM, 0)  # bounded by the senders' windows, since a full queue would stop them forever
     socket.set(zmq.LINGER, 0)
     socket.set(zmq.BACKLOG, 4096)
     path = mailbox_path(directory, process)
@@ -105,13 +105,13 @@ class Waiter:
 class Mailbox:
     """Args:
     directory: of the session.
-    process: own number.
+    process: own number; an attribute as well.
     dispatch: called with each frame, by the leader, without `lock`. Must not raise.
     """
 
     def __init__(self, directory: str, process: int, dispatch):
         self.lock = threading.Lock()
-        self._process = process
+        self.process = process
         self._directory, self._dispatch = directory, dispatch
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65535)
@@ -157,6 +157,10 @@ class Mailbox:
             send = self._add_peer(process, peer_socket(self._context, self._directory, process))
         send(frame, zmq.DONTWAIT)
 
+    def tell_node(self, kind: int, serial: int = 0, a: int = 0, c: int = 0, body: bytes = b"") -> None:
+        """Queues a message for the node (see wire.py); `lock` is held."""
+        self.send(wire.NODE, wire.message(kind, self.process, serial, a, c=c, body=body))
+
     def send_several(self, process: int, frames: list[bytes]) -> None:
         """Queues frames for a process, in as few messages as is reasonable; `lock` is held."""
         first, size = 0, 0
@@ -164,7 +168,7 @@ class Mailbox:
             size += len(frame)
             if size > BATCH_BYTES or index == len(frames) - 1:
                 several = index > first
-                self.send(process, wire.batch(self._process, frames[first : index + 1]) if several else frame)
+                self.send(process, wire.batch(self.process, frames[first : index + 1]) if several else frame)
                 first, size = index + 1, 0
 
     def _add_peer(self, process, socket):
@@ -275,7 +279,7 @@ class Mailbox:
                 return
 
     def drain(self) -> None:
-        """Dispatches what is there, unless another thread is at it."""
+        """Dispatches the messages that have come, unless another thread does."""
         if self._leading.acquire(False):
             try:
                 self._leader = threading.get_ident()
@@ -288,7 +292,7 @@ class Mailbox:
         self._later.append(function)
 
     def _read_all(self):
-        """Dispatches all there is: to the end, since the descriptor wakes the keeper only for what comes after."""
+        """Dispatches all messages that have come: the descriptor wakes the keeper only for those that come after."""
         poll, receive, dispatch = self._poll, self._receive, self._dispatch
         while True:
             while zmq_poll(poll, 0):
@@ -330,7 +334,7 @@ class Mailbox:
                 os.eventfd_read(self._wake)
             if self._closed or (self._over and not self.node_died):
                 return
-            self._dispatch(b"")  # what only wants to be looked after: no frame, and whoever leads need not know
+            self._dispatch(b"")  # a round of housekeeping: no frame, and no matter for the leader
             if not self._leading.acquire(False):
                 sleep(KEEPER_PAUSE_S)
                 continue
@@ -349,7 +353,7 @@ class Mailbox:
     def _interrupt_leader(self):
         """Has the leader look again, by a frame to itself."""
         with self.lock:
-            self.send(self._process, b"")
+            self.send(self.process, b"")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -362,7 +366,7 @@ class Mailbox:
             self._keeper.join(2)
         with self._leading, self.lock:
             for process, socket in self._peers.items():
-                socket.close(linger_ms if process != self._process else 0)
+                socket.close(linger_ms if process != self.process else 0)
             self._peers.clear()
             self._sends.clear()
             self._pull.close(0)

@@ -7,7 +7,6 @@ the session when the driver asks for it or has died. It imports neither numpy no
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import shutil
@@ -17,51 +16,24 @@ import struct
 import time
 import traceback
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import msgspec
 import zmq
 
+from ..resources import units
 from . import boot, structs, wire
-from .instructions import Close, Grow, Kill, Send, Spawn
-from .mailbox import mailbox_socket, peer_socket
+from .entities import Close, Grow, Kill, Send, Spawn
+from .mailbox import mailbox_path, mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
-from .resources import units
 from .state import NodeState
+from .worker_output import PARTIAL_LINE_S, WorkerOutput
 
-TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
-READ_BYTES = 2**16
-PARTIAL_LINE_S = 0.2  # what has no end of line is shown after that
-LOG_BYTES_PER_S = 2**20  # per worker; more is dropped and counted
 TERMINATE_S, KILL_S = 1.0, 1.0
 LEAVE_MS = 500  # for the last frames, if the driver reads them
-REPORT = struct.Struct("<QQi")  # see zygote.py
-BORN = -1
 BIRTHS_AT_ONCE = 16
 RESERVED_FILES = 24  # of the node itself: 17 are always open
 SEGMENT_MODE = os.MFD_CLOEXEC
-
-
-@dataclass
-class Output:
-    """What a worker writes: its pipes, the last lines, and how much of this second's share is used."""
-
-    name: str
-    pipes: list[int] = field(default_factory=list)
-    tail: deque = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
-    second: int = 0
-    bytes_used: int = 0
-    dropped: int = 0
-
-
-@dataclass
-class Stream:
-    """What is read from one pipe: stdout (1) or stderr (2) of a worker, and the line that has no end yet."""
-
-    process: int
-    number: int
-    partial: bytes = b""
-    show_partial_at: float = 0.0
 
 
 class Node:
@@ -89,17 +61,16 @@ class Node:
         self._asked = 0  # births it has been asked for and has not reported
         self._unborn: set[int] = set()
         self._doomed: set[int] = set()  # to be killed as soon as they are born
-        self._outputs: dict[int, Output] = {}
-        self._streams: dict[int, Stream] = {}  # by pipe
-        self._partial: set[int] = set()  # pipes with a line that has no end yet
         self._segments: dict[int, int] = {}  # segment -> fd
         self._ending = False
         self._driver = os.pidfd_open(config["driver"])
         self._poll = select.epoll()
         for descriptor in (self._pull.fileno(), self._channel.fileno(), self._driver):
             self._poll.register(descriptor, select.EPOLLIN)
+        self._output = WorkerOutput(self._poll, self._show if config["log_to_driver"] else None)
         self._encode = msgspec.msgpack.Encoder().encode
         self._next_tick = 0.0
+        self._handlers = self._table()
         self.malformed = 0
 
     # -- the loop -----------------------------------------------------------------------------------------------------
@@ -113,17 +84,17 @@ class Node:
                 if descriptor == self._driver:
                     self._ending = True
                 elif descriptor == self._channel.fileno():
-                    self._read_reports()
+                    self._read_report()
                 elif descriptor != mailbox:
-                    self._read_output(descriptor)
+                    self._output.read(descriptor)
             self._read_mailbox()
             self._tick()
-            if self._partial:
-                self._show_partial_lines()
+            if self._output.partial:
+                self._output.show_partial_lines()
         self._end()
 
     def _timeout(self):
-        if self._partial:
+        if self._output.partial:
             return PARTIAL_LINE_S
         return 1.0 if self._state.needs_ticks else None
 
@@ -136,65 +107,53 @@ class Node:
                 self._carry_out()
 
     def _read_mailbox(self):
-        """Everything there is: the descriptor tells only of what comes after the socket was found empty."""
-        receive = self._pull.recv
+        """Reads all messages: the descriptor reports only those that come after the socket was found empty."""
+        receive, handlers = self._pull.recv, self._handlers
         while not self._ending:
             try:
                 frame = receive(zmq.DONTWAIT)
             except zmq.Again:
                 return
             try:
-                self._handle(frame)
+                _, kind, _, source, serial, a, _, c = wire.header(frame)
+                handle = handlers.get(kind)
+                if handle is None:
+                    raise wire.Malformed(f"kind {kind} is not for the node")
+                handle(frame, source, serial, a, c)
             except (wire.Malformed, struct.error, UnicodeDecodeError):
                 self.malformed += 1
-            except Exception:  # a mistake of ours: the session should outlive it, and somebody should hear of it
+            except Exception:  # a mistake of ours: it is shown, and the session goes on
                 traceback.print_exc()
             self._carry_out()
 
-    def _handle(self, frame):
-        state = self._state
-        _, kind, _, source, serial, a, _, c = wire.header(frame)
-        if kind == wire.SUBMIT:
-            state.submit(source, serial, structs.decode(structs.Task, frame, a), frame)
-        elif kind == wire.DONE:
-            state.done(source, serial, a)
-        elif kind == wire.REFERENCES:
-            state.references(source, structs.decode(structs.References, frame))
-        elif kind == wire.BLOCKED:
-            state.blocked(source)
-        elif kind == wire.UNBLOCKED:
-            state.unblocked(source)
-        elif kind == wire.WAITING:
-            state.waiting(source, structs.decode(structs.Waits, frame))
-        elif kind == wire.CREATE:
-            state.create(source, serial, structs.decode(structs.Create, frame, a), frame)
-        elif kind == wire.READY:
-            state.ready(source)
-        elif kind == wire.ALIVE:
-            state.alive(source)
-        elif kind == wire.START_FAILED:
-            state.start_failed(source, frame[wire.HEADER_BYTES :])
-        elif kind == wire.WATCH:
-            state.watch(source, wire.key(serial, a))
-        elif kind == wire.KILL:
-            state.kill(wire.key(serial, a))
-        elif kind == wire.DEFINE:
-            state.define(source, structs.decode(structs.Define, frame), frame)
-        elif kind == wire.SUBSCRIBE:
-            state.subscribe(source, wire.key(serial, a))
-        elif kind == wire.GRANT:
-            state.grant(source, serial, c)
-        elif kind == wire.RETURN:
-            state.returned(source, a)
-        elif kind == wire.LEAVING:
-            state.leaving(source, frame[wire.HEADER_BYTES :].decode())
-        elif kind == wire.RESOURCES:
-            body = structs.encode(structs.Free(state.resources.free))
-            self._send(source, wire.message(wire.RESOURCES, wire.NODE, serial, body=body))
-        elif kind == wire.SHUTDOWN:
-            self._ending = True
-        else:
-            raise wire.Malformed(f"kind {kind} is not for the node")
+    def _table(self) -> dict[int, Callable]:
+        """Kind of message -> what it means: a function of (frame, source, serial, a, c)."""
+        state, decode, key = self._state, structs.decode, wire.key
+        return {
+            wire.SUBMIT: lambda f, source, serial, a, c: state.submit(source, serial, decode(structs.Task, f, a), f),
+            wire.DONE: lambda f, source, serial, a, c: state.done(source, serial, a),
+            wire.REFERENCES: lambda f, source, *_: state.references(source, decode(structs.References, f)),
+            wire.BLOCKED: lambda f, source, *_: state.blocked(source),
+            wire.UNBLOCKED: lambda f, source, *_: state.unblocked(source),
+            wire.WAITING: lambda f, source, *_: state.waiting(source, decode(structs.Waits, f)),
+            wire.CREATE: lambda f, source, serial, a, c: state.create(source, serial, decode(structs.Create, f, a), f),
+            wire.READY: lambda f, source, *_: state.ready(source),
+            wire.ALIVE: lambda f, source, *_: state.alive(source),
+            wire.START_FAILED: lambda f, source, *_: state.start_failed(source, f[wire.HEADER_BYTES :]),
+            wire.WATCH: lambda f, source, serial, a, c: state.watch(source, key(serial, a)),
+            wire.KILL: lambda f, source, serial, a, c: state.kill(key(serial, a)),
+            wire.DEFINE: lambda f, source, *_: state.define(source, decode(structs.Define, f), f),
+            wire.SUBSCRIBE: lambda f, source, serial, a, c: state.subscribe(source, key(serial, a)),
+            wire.GRANT: lambda f, source, serial, a, c: state.grant(source, serial, c),
+            wire.RETURN: lambda f, source, serial, a, c: state.returned(source, a),
+            wire.LEAVING: lambda f, source, *_: state.leaving(source, f[wire.HEADER_BYTES :].decode()),
+            wire.RESOURCES: lambda f, source, serial, *_: self._tell_resources(source, serial),
+            wire.SHUTDOWN: lambda *_: setattr(self, "_ending", True),
+        }
+
+    def _tell_resources(self, source, serial):
+        body = structs.encode(structs.Free(self._state.resources.free))
+        self._send(source, wire.message(wire.RESOURCES, wire.NODE, serial, body=body))
 
     # -- instructions -------------------------------------------------------------------------------------------------
 
@@ -204,7 +163,9 @@ class Node:
             if kind is Send:
                 self._send(instruction.process, instruction.frame)
             elif kind is Spawn:
-                self._spawn(instruction)
+                self._unborn.add(instruction.process)
+                self._spawns.append(instruction)
+                self._ask_for_births()
             elif kind is Kill:
                 self._kill(instruction.process)
             elif kind is Grow:
@@ -220,11 +181,6 @@ class Node:
                 return
             peer = self._peers[process] = peer_socket(self._context, self._session, process)
         peer.send(frame, zmq.DONTWAIT)
-
-    def _spawn(self, spawn):
-        self._unborn.add(spawn.process)
-        self._spawns.append(spawn)
-        self._ask_for_births()
 
     def _ask_for_births(self):
         """Has the zygote fork, a few at a time: were the channel full on both ways, each would wait for the other."""
@@ -244,15 +200,7 @@ class Node:
             env_vars=spawn.env_vars,
             path=self._config["path"],
         )
-        output = self._outputs[spawn.process] = Output(spawn.name)
-        its = []
-        for number in (wire.STDOUT, wire.STDERR):
-            read, write = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(read, False)
-            output.pipes.append(read)
-            its.append(write)
-            self._streams[read] = Stream(spawn.process, number)
-            self._poll.register(read, select.EPOLLIN)
+        its = self._output.open(spawn.process)
         try:
             socket.send_fds(self._channel, [self._encode(settings)], its)
         except OSError:  # the zygote has died; its end will be read from the channel
@@ -274,21 +222,36 @@ class Node:
         self._segments[grow.segment] = file
         self._send(grow.process, wire.message(wire.GRANTED, wire.NODE, grow.serial, grow.segment, file, grow.size))
 
+    def _show(self, process, stream, lines):
+        name = self._state.name_of(process)
+        prefix = f"({name} pid={self._pids.get(process, '?')}) "
+        body = "".join(f"{prefix}{line}\n" for line in lines).encode()
+        self._send(wire.DRIVER, wire.message(wire.LOG, wire.NODE, body=body, flags=stream))
+
     # -- workers ------------------------------------------------------------------------------------------------------
 
-    def _read_reports(self):
+    def _receive_report(self):
+        """(process, pid, wait status or BORN) as the zygote reports it; None when the zygote has died."""
         data = b""
         with contextlib.suppress(ConnectionError):
-            data = self._channel.recv(REPORT.size)
+            data = self._channel.recv(wire.REPORT.size)
         if not data:
-            self._zygote_died()
-            return
-        process, pid, status = REPORT.unpack(data)
-        if status == BORN:
-            self._asked -= 1
-            self._ask_for_births()
+            return None
+        process, pid, status = wire.REPORT.unpack(data)
+        if status == wire.BORN:
             self._unborn.discard(process)
             self._pids[process] = pid
+        return process, pid, status
+
+    def _read_report(self):
+        report = self._receive_report()
+        if report is None:
+            self._zygote_died()
+            return
+        process, pid, status = report
+        if status == wire.BORN:
+            self._asked -= 1
+            self._ask_for_births()
             if process in self._doomed:
                 self._doomed.discard(process)
                 _signal_group(pid, signal.SIGKILL)
@@ -303,12 +266,12 @@ class Node:
         if pid is not None:
             _signal_group(pid, signal.SIGKILL)  # processes that it started
             kill_children(but=self._zygote)  # and those of them that have left its group: they are the node's now
-        output = self._close_output(process)
+        output = self._output.close(process)
         peer = self._peers.pop(process, None)
         if peer is not None:
             peer.close(0)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self._session}/{process:x}")
+            os.unlink(mailbox_path(self._session, process))
         self._state.exited(process, how, "\n".join(f"    {line}" for line in output))
         self._carry_out()
 
@@ -324,85 +287,6 @@ class Node:
         self._asked = 0
         for process in [*self._pids, *self._unborn]:
             self._worker_ended(process, "the end of the process that starts workers")
-
-    # -- output -------------------------------------------------------------------------------------------------------
-
-    def _read_output(self, pipe):
-        """Forwards a worker's lines; False when there is nothing to read now."""
-        stream = self._streams.get(pipe)
-        if stream is None:
-            return False
-        try:
-            data = os.read(pipe, READ_BYTES)
-        except OSError as error:
-            if error.errno != errno.EAGAIN:
-                raise
-            return False
-        if not data:
-            self._close_pipe(pipe)
-            return False
-        *lines, stream.partial = (stream.partial + data).split(b"\n")
-        if len(stream.partial) > READ_BYTES:
-            lines, stream.partial = [*lines, stream.partial], b""
-        if stream.partial:
-            stream.show_partial_at = time.monotonic() + PARTIAL_LINE_S
-            self._partial.add(pipe)
-        else:
-            self._partial.discard(pipe)
-        self._forward(stream, lines)
-        return True
-
-    def _show_partial_lines(self):
-        """Forwards what has waited for the end of its line, such as a prompt or a row of dots."""
-        now = time.monotonic()
-        for pipe in [p for p in self._partial if self._streams[p].show_partial_at <= now]:
-            self._show_partial_line(pipe)
-
-    def _show_partial_line(self, pipe):
-        stream = self._streams[pipe]
-        line, stream.partial = stream.partial, b""
-        self._partial.discard(pipe)
-        if line:
-            self._forward(stream, [line])
-
-    def _forward(self, stream, lines):
-        output = self._outputs[stream.process]
-        texts = [line.decode(errors="replace") for line in lines]
-        output.tail.extend(text[:TAIL_LINE_CHARACTERS] for text in texts)
-        if not self._config["log_to_driver"] or not texts:
-            return
-        second, size = int(time.monotonic()), sum(map(len, lines))
-        if second != output.second:
-            if output.dropped:
-                texts.insert(0, f"[{output.dropped} lines dropped: more than {LOG_BYTES_PER_S} bytes in a second]")
-            output.second, output.bytes_used, output.dropped = second, 0, 0
-        output.bytes_used += size
-        if output.bytes_used > LOG_BYTES_PER_S:
-            output.dropped += len(texts)
-            return
-        name = self._state.name_of(stream.process) or output.name
-        prefix = f"({name} pid={self._pids.get(stream.process, '?')}) "
-        body = "".join(f"{prefix}{text}\n" for text in texts).encode()
-        self._send(wire.DRIVER, wire.message(wire.LOG, wire.NODE, body=body, flags=stream.number))
-
-    def _close_output(self, process):
-        """The last lines of a worker that has ended."""
-        output = self._outputs.get(process)
-        if output is None:
-            return []
-        for pipe in output.pipes:
-            while self._read_output(pipe):
-                continue
-            if pipe in self._streams:  # a process that the worker started may have it still
-                self._close_pipe(pipe)
-        del self._outputs[process]
-        return output.tail
-
-    def _close_pipe(self, pipe):
-        self._show_partial_line(pipe)
-        self._poll.unregister(pipe)
-        os.close(pipe)
-        del self._streams[pipe]
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -422,9 +306,8 @@ class Node:
         shutil.rmtree(self._session, ignore_errors=True)
 
     def _take_leave(self):
-        """The last lines of all workers go to the driver, then word that nothing more will come."""
-        for process in list(self._outputs):
-            self._close_output(process)
+        """Sends the last lines of all workers to the driver, then GOODBYE: nothing more will come."""
+        self._output.close_all()
         self._send(wire.DRIVER, wire.message(wire.GOODBYE, wire.NODE))
         for process, peer in self._peers.items():
             peer.close(LEAVE_MS if process == wire.DRIVER else 0)
@@ -437,24 +320,17 @@ class Node:
             left = until - time.monotonic()
             if left <= 0 or not readable(self._channel.fileno(), left):
                 return
-            data = b""
-            with contextlib.suppress(ConnectionError):
-                data = self._channel.recv(REPORT.size)
-            if not data:
+            report = self._receive_report()
+            if report is None:
                 return
-            process, pid, status = REPORT.unpack(data)
+            process, pid, status = report
             self._unborn.discard(process)
-            if status == BORN:
-                self._pids[process] = pid
+            if status == wire.BORN or self._pids.pop(process, None) is not None:
                 _signal_group(pid, signal.SIGKILL)
-            else:
-                pid = self._pids.pop(process, None)
-                if pid is not None:
-                    _signal_group(pid, signal.SIGKILL)
 
 
 def _signal_group(pid, number):
-    """To a worker and the processes it has started (it leads a group of its own as soon as it runs)."""
+    """Sends a signal to a worker and the processes it has started (it leads a group of its own as soon as it runs)."""
     for send in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, number)

@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ... import errors
 from . import wire
-from .mailbox import Waiter
+from .mailbox import Mailbox, Waiter
 
 STORE_FULL_S = 30.0
 
 
 class NodeRequests:
     """Args:
-    client: who asks.
+    mailbox: of this process.
+    next_serial: a new number for a request.
+    wait_for: `Client.wait_for`.
+    flush: releases what is not needed here any more; called with the mailbox's lock held.
 
     Attributes:
-        growing: threads that wait for shared memory: what is freed meanwhile goes back to the node at once.
+        growing: number of threads that wait for shared memory: what is freed meanwhile goes back to the node at once.
     """
 
-    def __init__(self, client):
-        self._client, self._mailbox = client, client.mailbox
+    def __init__(self, mailbox: Mailbox, next_serial: Callable[[], int], wait_for: Callable, flush: Callable):
+        self._mailbox, self._next_serial, self._wait_for, self._flush = mailbox, next_serial, wait_for, flush
         self._open: dict[int, list] = {}  # serial -> [waiter, answer]
         self.growing = 0
 
-    def ask(self, make, timeout_s: float | None = None) -> bytes | None:
-        """Sends a request to the node and waits; the answer's frame, or None if it did not come in time.
-
-        Args:
-            make: the request's frame from its serial.
-        """
-        serial, waiter = self._client.next_serial(), Waiter()
+    def ask(self, kind: int, timeout_s: float | None = None, c: int = 0) -> bytes | None:
+        """Sends a request to the node and waits; the answer's frame, or None if it did not come in time."""
+        serial, waiter = self._next_serial(), Waiter()
         entry = self._open[serial] = [waiter, None]
         with self._mailbox.lock:
-            self._mailbox.send(wire.NODE, make(serial))
+            self._mailbox.tell_node(kind, serial, c=c)
         try:
-            self._client.wait_for(waiter, timeout_s, (), raising=False)
+            self._wait_for(waiter, timeout_s, (), raising=False)
         finally:
             self._open.pop(serial, None)
         return entry[1]
 
     def grow(self, size: int) -> tuple[int, int]:
-        """A new segment of so many bytes: its number, and the descriptor of the node's that it has.
+        """A new segment of `size` bytes: its number, and the node's descriptor of it.
 
         Raises:
             ObjectStoreFullError: none in time.
         """
         with self._mailbox.lock:
-            self._client.flush()
+            self._flush()
         self._mailbox.start_keeper()
         self.growing += 1
         try:
-            process = self._client.process
-            answer = self.ask(lambda serial: wire.message(wire.GRANT, process, serial, c=size), STORE_FULL_S)
+            answer = self.ask(wire.GRANT, STORE_FULL_S, c=size)
         finally:
             self.growing -= 1
         if answer is not None:
@@ -68,7 +68,7 @@ class NodeRequests:
     def give_back(self, segment: int) -> None:
         """Returns a segment to the node."""
         with self._mailbox.lock:
-            self._mailbox.send(wire.NODE, wire.message(wire.RETURN, self._client.process, a=segment))
+            self._mailbox.tell_node(wire.RETURN, a=segment)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ class ObjectDirectory:
                 self._answer(subscriber, key, item)
 
     def subscribe(self, source: int, key: bytes, owner_lives: bool) -> None:
-        """A process wants the value: it gets it now, or when it comes, or word that it never will."""
+        """A process wants the value: it is sent now, or when it comes, or the reason why it never will."""
         item = self._refcounts.items.get(key)
         if item is not None and (item.value is not None or item.lost):
             self._answer(source, key, item)
@@ -49,14 +49,14 @@ class ObjectDirectory:
         self._subscribers.pop(key, None)
 
     def owner_ended(self, process: int) -> None:
-        """What a process owned and had not published will never come."""
+        """The values that a dead process owned and had not published will never come."""
         for key, item in self._refcounts.items.items():
             if item.kind == OBJECT and item.creator == process and item.value is None:
                 item.lost = "the process that was to produce this value has died"
                 for subscriber in self._subscribers.pop(key, ()):
                     self._answer(subscriber, key, item)
         for key in [key for key in self._subscribers if wire.KEY.unpack(key)[1] == process]:
-            for subscriber in self._subscribers.pop(key):  # that had overtaken word of the object
+            for subscriber in self._subscribers.pop(key):  # their requests had overtaken the object's registration
                 self._answer_lost(subscriber, key, "the process that owned this value has died")
 
     def _answer(self, process, key, item):

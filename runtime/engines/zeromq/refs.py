@@ -1,56 +1,42 @@
-"""References: what a client knows about values."""
+"""References: what a process knows about values."""
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
+from collections import deque
+from collections.abc import Callable
 
-from ...refs import ObjectRef
-from ...unseen import Unseen
+from ...refs import ObjectRef, Unseen
 from . import wire
-from .mailbox import Waiter
-from .store import Hold
+from .mailbox import Mailbox, Waiter
+
+logger = logging.getLogger("runtime")
 
 SERIAL_STEP = 2**16  # results of one call have consecutive serials
 LARGEST_NUM_RETURNS = SERIAL_STEP
-
-
-class Sharing:
-    """What only references need that are known to several processes.
-
-    Attributes:
-        hold: this process's share.
-        subscribed: whether the node was asked for the value.
-    """
-
-    __slots__ = ("hold", "subscribed")
-
-    def __init__(self, hold: Hold):
-        self.hold, self.subscribed = hold, False
 
 
 class Reference(ObjectRef):
     """A reference in this process.
 
     Attributes:
-        client: the engine.
+        engine: the client.
         owner, serial: its id.
         frame, start: where the value is; frame is None while it is pending.
         pins: what keeps the value's items alive; of an error, the `Unseen` that reports it.
         waiters: called when the value comes; None if there are none.
-        shared: None until another process knows of it.
+        hold: this process's share, None until another process knows of the reference.
+        subscribed: whether the node was asked for the value; only with a hold.
     """
 
-    __slots__ = ("__weakref__", "client", "frame", "owner", "pins", "serial", "shared", "start", "waiters")
+    __slots__ = ("__weakref__", "engine", "frame", "hold", "owner", "pins", "serial", "start", "subscribed", "waiters")
 
-    def __init__(self, client, owner, serial):
-        self.client, self.owner, self.serial = client, owner, serial
-        self.frame = self.waiters = self.shared = None
+    def __init__(self, engine, owner, serial):
+        self.engine, self.owner, self.serial = engine, owner, serial
+        self.frame = self.waiters = self.hold = None
         self.pins = ()
-
-    @property
-    def engine(self):
-        """The client."""
-        return self.client
 
     @property
     def id(self) -> bytes:
@@ -60,19 +46,19 @@ class Reference(ObjectRef):
     __hash__ = object.__hash__
 
     def settle(self, frame: bytes, start: int, pins: tuple = ()) -> None:
-        """The value has come. The client's lock is held."""
+        """The value has come. The mailbox's lock is held."""
         self.pins, self.start = pins, start
         self.frame = frame
         if self.waiters is not None:
             waiters, self.waiters = self.waiters, None
             for waiter in waiters:
                 waiter()
-        if self.client.watches:
-            for watch in self.client.watches:
+        if self.engine.watches:
+            for watch in self.engine.watches:
                 watch.see(self)
 
     def when_done(self, waiter) -> bool:
-        """Has `waiter()` called when the value comes; False if it is there. The client's lock is held."""
+        """Has `waiter()` called when the value comes; False if it is there. The mailbox's lock is held."""
         if self.frame is not None:
             return False
         if self.waiters is None:
@@ -83,7 +69,7 @@ class Reference(ObjectRef):
 
     def watch(self, event: threading.Event) -> None:
         """Sets an event when the value comes (see Mailbox.wait)."""
-        with self.client.mailbox.lock:
+        with self.engine.mailbox.lock:
             if not self.when_done(event.set):
                 event.set()
 
@@ -105,7 +91,7 @@ class Reference(ObjectRef):
 
 
 class Watch(Waiter):
-    """What `wait` waits for: so many of a set of references."""
+    """What `wait` waits for: a number of a set of references."""
 
     __slots__ = ("refs",)
 
@@ -114,3 +100,35 @@ class Watch(Waiter):
         if ref in self.refs:
             self.refs.discard(ref)
             self.tick()
+
+
+class UnseenErrors:
+    """The errors of calls whose references are all gone before anybody got the error: each is logged once.
+
+    Args:
+        mailbox: its keeper logs them, unless a verb does it before.
+        decode: (frame, start, pins) -> the error.
+    """
+
+    def __init__(self, mailbox: Mailbox, decode: Callable):
+        self._mailbox, self._decode = mailbox, decode
+        self._lost: deque[tuple[bytes, int]] = deque()
+
+    def pin(self, frame: bytes, start: int) -> Unseen:
+        """What the references of a call hold that got this error."""
+        self._mailbox.start_keeper()
+        return Unseen(functools.partial(self.lost, frame, start))
+
+    def lost(self, frame: bytes, start: int) -> None:
+        """Nobody can get an error any more. In any thread, at any moment."""
+        self._lost.append((frame, start))
+        self._mailbox.wake()
+
+    def report(self) -> None:
+        """Logs the errors that were lost. Without the lock: the user's logging handlers may call any verb."""
+        while self._lost:
+            try:
+                frame, start = self._lost.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            logger.error("Unhandled error: %s", self._decode(frame, start, ()))

@@ -40,22 +40,6 @@ def called_by_encode() -> bool:
     return frame is not None and frame.f_code is Serializer.encode.__code__
 
 
-class _Items:
-    """What a value needs: key -> what keeps it alive here, in the order of their numbers."""
-
-    def __init__(self):
-        self.pins: dict[bytes, object] = {}
-        self._numbers: dict[bytes, int] = {}
-
-    def add(self, key: bytes, pin) -> int:
-        """The number of an item, which is added if it is new."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self.pins)
-            self.pins[key] = pin
-        return number
-
-
 class Encoded(NamedTuple):
     """A value as bytes, the keys of its items, and what keeps each of them alive in this process."""
 
@@ -68,7 +52,7 @@ class Serializer:
     """Args:
     store: where large buffers go.
     find_reference: (key, hold) -> this process's reference for a key found in a message.
-    find_actor: (key, hold): told before a handle of this actor is made.
+    find_actor: (key, hold); called before a handle of this actor is made.
     session_id: references and handles of other sessions are refused.
     """
 
@@ -89,7 +73,7 @@ class Serializer:
             size = len(data)
             value = _pack_value(flags, 0, 0, 0, size, size + wire.VALUE_BYTES) + data
             return _new_tuple(Encoded, (value, (), ()))
-        return self._compose(data, buffers, _Items(), flags)
+        return self._compose(data, buffers, {}, flags)
 
     def encode_by_value(self, value, flags: int = 0, inline: bool = False) -> Encoded:
         """The same through cloudpickle, which carries functions and classes that cannot be imported elsewhere.
@@ -100,7 +84,7 @@ class Serializer:
         file, buffers = io.BytesIO(), []
         pickler = _Pickler(file, buffers, self._session_id)
         pickler.dump(value)
-        if pickler.items.pins:
+        if pickler.items:
             flags |= wire.NAMES_ITEMS
         return self._compose(file.getvalue(), buffers, pickler.items, flags, inline)
 
@@ -150,11 +134,11 @@ class Serializer:
         if not all_inline and sum(view.nbytes for view in inline) > INLINE_BYTES:
             self._move(loose, table, items)
             inline = []
-        value = wire.composed_value(data, [*items.pins], table, inline, flags)
-        return Encoded(value, tuple(items.pins), tuple(items.pins.values()))
+        value = wire.composed_value(data, [*items], table, inline, flags)
+        return Encoded(value, tuple(items), tuple(pin for _, pin in items.values()))
 
     def _settled(self, view, block, sealed) -> bool:
-        """Whether a block from `empty` has these bytes for good, so that they need not be copied.
+        """Whether a block from `empty` keeps these bytes, so that they need not be copied.
 
         Args:
             sealed: blocks that were sealed for the value that is being encoded; nobody has written there since.
@@ -171,7 +155,7 @@ class Serializer:
     def _move(self, loose, table, items):
         """Copies buffers into a block of shared memory."""
         block, offsets = self._store.write([view for _, view in loose])
-        item = items.add(block.hold.key, block.hold)
+        item = _number(items, block.hold.key, block.hold)
         for (index, view), offset in zip(loose, offsets):
             place = block.offset + offset
             table[index] = _new_tuple(wire.Buffer, (block.segment, block.fd, item, 0, place, view.nbytes))
@@ -192,11 +176,16 @@ class Serializer:
         return buffers
 
 
+def _number(items, key, pin):
+    """The number of an item among those of a value: key -> (number, what keeps it alive here)."""
+    return items.setdefault(key, (len(items), pin))[0]
+
+
 def _described(view, block, items):
     """The table's line for memory that is shared already."""
     if block.flags.writeable:
         freeze(view.obj)
-    item = items.add(block.hold.key, block.hold)
+    item = _number(items, block.hold.key, block.hold)
     return _new_tuple(wire.Buffer, (block.segment, block.fd, item, 0, position(view, block), view.nbytes))
 
 
@@ -205,16 +194,16 @@ class _Pickler(Pickler):
 
     def __init__(self, file, buffers, session_id):
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
-        self.items, self._session_id = _Items(), session_id
+        self.items, self._session_id = {}, session_id
 
     def persistent_id(self, obj):
         if isinstance(obj, ObjectRef):
             self._check(obj, obj.session_id)
-            return self.items.add(obj.id, obj), None
+            return _number(self.items, obj.id, obj), None
         if isinstance(obj, ActorHandle):
             self._check(obj, handle_session(obj))
             state = handle_state(obj)
-            return self.items.add(state[0], obj), state
+            return _number(self.items, state[0], obj), state
         return None
 
     def _check(self, obj, session_id):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from . import wire
-from .instructions import Close, Grow
+from .entities import Close, Grow
+from .file_budget import FileBudget
 
 
 @dataclass(slots=True)
@@ -25,18 +26,16 @@ class SharedMemory:
     quota: bytes that there may be at once.
     instruct: takes an instruction.
     tell: sends a frame to a process, if it lives.
-    may_open: whether the node may open another file.
+    files: the node's budget of open files, of which each segment takes one.
 
     Attributes:
         size_bytes: of all segments.
     """
 
-    def __init__(
-        self, quota: int, instruct: Callable, tell: Callable[[int, bytes], None], may_open: Callable[[], bool]
-    ):
+    def __init__(self, quota: int, instruct: Callable, tell: Callable[[int, bytes], None], files: FileBudget):
         self.quota = quota
         self.size_bytes = 0
-        self._instruct, self._tell, self._may_open = instruct, tell, may_open
+        self._instruct, self._tell, self._files = instruct, tell, files
         self._segments: dict[int, Segment] = {}
         self._next_segment = 1
         self._grants: deque[Grow] = deque()  # that wait for memory
@@ -45,11 +44,6 @@ class SharedMemory:
     def is_short(self) -> bool:
         """Whether somebody waits for memory: nothing is to be kept for later."""
         return bool(self._grants)
-
-    @property
-    def segment_count(self) -> int:
-        """Number of segments there are."""
-        return len(self._segments)
 
     def grant(self, process: int, serial: int, size: int) -> None:
         """A process asks for a segment."""
@@ -97,16 +91,18 @@ class SharedMemory:
         """Nobody needs a segment any more."""
         segment = self._segments.pop(number)
         self.size_bytes -= segment.size
+        self._files.segments -= 1
         for reader in sorted(segment.readers - {segment.creator}):
             self._tell(reader, wire.message(wire.CLOSED, wire.NODE, a=number))
         self._instruct(Close(number))
         self._serve_grants()
 
     def _serve_grants(self):
-        while self._grants and self.size_bytes + self._grants[0].size <= self.quota and self._may_open():
+        while self._grants and self.size_bytes + self._grants[0].size <= self.quota and self._files.has_room():
             grow = self._grants.popleft()
             grow.segment = self._next_segment
             self._next_segment += 1
             self._segments[grow.segment] = Segment(grow.process, grow.size)
             self.size_bytes += grow.size
+            self._files.segments += 1
             self._instruct(grow)

@@ -1,7 +1,7 @@
-"""What the node decides, and nothing else: events in, instructions out. No socket, clock, file or process in here.
+"""What the node decides: events in, instructions out. No socket, clock, file or process in here.
 
-Each method is an event. What is to be done about it is collected and handed over by `take()`. Frames of tasks and
-actors are passed on as they came; nothing is unpickled.
+Each method is an event. The instructions that follow from it are handed over by `take()`. Frames of tasks and actors
+are passed on as they came; nothing is unpickled.
 
 A *task* waits in a queue of its kind of request, deepest first, so that the children of a blocked task run before new
 work of the driver. An *actor* waits for its request, then holds its resources for life. A process that waits in `get`
@@ -15,19 +15,17 @@ from collections import deque
 from heapq import heappop, heappush
 
 from ...options import RESOURCE_UNITS
+from ..resources import Request, Resources, quantities
 from . import structs, wire
-from .entities import ACTOR_PROCESS, ALIVE, DEAD, DRIVER, PENDING, STARTING, TASK, Actor, Process, Task
-from .instructions import Kill, Send, Spawn
+from .entities import Actor, ActorState, Kill, Process, ProcessKind, Send, Spawn, Task
+from .file_budget import FileBudget
 from .object_directory import ObjectDirectory
 from .refcounts import ACTOR, BLOCK, RefCounts
-from .resources import Request, Resources, quantities
 from .shared_memory import SharedMemory
 
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while somebody waits
 IDLE_TICKS = 60
 COLLECT_TICKS = 10  # of somebody's wait for memory, between two collections of garbage
-PROCESS_FILES = 5  # of the node: the pipes of its output, a socket to it with its descriptor for waking, one from it
-SEGMENT_FILES = 8  # that actors leave to shared memory
 
 
 class NodeState:
@@ -41,10 +39,10 @@ class NodeState:
     def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30, files: int = 2**30):
         self.resources = Resources(total, gpu_ids)
         self.refcounts = RefCounts()
-        self.memory = SharedMemory(quota, self._send, self._tell, lambda: self._spare_files > 0)
-        self._files = files
+        self._files = FileBudget(files)
+        self.memory = SharedMemory(quota, self._send, self._tell, self._files)
         self.object_directory = ObjectDirectory(self.refcounts, self._hold, self._tell)
-        self.processes = {wire.DRIVER: Process(wire.DRIVER, DRIVER, ready=True)}
+        self.processes = {wire.DRIVER: Process(wire.DRIVER, ProcessKind.DRIVER, ready=True)}
         self.actors: dict[bytes, Actor] = {}
         cpus = dict(total).get("CPU", 0) // RESOURCE_UNITS
         self.largest_worker_count = 8 * cpus + 64
@@ -56,7 +54,6 @@ class NodeState:
         self._waiting_actors: deque[Actor] = deque()
         self._early: dict[bytes, tuple[set[int], str]] = {}  # key -> watchers, why to end: they overtook the creator
         self._idle: list[Process] = []
-        self._task_workers = 0
         self._definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}  # digest -> frame, items
         self._still_ticks = self._short_ticks = 0
         self._oversubscribed = False
@@ -73,7 +70,7 @@ class NodeState:
         submitter = self.processes.get(source)
         if submitter is None:
             return
-        depth = submitter.task.depth + 1 if submitter.task is not None else submitter.kind == ACTOR_PROCESS
+        depth = submitter.task.depth + 1 if submitter.task is not None else submitter.kind == ProcessKind.ACTOR
         entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth))
         for key in task.items:
             self.refcounts.add(key, entry.key, 1)
@@ -104,14 +101,14 @@ class NodeState:
             self._dispatch()
 
     def unblocked(self, process: int) -> None:
-        """It goes on, whether a CPU is free or not."""
+        """The process goes on, whether a CPU is free or not."""
         worker = self.processes.get(process)
         if worker is not None and worker.blocked and not worker.leaving:
             worker.blocked = False
             self.resources.take(worker.cpus)
 
     def waiting(self, process: int, waits: structs.Waits) -> None:
-        """A process has waited for long, or does not wait any more. If it closes a circle, the user hears of it."""
+        """A process has waited for seconds, or does not wait any more. A circle of waiting processes is reported."""
         worker = self.processes.get(process)
         if worker is None:
             return
@@ -139,7 +136,7 @@ class NodeState:
         return []
 
     def _waited_for_by(self, worker):
-        """The processes that are to do what a process waits for."""
+        """The processes that a process waits for."""
         keys = worker.waits.keys if worker.waits is not None else ()
         running = {p.task.key: p for p in self.processes.values() if p.task is not None} if keys else {}
         for key in keys:
@@ -153,7 +150,7 @@ class NodeState:
         heappush(self._queues.setdefault(task.request, []), (-task.depth, self._submitted, task))
 
     def _dispatch(self):
-        """Starts what can start: actors first, then tasks."""
+        """Starts the actors, then the tasks, that can start."""
         if self._waiting_actors:
             self._place_actors()
         if not self._queues:
@@ -169,18 +166,16 @@ class NodeState:
                 self._assign(heappop(queue)[2], worker)
             if not queue:
                 del self._queues[request]
-        if self._queues and self._task_workers >= self.largest_worker_count and not self._idle:
+        if self._queues and self._files.task_workers >= self.largest_worker_count and not self._idle:
             self._find_deadlock()
 
     def _worker_for(self, task):
         needs_gpu = any(name == "GPU" for name, _ in task.request)
         if self._idle and not needs_gpu:
             return self._idle.pop()
-        lacks_files = self._task_workers > 0 and self._spare_files < PROCESS_FILES
-        if lacks_files or self._task_workers >= self.largest_worker_count:
+        if self._files.task_workers >= self.largest_worker_count or not self._files.has_room_for_task_worker():
             return None
-        self._task_workers += 1
-        return self._new_process(TASK)
+        return self._new_process(ProcessKind.TASK)
 
     def _assign(self, task, worker):
         task.gpus = self.resources.take(task.request)
@@ -193,7 +188,7 @@ class NodeState:
             self._start(worker)
 
     def _start(self, worker):
-        """Sends a worker its task, and before it what the task needs."""
+        """Sends a worker its task, after the definition and the items that it needs."""
         task = worker.task
         owner = self.processes.get(task.owner)
         if owner is not None:
@@ -204,14 +199,17 @@ class NodeState:
         self._send(Send(worker.number, task.frame))
 
     def _finish(self, worker):
-        """A task is over: what it needed is free."""
+        """A task is done: what it needed is free."""
         task, worker.task = worker.task, None
-        if worker.blocked:
-            worker.blocked = False
-            self.resources.take(tuple(r for r in task.request if r[0] == "CPU"))
-        self.resources.give_back(task.request, task.gpus)
+        self._give_back(worker, task.request, task.gpus)
         self.refcounts.drop_holder(task.key)
         self._settle_refcounts()
+
+    def _give_back(self, worker, held, gpus):
+        """A worker does not hold these resources any more; while it is blocked, others have its CPUs already."""
+        if worker.blocked:
+            worker.blocked, held = False, tuple(entry for entry in held if entry[0] != "CPU")
+        self.resources.give_back(held, gpus)
 
     def _find_deadlock(self):
         """At the largest number of workers, all blocked: nothing will ever move, so the deepest task fails."""
@@ -262,7 +260,7 @@ class NodeState:
         if worker is None or worker.actor is None:
             return
         actor = worker.actor
-        actor.state = ALIVE
+        actor.state = ActorState.ALIVE
         self._announce(actor, wire.ACTOR_ALIVE, process)
         if actor.ending:
             self._send(Send(process, wire.message(wire.STOP, wire.NODE)))
@@ -274,30 +272,30 @@ class NodeState:
             self._bury(worker.actor, wire.ACTOR_START_FAILED, value)
 
     def kill(self, key: bytes, why: str = "was killed by runtime.kill()") -> None:
-        """An actor is to end now."""
+        """Ends an actor now."""
         actor = self.actors.get(key)
         if actor is None and wire.KEY.unpack(key)[1] in self.processes:
             self._early[key] = self._early.get(key, (set(), ""))[0], why
-        if actor is None or actor.state == DEAD:
+        if actor is None or actor.state == ActorState.DEAD:
             return
         actor.ending = why
-        if actor.state == PENDING:
+        if actor.state == ActorState.PENDING:
             self._waiting_actors.remove(actor)
             self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {why}".encode())
         else:
             self._send(Kill(actor.process))
 
     def watch(self, source: int, key: bytes) -> None:
-        """A process that has got a handle wants to know where the actor is."""
+        """A process that has received a handle asks where the actor is."""
         actor = self.actors.get(key)
         if source not in self.processes:
             return
         serial, creator = wire.KEY.unpack(key)
-        if actor is None and creator in self.processes:  # whoever holds a handle keeps the actor: it is still to come
+        if actor is None and creator in self.processes:  # a handle keeps the actor alive, so it is still to come
             self._early.setdefault(key, (set(), ""))[0].add(source)
             return
         if actor is None:
-            body = b"the actor has ended, and so has whoever made it"
+            body = b"the actor has ended, and so has the process that made it"
             frame = wire.message(wire.ACTOR_STATE, wire.NODE, serial, creator, body=body, flags=wire.ACTOR_DEAD)
             self._tell(source, frame)
             return
@@ -312,38 +310,25 @@ class NodeState:
             if not self.resources.fits(actor.spec.request):
                 continue
             self._waiting_actors.remove(actor)
-            if self._spare_files < PROCESS_FILES + SEGMENT_FILES:
+            if not self._files.has_room_for_actor():
                 refused.append(actor)
                 continue
             self._still_ticks = 0
             actor.gpus = self.resources.take(actor.spec.held)
-            worker = self._new_process(ACTOR_PROCESS)
+            worker = self._new_process(ProcessKind.ACTOR)
             worker.actor, worker.name, worker.gpus = actor, actor.spec.name, actor.gpus
-            actor.state, actor.process = STARTING, worker.number
+            actor.state, actor.process = ActorState.STARTING, worker.number
             held, env_vars = quantities(actor.spec.held), actor.spec.env_vars
             self._send(Spawn(worker.number, actor.spec.name, held, actor.gpus, env_vars))
             self._notice_oversubscription()
         for actor in refused:  # now, since its end may end others that wait
-            self._bury(actor, wire.ACTOR_DEAD, self._too_many_files(actor).encode())
-
-    @property
-    def _spare_files(self):
-        """Number of files that the node may still open. There is always room for one worker that runs tasks."""
-        processes = len(self.processes) - 1 + (not self._task_workers)
-        return self._files - PROCESS_FILES * processes - self.memory.segment_count
-
-    def _too_many_files(self, actor):
-        return (
-            f"actor {actor.spec.name} could not be started: under the limit of open files (ulimit -n) the session's "
-            f"supervisor may use {self._files}, and each of {len(self.processes) - 1} processes needs {PROCESS_FILES}. "
-            "Raise the limit, or use fewer actors"
-        )
+            self._bury(actor, wire.ACTOR_DEAD, self._files.refusal(actor.spec.name).encode())
 
     def _notice_oversubscription(self):
         if self.resources.free.get("CPU", 0) >= 0 or self._oversubscribed:
             return
         self._oversubscribed = True
-        # Without their number: more are often on the way.
+        # Without the number of actors: often more are on the way.
         total = quantities(self.resources.total).get("CPU", 0)
         self._notice(f"actors share the {total:g} CPUs of this session, fewer than they ask for", logging.INFO)
 
@@ -355,17 +340,17 @@ class NodeState:
             self._tell(watcher, actor.last)
 
     def _introduce(self, actor, watcher):
-        """From now on the two may have sockets to one another."""
+        """An actor and a process that knows it may have sockets to one another from now on."""
         process, other = self.processes.get(actor.process), self.processes.get(watcher)
         if process is not None and other is not None:
             process.contacts.add(watcher)
             other.contacts.add(actor.process)
 
     def _bury(self, actor, state, body):
-        """An actor has ended; those who know it are told why."""
-        if actor.state == DEAD:
+        """An actor has ended; the processes that know it learn why."""
+        if actor.state == ActorState.DEAD:
             return
-        actor.state, actor.frame = DEAD, b""
+        actor.state, actor.frame = ActorState.DEAD, b""
         self.refcounts.drop_holder(actor.key)
         self._announce(actor, state, body=body)
         self._settle_refcounts()
@@ -391,7 +376,7 @@ class NodeState:
             self._dispatch()
 
     def leaving(self, process: int, why: str) -> None:
-        """A worker ends on its own account. Others get its CPUs: destructors and exit functions may take long."""
+        """A worker is about to end by itself. Others get its CPUs: destructors and exit functions may take long."""
         worker = self.processes.get(process)
         if worker is not None:
             worker.leaving = why
@@ -410,7 +395,8 @@ class NodeState:
             return
         if worker in self._idle:
             self._idle.remove(worker)
-        self._task_workers -= worker.kind == TASK
+        self._files.workers -= worker.kind != ProcessKind.DRIVER
+        self._files.task_workers -= worker.kind == ProcessKind.TASK
         reason = worker.ending(how, output)
         if worker.task is not None:
             self._task_crashed(worker, reason)
@@ -425,8 +411,8 @@ class NodeState:
         self._dispatch()
 
     def _task_crashed(self, worker, reason):
-        task = worker.task
-        self._finish_crashed(worker)
+        task, worker.task = worker.task, None
+        self._give_back(worker, task.request, task.gpus)
         if task.cancelled or task.owner not in self.processes:
             self.refcounts.drop_holder(task.key)
             return
@@ -439,24 +425,13 @@ class NodeState:
         else:
             self._push(task)
 
-    def _finish_crashed(self, worker):
-        task, worker.task = worker.task, None
-        request = task.request
-        if worker.blocked:
-            request = tuple(r for r in request if r[0] != "CPU")
-        self.resources.give_back(request, task.gpus)
-        task.gpus = ()
-
     def _actor_ended(self, worker, reason):
         actor = worker.actor
-        held = actor.spec.held
-        if worker.blocked:
-            held = tuple(r for r in held if r[0] != "CPU")
-        self.resources.give_back(held, actor.gpus)
+        self._give_back(worker, actor.spec.held, actor.gpus)
         self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {reason}".encode())
 
     def _owner_ended(self, process):
-        """Whatever a dead process wanted or promised is void."""
+        """A process has died: its tasks are cancelled, its actors end, and values it owed are lost."""
         for queue in self._queues.values():
             for _, _, task in queue:
                 if task.owner == process:
@@ -479,6 +454,8 @@ class NodeState:
         process = Process(self._next_process, kind)
         self._next_process += 1
         self.processes[process.number] = process
+        self._files.workers += 1
+        self._files.task_workers += kind == ProcessKind.TASK
         return process
 
     def name_of(self, process: int) -> str:
@@ -504,7 +481,7 @@ class NodeState:
             self._send(Send(worker.number, frame))
 
     def references(self, source: int, changes: structs.References) -> None:
-        """A process says what it has shared, with whom, and what it does not need any more."""
+        """A process reports what it has shared, with which processes, and what it does not need any more."""
         for key, segment in changes.blocks:
             known = self.refcounts.items.get(key)
             if known is None or known.kind is None:
@@ -531,7 +508,7 @@ class NodeState:
             self.memory.read_by(item.segment, process)
 
     def _settle_refcounts(self):
-        """Deals with what became free."""
+        """Closes, forgets and ends what became free."""
         freed: dict[int, list[bytes]] = {}
         while self.refcounts.freed:
             for key, item in self.refcounts.take_freed():
@@ -556,15 +533,15 @@ class NodeState:
             self.memory.close(item.segment)
 
     def _handles_gone(self, key):
-        """Nobody has a handle: the actor ends after the calls it has."""
+        """No handle is left: the actor ends after the calls it has."""
         actor = self.actors.pop(key, None)
-        if actor is None or actor.state == DEAD:
+        if actor is None or actor.state == ActorState.DEAD:
             return
         actor.ending = "ended with its last handle"
-        if actor.state == PENDING:
+        if actor.state == ActorState.PENDING:
             self._waiting_actors.remove(actor)
             self.refcounts.drop_holder(key)
-        elif actor.state == ALIVE:
+        elif actor.state == ActorState.ALIVE:
             self._send(Send(actor.process, wire.message(wire.STOP, wire.NODE)))
 
     # -- shared memory ------------------------------------------------------------------------------------------------
@@ -584,7 +561,7 @@ class NodeState:
 
     @property
     def needs_ticks(self) -> bool:
-        """Whether a second's passing means anything."""
+        """Whether `tick` is to be called every second."""
         return bool(self._waiting_actors or self._queues or self.memory.is_short) or len(self._idle) > self._kept_idle
 
     def tick(self) -> None:
@@ -608,7 +585,7 @@ class NodeState:
         """Whether actors or unfinished tasks would end with this process."""
         tasks = [entry[2] for queue in self._queues.values() for entry in queue]
         tasks += [worker.task for worker in self.processes.values() if worker.task is not None]
-        actors = (actor for actor in self.actors.values() if actor.state != DEAD)
+        actors = (actor for actor in self.actors.values() if actor.state != ActorState.DEAD)
         return any(owned.owner == process for owned in (*tasks, *actors))
 
     def _what_waits(self):

@@ -93,7 +93,7 @@ def block_of(buffer) -> Block | None:
 
 
 def freeze(buffer) -> None:
-    """Makes an array from `empty` read-only, and what it is a view of: to write there has no use from now on.
+    """Makes an array from `empty`, and the arrays it is a view of, read-only: later writes would have no effect.
 
     Other views of the same memory that exist already are beyond reach and stay writable; see Store.seal.
     """
@@ -103,7 +103,7 @@ def freeze(buffer) -> None:
 
 
 def position(view: memoryview, block: Block) -> int:
-    """Where in its segment the memory of a buffer begins, of which block_of() has said that it lies in this block."""
+    """Where in its segment the memory of a buffer begins that lies in this block (see block_of)."""
     if not view.nbytes:
         return block.offset
     if not block.address:
@@ -139,7 +139,7 @@ class Segment:
         self.was_sealed = False
 
     def seal(self, index: int) -> int:
-        """Has later writes to a block, through whatever looks at it, change copies of its pages.
+        """From now on, writes to a block through existing views change private copies of its pages.
 
         Returns:
             The address that its shared pages have moved to.
@@ -178,7 +178,7 @@ class Store:
 
     Args:
         node_pid: whose descriptors the segments are.
-        grow: asks the node for a segment of so many bytes and gives (segment, fd); raises ObjectStoreFullError.
+        grow: asks the node for a segment of this many bytes; (segment, fd), or raises ObjectStoreFullError.
         give_back: tells the node that a segment is not needed.
         new_key: names a new block.
         release: where the end of a `Hold` is reported.
@@ -305,7 +305,7 @@ class Store:
         return block
 
     def free(self, key: bytes) -> None:
-        """A block of this process is needed by nobody any more."""
+        """A block of this process is not needed any more."""
         with self._lock:
             place = self._used.pop(key, None)
             if place is None:
@@ -323,7 +323,7 @@ class Store:
                 self.idle_segments += 1
 
     def trim(self, older_than_s: float = 0.0) -> None:
-        """Returns the segments that have been idle for so long."""
+        """Returns the segments that have been idle for this long."""
         with self._lock:
             limit = monotonic() - older_than_s
             idle = [s for s in self._own.values() if len(s.free) == s.count and s.idle_since <= limit]

@@ -61,7 +61,7 @@ class References(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Waits(msgspec.Struct, array_like=True, frozen=True):
-    """What a call waits for without a timeout; all of it is needed.
+    """what a call waits for.
 
     Attributes:
         name: of the call, for messages.
@@ -73,7 +73,7 @@ class Waits(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Failed(msgspec.Struct, array_like=True, frozen=True):
-    """A task failed without an exception of its own; `error` names a class of runtime.errors."""
+    """A task failed before or beside user code; `error` names a class of runtime.errors."""
 
     error: str
     text: str

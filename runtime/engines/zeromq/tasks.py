@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
 from ... import errors, pickling
 from ...options import check_feasible
+from ..resources import units
 from . import structs, wire
-from .arguments import Arguments, Call, failed_argument, with_values
-from .definitions import Definitions
+from .arguments import Arguments, Call, failed_argument
 from .local_refs import LocalRefs
-from .mailbox import Waiter
-from .refs import LARGEST_NUM_RETURNS, Reference
-from .resources import units
+from .mailbox import Mailbox, Waiter
+from .refs import LARGEST_NUM_RETURNS, Reference, UnseenErrors
 from .serializer import error_value
 
 logger = logging.getLogger("runtime")
@@ -23,35 +24,45 @@ TEMPLATES = 256
 
 class Tasks:
     """Args:
-    client: who submits them.
-    local_refs, arguments, definitions: of the client.
+    mailbox: of this process.
+    local_refs, arguments, unseen_errors: of this process.
+    totals: all resources of the session.
+    enter, wait_for: those of `Client`.
 
     Attributes:
         pending: serial -> references of those that are not done.
     """
 
-    def __init__(self, client, local_refs: LocalRefs, arguments: Arguments, definitions: Definitions):
-        self._client, self._mailbox = client, client.mailbox
-        self._local_refs, self._arguments, self._definitions = local_refs, arguments, definitions
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        local_refs: LocalRefs,
+        arguments: Arguments,
+        unseen_errors: UnseenErrors,
+        totals: dict[str, float],
+        enter: Callable[[], None],
+        wait_for: Callable,
+    ):
+        self._mailbox, self._local_refs, self._arguments = mailbox, local_refs, arguments
+        self._unseen_errors, self._totals, self._enter, self._wait_for = unseen_errors, totals, enter, wait_for
         self.pending: dict[int, tuple | Reference] = {}
         self._templates: dict[tuple[int, int], tuple] = {}
 
     def submit(self, function, args, kwargs, options):
         """See base.Engine."""
-        self._client.enter()
+        self._enter()
         _, _, digest, template, fields = self._template(function, options)
         arguments = self._arguments.encode(args, kwargs)
-        serial, refs = self._client.new_references(options.num_returns)
+        serial, refs = self._local_refs.new(options.num_returns)
         if len(self.pending) >= LARGEST_TASK_COUNT:
-            self._wait_for_some()
-        call = Call(serial, refs, template, arguments)
+            self._wait_for_room()
+        send = partial(self._send, Call(serial, refs, template, arguments), fields, options.num_returns)
         with self._mailbox.lock:
-            if digest not in self._definitions.sent:
-                self._definitions.send(function, digest)
+            if digest not in self._arguments.defined:
+                self._arguments.define(function, digest)
             self.pending[serial] = refs
-            waiting = self._arguments.unresolved(arguments, lambda: self._send(call, fields, options.num_returns))
-            if not waiting:
-                self._send(call, fields, options.num_returns)
+            if not self._arguments.unresolved(arguments, send):
+                send()
         return [refs] if type(refs) is Reference else list(refs)
 
     def _send(self, call, fields, num_returns):
@@ -62,15 +73,12 @@ class Tasks:
             self._local_refs.settle(call.refs, *failed)
             return
         encoded, depends = call.arguments
-        body, items = encoded.data, encoded.items
-        template = call.start
-        if items or depends:
-            body, items = with_values(call.arguments)
-            task = structs.Task(*fields[:3], list(items), *fields[3:])
-            template = structs.encode(task)
-            self._arguments.register(call.arguments)
+        body, template = encoded.data, call.start
+        if encoded.items or depends:
+            body, items = self._arguments.complete(call.arguments)
+            template = structs.encode(structs.Task(*fields[:3], list(items), *fields[3:]))
         head = wire.HEADER.pack(
-            wire.MAGIC, wire.SUBMIT, 0, self._client.process, call.serial, len(template), num_returns, 1 + len(depends)
+            wire.MAGIC, wire.SUBMIT, 0, self._mailbox.process, call.serial, len(template), num_returns, 1 + len(depends)
         )
         self._mailbox.send(wire.NODE, b"".join((head, template, bytes(-len(template) % wire.ALIGNMENT), body)))
 
@@ -80,10 +88,10 @@ class Tasks:
         template = self._templates.get(identity)
         if template is None:
             name = options.name or function.name
-            check_feasible(options.request(), self._client.totals, f"task {name}()")
+            check_feasible(options.request(), self._totals, f"task {name}()")
             if options.num_returns > LARGEST_NUM_RETURNS:
                 raise ValueError(f"num_returns={options.num_returns} must be at most {LARGEST_NUM_RETURNS}")
-            digest = self._definitions.digest(function)
+            digest = self._arguments.digest(function)
             retry = pickling.dumps(options) if options.retry_exceptions else b""
             fields = digest, name, units(options.request()), options.max_retries, retry
             data = structs.encode(structs.Task(*fields[:3], [], *fields[3:]))
@@ -92,7 +100,7 @@ class Tasks:
             template = self._templates[identity] = function, options, digest, data, fields
         return template
 
-    def _wait_for_some(self):
+    def _wait_for_room(self):
         logger.warning("%d tasks are not done; submit() waits", len(self.pending))
         while len(self.pending) >= LARGEST_TASK_COUNT:
             waiter = Waiter()
@@ -101,7 +109,7 @@ class Tasks:
                 ref = refs if type(refs) is Reference else refs[0]
                 if not ref.when_done(waiter.tick):
                     continue
-            self._client.wait_for(waiter, None, [ref])
+            self._wait_for(waiter, None, [ref])
 
     def abandon(self, error):
         """Gives this error to all tasks that are not done, because the session ends. Lock held."""
@@ -116,4 +124,4 @@ class Tasks:
             refs = self.pending.pop(head[4], None)
             if refs is not None:
                 value = error_value(getattr(errors, failed.error)(failed.text))
-                self._local_refs.settle(refs, value, 0, (self._client.unseen(value, 0),))
+                self._local_refs.settle(refs, value, 0, (self._unseen_errors.pin(value, 0),))

@@ -20,9 +20,11 @@ HEADER = struct.Struct("<2sBBIQIIQ")  # magic, kind, flags, source process, seri
 VALUE = struct.Struct("<IIIIQQ")  # flags, items, buffers, unused, bytes of the pickle, bytes of the value
 BUFFER = struct.Struct("<IIIIQQ")  # segment (0: inside the value), fd, item, unused, offset, bytes
 LENGTH = struct.Struct("<Q")
+REPORT = struct.Struct("<QQi")  # of the zygote (see zygote.py): process, pid, wait status or BORN
 KEY = struct.Struct("<QQ")  # serial, process
 
 MAGIC = b"R1"
+BORN = -1
 SEGMENT_MAGIC = b"rt-segm1"
 HEADER_BYTES, VALUE_BYTES, BUFFER_BYTES, KEY_BYTES = HEADER.size, VALUE.size, BUFFER.size, KEY.size
 ALIGNMENT = 16  # of buffers within a frame; malloc aligns the frame itself to the same

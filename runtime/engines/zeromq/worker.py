@@ -19,25 +19,26 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
+import msgspec
 import numpy as np
 
 from ... import context
-from ...errors import ActorStartError, RuntimeFailure
+from ...errors import ActorStartError
 from ...failures import describe_exception
-from ...unpicklable import explain
-from ..base import Context, find_method, split_returns
+from ...runtime_context import RuntimeContext
+from ...unpicklable import refuse
+from ..base import find_method, split_returns
+from ..resources import quantities
 from . import structs, wire
 from .client import BLOCKED_AFTER_S, Client
+from .held_replies import HeldReplies
 from .interrupts import confine_handlers_to_user_code, runs_no_user_code, runs_user_code
 from .mailbox import Waiter
 from .process import adopt_orphans, die_with_parent
 from .refs import SERIAL_STEP, Reference, Watch
-from .resources import quantities
 from .serializer import error_value
 from .store import IDLE_SEGMENT_S
 
-QUICK_S, QUICK_RUNS = 100e-6, 8  # a method is quick after so many runs in less than this
-HELD_REPLIES = 32
 REPORT_WAIT_S = 5.0
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
 
@@ -94,9 +95,7 @@ class Worker(Client):
         self._definitions: dict[bytes, object] = {}  # digest -> frame, or the function or class itself
         self._names: dict[bytes, str] = {}
         self._methods: dict[str, Callable] = {}  # of the instance
-        self._quick: dict[bytes, int] = {}  # method -> how many of its last runs in a row were quick
-        self._held: dict[int, list[bytes]] = {}  # caller -> replies that wait for company
-        self._held_count = 0
+        self._held = HeldReplies(self.mailbox)
         self._instance: object = None
         self._actor: bytes | None = None
         self._running: tuple | None = None  # (kind, serial, source, name) of what runs
@@ -117,8 +116,7 @@ class Worker(Client):
     @runs_no_user_code
     def serve(self) -> int:
         """Works until the process is to end; its exit code."""
-        with self.mailbox.lock:
-            self.mailbox.send(wire.NODE, wire.message(wire.READY, self.process))
+        self._tell_node(wire.READY)
         inbox, wait = self._inbox, self.mailbox.wait
         run = {wire.CALL: self._run_call, wire.SUBMIT: self._run_task, wire.CREATE: self._run_create}
         while True:
@@ -173,48 +171,29 @@ class Worker(Client):
             raise self._left(error) from None
         except BaseException as error:
             reply = self._failure(serial, error, f"actor method {self._settings.name}.{name}()")
-        if queue:
-            self._pace(raw, monotonic() - began)
-            if self._quick.get(raw, 0) >= QUICK_RUNS and _same_call(queue[0], raw):
-                self._hold_reply(source, reply)
-                return
+        if queue and self._held.expects(raw, monotonic() - began, queue[0]):
+            self._held.add(source, reply)
+            return
         with self.mailbox.lock:
-            if self._held_count:
-                self._send_held()
+            if self._held.count:
+                self._held.send()
             self.mailbox.send(source, reply)
 
     def _find_method(self, name):
         method = self._methods[name] = find_method(self._instance, name)
         return method
 
-    # Replies to quick calls of which more wait are held back for a moment and go together. They are sent when another
-    # method comes next, when user code waits, or by the keeper, so that a call that turns out slow delays nobody long.
-
-    def _pace(self, name, seconds):
-        self._quick[name] = self._quick.get(name, 0) + 1 if seconds < QUICK_S else 0
-
-    def _hold_reply(self, source, reply):
-        with self.mailbox.lock:
-            self._held.setdefault(source, []).append(reply)
-            self._held_count += 1
-            first = self._held_count == 1
-            if self._held_count >= HELD_REPLIES:
-                self._send_held()
-        if first:
-            self.mailbox.start_keeper()
-            self.mailbox.wake()
-
     def _send_held(self):
-        """Lock held."""
-        for source, replies in self._held.items():
-            self.mailbox.send_several(source, replies)
-        self._held.clear()
-        self._held_count = 0
+        with self.mailbox.lock:
+            self._held.send()
+
+    def _tell_node(self, kind, body=b""):
+        with self.mailbox.lock:
+            self.mailbox.tell_node(kind, body=body)
 
     def _make_round(self):
-        if self._held_count:
-            with self.mailbox.lock:
-                self._send_held()
+        if self._held.count:
+            self._send_held()
         super()._make_round()
 
     @runs_user_code
@@ -263,11 +242,9 @@ class Worker(Client):
             self._end_if_forked(error)
             failure = describe_exception(error, f"the constructor of actor {create.name} in process {os.getpid()}")
             value = error_value(failure.error(ActorStartError))
-            with self.mailbox.lock:
-                self.mailbox.send(wire.NODE, wire.message(wire.START_FAILED, self.process, body=value))
+            self._tell_node(wire.START_FAILED, body=value)
             raise Leave(1, "could not start") from None
-        with self.mailbox.lock:
-            self.mailbox.send(wire.NODE, wire.message(wire.ALIVE, self.process))
+        self._tell_node(wire.ALIVE)
 
     def _load_arguments(self, frame, start, count):
         """(args, kwargs) of a call; values that were references at the top stand in their places."""
@@ -292,7 +269,7 @@ class Worker(Client):
             try:
                 encoded = self.serializer.encode(value)
             except Exception as error:
-                raise self._not_picklable(value, error) from error
+                self._refuse_result(value, error)
             if encoded[1]:
                 with self.mailbox.lock:
                     self.local_refs.escape(encoded.items, encoded.pins, source)
@@ -308,12 +285,10 @@ class Worker(Client):
         try:
             return self.serializer.encode(part)
         except Exception as error:
-            raise self._not_picklable(part, error) from error
+            self._refuse_result(part, error)
 
-    def _not_picklable(self, value, error):
-        if isinstance(error, RuntimeFailure):
-            return error
-        return TypeError(explain(value, f"the result of {self._call_name()}", error, self.serializer.dumps))
+    def _refuse_result(self, value, error):
+        refuse(value, f"the result of {self._call_name()}", error, self.serializer.dumps)
 
     def _failure(self, serial, error, label):
         """The reply with what a call has raised."""
@@ -326,8 +301,8 @@ class Worker(Client):
         return pickle.loads(task.retry_on).retries_on(error)
 
     def _call_name(self):
-        kind, _, _, name = self._running
-        return f"{self._settings.name}.{name}()" if kind == wire.CALL else f"{name}()"
+        name = self._running[3]
+        return f"{self._settings.name}.{name}()" if self._actor is not None else f"{name}()"
 
     def _definition(self, digest):
         """The function or class with this digest."""
@@ -349,9 +324,8 @@ class Worker(Client):
 
         Seconds later, what it waits for is reported to the node, which looks for calls that wait for one another.
         """
-        if self._held_count:
-            with self.mailbox.lock:
-                self._send_held()
+        if self._held.count:
+            self._send_held()
         if threading.get_ident() != self._main:
             return self.mailbox.wait(target, timeout_s)
         try:
@@ -362,17 +336,15 @@ class Worker(Client):
     def _lend_cpus(self, target):
         if any(name == "CPU" for name, _ in self._request):
             self._blocked = True
-            with self.mailbox.lock:
-                self.mailbox.send(wire.NODE, wire.message(wire.BLOCKED, self.process))
+            self._tell_node(wire.BLOCKED)
         return REPORT_WAIT_S, self._report_wait
 
     def _report_wait(self, target):
         with self.mailbox.lock:
             keys = self._keys_of(target)
-            if keys and self._running is not None:
-                self._waiting = True
-                name = f"{self._settings.name}.{self._running[3]}()" if self._actor else f"{self._running[3]}()"
-                self._send_waits(structs.Waits(name, keys))
+        if keys and self._running is not None:
+            self._waiting = True
+            self._tell_node(wire.WAITING, body=structs.encode(structs.Waits(self._call_name(), keys)))
 
     def _keys_of(self, target):
         """Keys of the actors and tasks of this process that are needed for the end of a wait. Lock held."""
@@ -383,19 +355,13 @@ class Worker(Client):
         tasks = [wire.key(serial, self.process) for serial in serials if serial in self.tasks.pending]
         return tasks + [channel.key for channel in self.actor_channels.by_key.values() if channel.owes(serials)]
 
-    def _send_waits(self, waits):
-        """Lock held."""
-        self.mailbox.send(wire.NODE, wire.message(wire.WAITING, self.process, body=structs.encode(waits)))
-
     def _go_on(self):
         if self._blocked:
             self._blocked = False
-            with self.mailbox.lock:
-                self.mailbox.send(wire.NODE, wire.message(wire.UNBLOCKED, self.process))
+            self._tell_node(wire.UNBLOCKED)
         if self._waiting:
             self._waiting = False
-            with self.mailbox.lock:
-                self._send_waits(structs.Waits("", []))
+            self._tell_node(wire.WAITING, body=structs.encode(structs.Waits("", [])))
 
     # -- information --------------------------------------------------------------------------------------------------
 
@@ -403,7 +369,7 @@ class Worker(Client):
         self.enter()
         running, settings = self._running, self._settings
         kind, serial, source, name = running if running is not None else (None, 0, 0, None)
-        return Context(
+        return RuntimeContext(
             session_id=self.session_id,
             node_id=f"{wire.NODE:x}",
             worker_id=f"{self.process:x}",
@@ -413,11 +379,6 @@ class Worker(Client):
             gpu_ids=tuple(settings.gpu_ids),
             resources=quantities(self._request),
         )
-
-    def start(self, config):
-        raise RuntimeError("a worker belongs to the session that started it")
-
-    stop = start
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -445,24 +406,23 @@ class Worker(Client):
     def _leave(self, leave):
         """Tells the node, and waits until it knows: what was sent before arrives before the end is noticed."""
         if self._refusal is None:  # a forked child has no connection to the node
-            self.report_unseen()
+            self._unseen_errors.report()
             with self.mailbox.lock:
-                frame = wire.message(wire.LEAVING, self.process, a=leave.code, body=leave.text.encode())
-                self._send_held()
-                self.mailbox.send(wire.NODE, frame)
+                self._held.send()
+                self.mailbox.tell_node(wire.LEAVING, a=leave.code, body=leave.text.encode())
             self.mailbox.wait(self._goodbye, GOODBYE_S)
         self._methods.clear()  # they hold the instance
         self._instance = None
         return leave.code
 
 
-def _same_call(frame, name):
-    """Whether a frame calls this method."""
-    return frame[2] == wire.CALL and frame[wire.HEADER_BYTES : wire.HEADER_BYTES + len(name) + 1].rstrip(b"\0") == name
+def main(config: dict) -> None:
+    """Where a spawned worker begins: its settings, as built-in types, and the pid of the zygote."""
+    run(msgspec.convert(config["settings"], structs.Settings), config["parent"])
 
 
-def main(settings: structs.Settings, parent: int) -> None:
-    """Where a worker begins, in a process just forked or spawned. Never returns.
+def run(settings: structs.Settings, parent: int) -> None:
+    """Is a worker, in a process just forked or spawned. Never returns.
 
     Args:
         settings: what it is.
@@ -486,7 +446,7 @@ def main(settings: structs.Settings, parent: int) -> None:
             sys.excepthook(*sys.exc_info())
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        os._exit(code)  # threads of the user's must not keep the process
+        os._exit(code)  # threads of user code must not keep the process
 
 
 def _flush_output():

@@ -17,20 +17,17 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import traceback
 
 import msgspec
 
-from . import boot, worker
+from . import boot, wire, worker
 from .process import adopt_orphans, allow_many_files, die_with_parent, kill_children, outlive_parent
 from .structs import Settings
 
-REPORT = struct.Struct("<QQi")
 LARGEST_SETTINGS = 2**20
-BORN = -1
 
 
 class Zygote:
@@ -85,7 +82,7 @@ class Zygote:
         for pipe in pipes:
             os.close(pipe)
         self._workers[pid] = settings.process
-        self._channel.send(REPORT.pack(settings.process, pid, BORN))
+        self._channel.send(wire.REPORT.pack(settings.process, pid, wire.BORN))
         return None
 
     def _become_worker(self, pipes):
@@ -109,13 +106,13 @@ class Zygote:
                 return
             process = self._workers.pop(pid, None)
             if process is not None:
-                self._channel.send(REPORT.pack(process, pid, status))
+                self._channel.send(wire.REPORT.pack(process, pid, status))
 
 
 def _import(name):
     try:
         importlib.import_module(name)
-    except Exception:  # the worker that needs it will say so again, to whom it concerns
+    except Exception:  # the worker that needs it raises it again, in user code
         traceback.print_exc()
         print(f"runtime: the module {name!r} could not be preloaded", file=sys.stderr)
 
@@ -126,35 +123,20 @@ def _thread_count():
 
 def _spawn(settings, pipes):
     """A new interpreter instead of a fork: a preloaded module has started threads, which do not survive a fork."""
-    config = {"role": "worker", "path": sys.path, "parent": os.getpid(), "settings": msgspec.to_builtins(settings)}
+    config = {"module": worker.__name__, "path": sys.path, "parent": os.getpid()}
+    config["settings"] = msgspec.to_builtins(settings)
     process = subprocess.Popen(boot.command(config), stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1])
     process.returncode = 0  # reaped by waitpid above, not by this object
     return process.pid
 
 
-def spawned(settings: dict, parent: int) -> None:
-    """Where a spawned worker begins.
-
-    Args:
-        settings: fields of `structs.Settings`.
-        parent: pid of the zygote.
-    """
-    worker.main(msgspec.convert(settings, Settings), parent)
-
-
-def main(channel_fd: int, parent: int, preload: list[str]) -> None:
-    """Where the zygote begins.
-
-    Args:
-        channel_fd: descriptor of the socket to the node.
-        parent: the node's pid.
-        preload: names of modules.
-    """
-    die_with_parent(parent)
+def main(config: dict) -> None:
+    """Where the zygote begins; for the config see `boot.start_zygote`."""
+    die_with_parent(config["parent"])
     allow_many_files()
     pid = os.getpid()
-    settings = Zygote(socket.socket(fileno=channel_fd), preload).run()
+    settings = Zygote(socket.socket(fileno=config["channel"]), config["preload"]).run()
     if settings is not None:
-        worker.main(settings, pid)
+        worker.run(settings, pid)
     adopt_orphans()
     kill_children()

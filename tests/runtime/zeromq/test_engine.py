@@ -94,7 +94,7 @@ def test_constant_shapes_need_constant_memory(session):
 
 
 def test_garbage_in_every_mailbox(session):
-    """Whoever can write to a mailbox is this user; still, nothing that is written there by mistake does any harm."""
+    """Only this user can write to a mailbox; still, nothing that is written there by mistake does any harm."""
     rng, keeper = random.Random(1), Keeper.remote()
     assert runtime.get(keeper.keep.remote(1)) == 1 and runtime.get(identity.remote(2)) == 2
     directory, context = runtime.context.current_engine().session, zmq.Context()

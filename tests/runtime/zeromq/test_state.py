@@ -4,17 +4,18 @@ import logging
 
 import pytest
 
+from runtime.engines.resources import quantities, units
 from runtime.engines.zeromq import structs, wire
-from runtime.engines.zeromq.instructions import Close, Grow, Kill, Send, Spawn
-from runtime.engines.zeromq.resources import quantities, units
-from runtime.engines.zeromq.state import PROCESS_FILES, SEGMENT_FILES, NodeState
+from runtime.engines.zeromq.entities import Close, Grow, Kill, Send, Spawn
+from runtime.engines.zeromq.file_budget import PROCESS_FILES, SEGMENT_FILES
+from runtime.engines.zeromq.state import NodeState
 
 DIGEST = bytes(32)
 CPU = (("CPU", 10_000),)
 
 
 class Driven:
-    """A state, what it has been told, and short ways to tell it more."""
+    """A state, and short ways to send it events."""
 
     def __init__(self, gpu_ids=(), quota=2**20, files=2**20, **resources):
         resources = {"CPU": 2, **resources}
@@ -248,7 +249,7 @@ def test_an_actor_that_dies_says_why_to_all_who_know_it():
         states = [f for f in frames(told, watcher) if wire.header(f)[1] == wire.ACTOR_STATE]
         assert "SIGABRT" in text(states[0]) and "last words" in text(states[0])
     d.state.watch(other, key)
-    assert "SIGABRT" in text(frames(d.take(), other)[0]), "who asks later is told as well"
+    assert "SIGABRT" in text(frames(d.take(), other)[0]), "a process that asks later learns it as well"
 
 
 def test_a_waiting_actor_can_be_killed():
@@ -407,7 +408,7 @@ def test_memory_is_granted_up_to_the_quota():
     d.state.grant(1, 7, 60)
     assert d.take() == [Grow(1, 7, 1, 60)]
     d.state.grant(1, 8, 60)
-    assert kinds(d.take()) == [wire.CLOSED], "whoever has segments is asked to return idle ones"
+    assert kinds(d.take()) == [wire.CLOSED], "processes that have segments are asked to return idle ones"
     d.state.returned(1, 1)
     assert d.take() == [Close(1), Grow(1, 8, 2, 60)]
     d.state.grant(1, 9, 101)
@@ -491,7 +492,7 @@ def test_gpus_go_to_workers_of_their_own():
     assert kinds(d.take(), spawn.process) == [wire.STOP], "its CUDA context must not stay"
 
 
-def test_whoever_waits_long_is_told_once_why():
+def test_a_long_wait_for_resources_is_explained_once():
     d = Driven(CPU=1)
     d.submit()
     d.submit(name="late")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...options import RESOURCE_UNITS
+from ..options import RESOURCE_UNITS
 
 Request = tuple[tuple[str, int], ...]
 
@@ -21,10 +21,10 @@ def quantities(request) -> dict[str, float]:
 
 
 class Resources:
-    """What there is and what is free.
+    """The resources of a session: what there is and what is free.
 
-    Free CPUs may go below zero: blocked tasks give theirs away and take them back when they wake, and actors may be
-    started in spite of busy CPUs. Nothing that needs a CPU starts until the sum is right again.
+    Free CPUs may go below zero: blocked tasks lend theirs and take them back when they wake, and actors may be started
+    while all CPUs are busy. Nothing that needs a CPU starts until enough are free again.
 
     Args:
         total: request of everything there is.
@@ -42,15 +42,15 @@ class Resources:
         for name, amount in request:
             if amount > free.get(name, 0):
                 return False
-            if name == "GPU" and not self._choose(amount):
+            if name == "GPU" and not self.choose_gpus(request):
                 return False
         return True
 
     def take(self, request: Request) -> tuple[str, ...]:
-        """Takes it, free or not, and says which GPUs belong to it."""
+        """Books a request, free or not; the GPUs that belong to it."""
         for name, amount in request:
             self.free[name] = self.free.get(name, 0) - amount
-        chosen = self._choose(dict(request).get("GPU", 0))
+        chosen = self.choose_gpus(request)
         share = dict(request).get("GPU", 0) // max(1, len(chosen))
         for gpu in chosen:
             self._gpus[gpu] -= share
@@ -64,8 +64,9 @@ class Resources:
         for gpu in gpus:
             self._gpus[gpu] += share
 
-    def _choose(self, amount):
-        """Devices for so many units: whole ones, or the fullest on which a fraction still fits."""
+    def choose_gpus(self, request: Request) -> tuple[str, ...]:
+        """The GPUs that `take` would choose: whole ones, or the fullest on which a fraction still fits; () for none."""
+        amount = dict(request).get("GPU", 0)
         if amount == 0:
             return ()
         if amount >= RESOURCE_UNITS:

@@ -1,6 +1,6 @@
 """Resources: exact fractions, GPUs packed, CPUs that are lent."""
 
-from runtime.engines.zeromq.resources import Resources, quantities, units
+from runtime.engines.resources import Resources, quantities, units
 
 
 def test_fractions_add_up():

@@ -551,6 +551,29 @@ def test_background_processes_of_an_actor_outlive_other_actors(fresh):
     wait_until(lambda: not any(map(process_alive, background)), 5)
 
 
+def start_and_forget():
+    """Pid of a daemon that ends soon; a child that ends soon stays to be waited for."""
+    from runtime.engines.zeromq import worker
+
+    worker.REAP_S = 0.0
+    sys.own_children = [subprocess.Popen(["sh", "-c", "exit 3"], start_new_session=detached) for detached in (0, 1)]
+    shell = ["sh", "-c", "sleep 0.1 >/dev/null 2>&1 & echo $!"]
+    return int(subprocess.run(shell, capture_output=True, start_new_session=True).stdout)
+
+
+def test_an_ended_daemon_does_not_stay_a_zombie(fresh):
+    fresh()
+    actor = Actor.remote()
+    daemon = runtime.get(actor.call.remote(start_and_forget), timeout=20)
+
+    def has_gone():
+        runtime.get(actor.count.remote(), timeout=20)
+        return not Path(f"/proc/{daemon}").exists()
+
+    wait_until(has_gone, 10)
+    assert runtime.get(actor.call.remote(lambda: [child.wait() for child in sys.own_children]), timeout=20) == [3, 3]
+
+
 def test_background_processes_end_with_a_killed_supervisor(fresh):
     fresh()
     actor = Actor.remote()

@@ -53,6 +53,21 @@ def kill_children(but: int = 0) -> None:
         spared |= {pid for pid in pids if not _reaped(pid, 0 if pid in refused else until)}
 
 
+def reap_adopted() -> None:
+    """Reaps daemons that this process has adopted and that have ended.
+
+    They are recognised by their session. A child that this process has started itself, for which user code may wait, is
+    in the session of this process or leads its own; a daemon (of a double fork) is in that of a process in between.
+    """
+    own = os.getsid(0)
+    for pid in _children():
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/stat") as file:
+                state, _, _, session = file.read().rpartition(")")[2].split()[:4]
+            if state == "Z" and int(session) not in (own, pid):
+                os.waitpid(pid, os.WNOHANG)
+
+
 def _killed(pid):
     try:
         os.kill(pid, signal.SIGKILL)

@@ -34,13 +34,14 @@ from .client import BLOCKED_AFTER_S, Client
 from .held_replies import HeldReplies
 from .interrupts import confine_handlers_to_user_code, runs_no_user_code, runs_user_code
 from .mailbox import Waiter
-from .process import adopt_orphans, die_with_parent
+from .process import adopt_orphans, die_with_parent, reap_adopted
 from .refs import SERIAL_STEP, Reference, Watch
 from .serializer import error_value
 from .store import IDLE_SEGMENT_S
 
 REPORT_WAIT_S = 5.0
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
+REAP_S = 10.0  # least time between two looks for daemons that have ended
 
 
 class Inbox:
@@ -119,6 +120,7 @@ class Worker(Client):
         self._tell_node(wire.READY)
         inbox, wait = self._inbox, self.mailbox.wait
         run = {wire.CALL: self._run_call, wire.SUBMIT: self._run_task, wire.CREATE: self._run_create}
+        reap_at = 0.0
         while True:
             try:
                 if inbox.frame is None:
@@ -128,6 +130,9 @@ class Worker(Client):
                         with self.mailbox.lock:
                             self.flush()
                     _flush_output()
+                    if monotonic() >= reap_at:
+                        reap_adopted()
+                        reap_at = monotonic() + REAP_S
                     if not wait(inbox, IDLE_SEGMENT_S if self.store.idle_segments else None):
                         self.store.trim(IDLE_SEGMENT_S)
                     continue

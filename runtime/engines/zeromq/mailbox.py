@@ -129,6 +129,7 @@ class Mailbox:
         self._leader: int | None = None  # its thread, unless it is the keeper
         self._followers: deque[threading.Event] = deque()
         self._keeper: threading.Thread | None = None
+        self._keeper_due = [True]  # popped by the thread that starts it
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._node: int | None = None  # pidfd
         self._later: list = []
@@ -304,8 +305,12 @@ class Mailbox:
     # -- the keeper ---------------------------------------------------------------------------------------------------
 
     def start_keeper(self) -> None:
-        """From now on messages are read while user code runs, too."""
+        """From now on messages are read while user code runs, too. From any thread, with or without `lock`."""
         if self._keeper is None:
+            try:
+                self._keeper_due.pop()
+            except IndexError:  # another thread is starting it
+                return
             self._keeper = threading.Thread(target=self._keep, name="runtime-keeper", daemon=True)
             self._keeper.start()
 

@@ -12,13 +12,14 @@ from ..resources import units
 from . import structs, wire
 from .arguments import Arguments, Call, failed_argument
 from .local_refs import LocalRefs
-from .mailbox import Mailbox, Waiter
+from .mailbox import Mailbox
 from .refs import LARGEST_NUM_RETURNS, Reference, UnseenErrors
 from .serializer import error_value
 
 logger = logging.getLogger("runtime")
 
 LARGEST_TASK_COUNT = 1_000_000  # tasks of this process that are not done; more wait in submit()
+ROOM_S = 0.05  # how often a thread that waits in submit() looks again while another one reads the mailbox
 TEMPLATES = 256
 
 
@@ -102,20 +103,17 @@ class Tasks:
 
     def _wait_for_room(self):
         logger.warning("%d tasks are not done; submit() waits", len(self.pending))
-        while len(self.pending) >= LARGEST_TASK_COUNT:
-            waiter = Waiter()
-            with self._mailbox.lock:
-                refs = next(iter(self.pending.values()))
-                ref = refs if type(refs) is Reference else refs[0]
-                if not ref.when_done(waiter.tick):
-                    continue
-            self._wait_for(waiter, None, [ref])
+        room = _Room(self.pending)
+        while room.frame is None:
+            self._wait_for(room, ROOM_S, (), raising=False)
+        self._enter()  # the session may have ended meanwhile
 
     def abandon(self, error):
         """Gives this error to all tasks that are not done, because the session ends. Lock held."""
-        while self.pending:  # the oldest first: its error settles, and removes, the tasks that have it as an argument
-            refs = self.pending.pop(next(iter(self.pending)))
-            self._local_refs.settle(refs, error, 0)
+        for serial in list(self.pending):  # the oldest first: its error settles those that have it as an argument
+            refs = self.pending.pop(serial, None)
+            if refs is not None:
+                self._local_refs.settle(refs, error, 0)
 
     def on_failed(self, frame, head):
         """A task that will have no reply."""
@@ -125,3 +123,17 @@ class Tasks:
             if refs is not None:
                 value = error_value(getattr(errors, failed.error)(failed.text))
                 self._local_refs.settle(refs, value, 0, (self._unseen_errors.pin(value, 0),))
+
+
+class _Room:
+    """Waited for like a `Waiter`: there while fewer than LARGEST_TASK_COUNT tasks are pending."""
+
+    def __init__(self, pending: dict):
+        self._pending = pending
+
+    @property
+    def frame(self):
+        return True if len(self._pending) < LARGEST_TASK_COUNT else None
+
+    def watch(self, event):
+        """Nobody sets the event: the thread looks again after ROOM_S."""

@@ -3,14 +3,17 @@
 import os
 import random
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 import zmq
+from runtime_support import wait_until
 
 import runtime
-from runtime.engines.zeromq import wire
+from runtime.engines.zeromq import mailbox as mailbox_module
+from runtime.engines.zeromq import tasks, wire
 
 
 @runtime.remote
@@ -164,3 +167,39 @@ def test_calls_in_flight_keep_their_order(session):
     refs = [recorder.add.remote(i if i % 97 else identity.remote(i)) for i in range(3000)]
     assert runtime.get(refs) == list(range(3000))
     assert runtime.get(recorder.all.remote()) == list(range(3000))
+
+
+@pytest.mark.parametrize("num_returns", [0, 1, 2])
+def test_submit_waits_while_too_many_tasks_are_not_done(session, monkeypatch, tmp_path, num_returns):
+    monkeypatch.setattr(tasks, "LARGEST_TASK_COUNT", 5)
+
+    @runtime.remote(num_returns=num_returns)
+    def touch(number):
+        (tmp_path / str(number)).touch()
+        return range(num_returns) if num_returns > 1 else None
+
+    for number in range(30):
+        touch.remote(number)
+    wait_until(lambda: len(os.listdir(tmp_path)) == 30, 20)
+
+
+def test_threads_that_need_the_keeper_at_once_start_one(session):
+    mailbox, barrier = mailbox_module.Mailbox(runtime.context.current_engine().session, 99, print), threading.Barrier(8)
+
+    def start():
+        barrier.wait()
+        mailbox.start_keeper()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    before = threading.active_count()
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert threading.active_count() == before + 1
+    mailbox.close(linger_ms=0)

@@ -344,7 +344,8 @@ class Mailbox:
                 sleep(KEEPER_PAUSE_S)
                 continue
             try:
-                self._read_all()
+                if not self._closed:  # `close` may have been quicker
+                    self._read_all()
             finally:
                 self._resign()
 

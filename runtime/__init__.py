@@ -16,7 +16,7 @@ print(runtime.get([counter.add.remote(i) for i in range(10)]))
 """
 
 from . import errors
-from .actors import ActorHandle, method
+from .actors import ActorHandle, exit_actor, method
 from .api import (
     as_completed,
     available_resources,
@@ -41,6 +41,7 @@ __all__ = [
     "cluster_resources",
     "empty",
     "errors",
+    "exit_actor",
     "get",
     "get_runtime_context",
     "init",

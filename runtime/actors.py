@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from typing import NoReturn
 
 from . import context
-from .engines.base import ClassDefinition, Engine, Method
+from .engines.base import ActorExit, ClassDefinition, Engine, Method
 from .errors import SessionClosedError
 from .functions import Remote
 from .options import ActorOptions, MethodOptions, updated
@@ -27,6 +28,18 @@ def method(**options):
         return function
 
     return decorate
+
+
+def exit_actor() -> NoReturn:
+    """Ends the actor in whose method it is called. That call, and those after it, get ActorDiedError.
+
+    Raises:
+        TypeError: it is not called in an actor.
+    """
+    current = context.current_engine()
+    if current is None or current.context().actor_id is None:
+        raise TypeError("exit_actor() ends the actor in whose method it is called; this is not an actor")
+    raise ActorExit("called exit_actor()")
 
 
 class RemoteClass(Remote):

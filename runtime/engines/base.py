@@ -117,6 +117,29 @@ class Definition:
         return data
 
 
+class ActorExit(SystemExit):
+    """Raised in an actor's method to end the actor; the text says by what."""
+
+    def __init__(self, text: str):
+        super().__init__(0)
+        self.text = text
+
+
+def describe_exit(error: SystemExit) -> str:
+    """What user code did that has raised SystemExit, for messages: "called sys.exit(3)"."""
+    if isinstance(error, ActorExit):
+        return error.text
+    return f"called sys.exit({'' if error.code is None else repr(error.code)})"
+
+
+def _terminate():
+    raise ActorExit("was ended by __ray_terminate__()")
+
+
+# Methods that every actor has, under Ray's names, unless its class defines them.
+BUILT_IN_METHODS = {"__ray_ready__": lambda: True, "__ray_terminate__": _terminate}
+
+
 class Method(NamedTuple):
     """What the caller of an actor's method knows of it.
 
@@ -151,11 +174,11 @@ class ClassDefinition(Definition):
 
 
 def _methods(cls):
-    methods = {}
+    methods = {name: Method(1, ()) for name in BUILT_IN_METHODS}
     for name, value in inspect.getmembers(cls, callable):
         if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
             raise TypeError(f"{cls.__qualname__}.{name} is async; the methods of a remote class must be ordinary ones")
-        if name[:2] != "__" or name == "__call__":
+        if name[:2] != "__" or name == "__call__" or name in BUILT_IN_METHODS:
             methods[name] = Method(getattr(value, "__runtime_num_returns__", 1), method_parameters(cls, name))
     return methods
 
@@ -168,6 +191,8 @@ def find_method(instance, name: str) -> Callable:
             attribute = base.__dict__[name]
             bind = getattr(type(attribute), "__get__", None)
             return attribute if bind is None else bind(attribute, instance, cls)
+    if name in BUILT_IN_METHODS:
+        return BUILT_IN_METHODS[name]
     return getattr(instance, name)  # __new__ has made an instance of another class
 
 

@@ -31,7 +31,7 @@ from ..pickling import Pickler
 from ..refs import ObjectRef, SessionBound, Unseen
 from ..runtime_context import RuntimeContext
 from ..unpicklable import refuse, refuse_call
-from .base import EngineConfig, find_method, split_returns
+from .base import EngineConfig, describe_exit, find_method, split_returns
 from .resources import Resources, quantities, units
 
 logger = logging.getLogger("runtime")
@@ -365,7 +365,7 @@ class LocalEngine:
                     self._finish(job, job.call()(*args, **kwargs))
                     return
                 except SystemExit as error:
-                    self._exited(job, error.code)
+                    self._exited(job, error)
                     return
                 except BaseException as error:
                     if attempts != 0 and job.options.retries_on(error):
@@ -399,8 +399,8 @@ class LocalEngine:
         if self._closed is None:
             logger.error("Unhandled error: %s", text)
 
-    def _exited(self, job, code):
-        text = f"{job.label} called sys.exit({code!r})"
+    def _exited(self, job, error):
+        text = f"{job.label} {describe_exit(error)}"
         if job.actor is None:
             self._fail(job, lambda: errors.WorkerExitedError(text), Unseen(lambda: self._report(text)))
         else:

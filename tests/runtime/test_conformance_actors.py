@@ -690,3 +690,54 @@ def test_an_actor_sees_where_it_runs(engine):
 def test_options_are_checked_when_given(engine, options, error, message):
     with pytest.raises(error, match=message):
         Counter.options(**options)
+
+
+@runtime.remote
+class Leaving:
+    def __init__(self):
+        self.calls = 0
+
+    def count(self):
+        self.calls += 1
+        return self.calls
+
+    def leave(self):
+        try:
+            runtime.exit_actor()
+        except Exception:
+            return "still here"
+
+
+def test_exit_actor_ends_the_actor_after_its_earlier_calls(engine):
+    actor = Leaving.remote()
+    earlier = [actor.count.remote() for _ in range(3)]
+    with pytest.raises(runtime.ActorDiedError, match="exit_actor"):
+        runtime.get(actor.leave.remote())
+    assert runtime.get(earlier) == [1, 2, 3]
+    with pytest.raises(runtime.ActorDiedError, match="exit_actor"):
+        runtime.get(actor.count.remote())
+
+
+def test_exit_actor_outside_of_an_actor(engine):
+    with pytest.raises(TypeError, match="not an actor"):
+        runtime.exit_actor()
+
+
+def test_methods_that_every_actor_has(engine):
+    actor = Leaving.remote()
+    assert runtime.get(actor.__ray_ready__.remote()) is True
+    earlier = [actor.count.remote() for _ in range(3)]
+    with pytest.raises(runtime.ActorDiedError, match="__ray_terminate__"):
+        runtime.get(actor.__ray_terminate__.remote())
+    assert runtime.get(earlier) == [1, 2, 3]
+    with pytest.raises(AttributeError, match="Its methods: count, leave"):
+        _ = actor.other
+
+
+def test_a_class_may_define_the_built_in_methods(engine):
+    @runtime.remote
+    class Own:
+        def __ray_ready__(self, value):
+            return value
+
+    assert runtime.get(Own.remote().__ray_ready__.remote(3)) == 3

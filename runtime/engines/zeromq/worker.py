@@ -27,7 +27,7 @@ from ...errors import ActorStartError
 from ...failures import describe_exception
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse
-from ..base import find_method, split_returns
+from ..base import describe_exit, find_method, split_returns
 from ..resources import quantities
 from . import structs, wire
 from .client import BLOCKED_AFTER_S, Client
@@ -406,7 +406,7 @@ class Worker(Client):
         if code is not None and not isinstance(code, int):
             print(code, file=sys.stderr)
         number = 0 if code is None else code if isinstance(code, int) else 1
-        return Leave(number & 0xFF, f"called sys.exit({'' if code is None else repr(code)})")
+        return Leave(number & 0xFF, describe_exit(error))
 
     def _leave(self, leave):
         """Tells the node, and waits until it knows: what was sent before arrives before the end is noticed."""

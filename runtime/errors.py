@@ -25,6 +25,10 @@ class TaskError(RuntimeFailure):
     def __str__(self):
         return self.failure.text() if self.failure is not None else super().__str__()
 
+    def as_instanceof_cause(self) -> TaskError:
+        """The error itself, which is one of the user's class already; for programs written for Ray."""
+        return self
+
     def __reduce__(self):
         if self.failure is None:
             return super().__reduce__()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from . import context
+from .errors import SessionClosedError
 
 
 class SessionBound:
@@ -41,9 +45,36 @@ class ObjectRef(SessionBound):
         """The session that it belongs to."""
         return self.engine.session_id
 
+    def binary(self) -> bytes:
+        """The id."""
+        return self.id
+
     def hex(self) -> str:
         """The id in hexadecimal, for messages."""
         return self.id.hex()
+
+    def future(self) -> Future:
+        """A future that gets the value or the error. A thread waits for it: for a few references, not for thousands.
+
+        Raises:
+            SessionClosedError: there is no session.
+        """
+        future, engine = Future(), context.current_engine()
+        if engine is None:
+            raise SessionClosedError(f"{self!r} belongs to a session that has been shut down")
+
+        def wait():
+            try:
+                future.set_result(engine.get([self], None)[0])
+            except BaseException as error:
+                future.set_exception(error)
+
+        future.set_running_or_notify_cancel()
+        threading.Thread(target=wait, name="runtime-future", daemon=True).start()
+        return future
+
+    def __await__(self):
+        return asyncio.wrap_future(self.future()).__await__()
 
     def __eq__(self, other):
         return self is other or (isinstance(other, ObjectRef) and self.id == other.id)

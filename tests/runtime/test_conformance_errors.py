@@ -523,3 +523,7 @@ def test_an_error_that_somebody_has_seen_is_not_logged(engine, caplog):
     assert ["the last one" in message for message in unhandled(caplog)] == [True]
     with pytest.raises(LookupError):
         runtime.get(kept)
+
+
+def test_a_task_error_under_the_name_that_ray_has_for_it(engine):
+    assert isinstance(raised(throw(lambda: KeyError("k"))).as_instanceof_cause(), KeyError)

@@ -1,5 +1,6 @@
 """Values: put, get, wait, arrays and references, on every engine."""
 
+import asyncio
 import collections
 import dataclasses
 import datetime
@@ -443,3 +444,23 @@ def test_as_completed(engine):
     assert list(runtime.as_completed([])) == []
     with pytest.raises(ValueError, match="different"):
         runtime.as_completed([refs[0], refs[0]])
+
+
+def test_the_id_of_a_reference(engine):
+    a, b = runtime.put(1), runtime.put(1)
+    assert a.binary() != b.binary() and a.binary().hex() == a.hex()
+
+
+def test_a_future_gets_the_value(engine):
+    assert runtime.put(5).future().result(20) == 5
+    futures = [slow.remote(i).future() for i in range(3)]
+    assert [future.result(20) for future in futures] == [0, 1, 2]
+    with pytest.raises(ValueError, match="bad"):
+        fail.remote("bad").future().result(20)
+
+
+def test_references_can_be_awaited(engine):
+    async def values():
+        return await asyncio.gather(slow.remote(1), runtime.put(2))
+
+    assert asyncio.run(values()) == [1, 2]

@@ -321,3 +321,12 @@ def test_importing_the_runtime_loads_no_heavy_library():
     code = "import runtime, sys; print([m for m in ('numpy', 'torch', 'gymnasium', 'psutil') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
     assert out.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_no_future_of_a_reference_after_the_session(fresh, name):
+    fresh(name)
+    ref = runtime.put(1)
+    runtime.shutdown()
+    with pytest.raises(runtime.SessionClosedError):
+        ref.future()

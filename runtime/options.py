@@ -46,6 +46,8 @@ class TaskOptions:
         num_returns: how many values it returns; with 2 or more `.remote()` gives a list of references, with 0 None.
         max_retries: how often it is started again when its process dies; -1: always.
         retry_exceptions: retry on exceptions of the user's code too: True, or a tuple of exception classes.
+        max_calls: number of calls after which a worker process that runs the function ends, so that what it leaks is
+            freed; 0: any number. Without effect in the engine "local".
         name: for messages; default the function's name.
     """
 
@@ -56,6 +58,7 @@ class TaskOptions:
     num_returns: int = 1
     max_retries: int = 3
     retry_exceptions: bool | tuple = False
+    max_calls: int = 0
     name: str | None = None
 
     def request(self) -> dict[str, float]:
@@ -251,6 +254,7 @@ _CHECKS = {
     "resources": check_resources,
     "memory": lambda name, value: 0 if value is None else check_quantity(name, value),
     "num_returns": check_count,
+    "max_calls": check_count,
     "max_retries": lambda name, value: check_count(name, value, minimum=-1),
     "retry_exceptions": _retry_exceptions,
     "name": _name,

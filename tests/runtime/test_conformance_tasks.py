@@ -404,6 +404,7 @@ def test_async_functions_are_refused(engine):
         ({"resources": ["a"]}, TypeError, "resources"),
         ({"resources": {"a": -1}}, ValueError, "resources"),
         ({"retry_exceptions": ValueError}, TypeError, "retry_exceptions"),
+        ({"max_calls": -1}, ValueError, "max_calls"),
         ({"name": 3}, TypeError, "name"),
     ],
 )

@@ -699,3 +699,21 @@ def test_the_output_of_workers_goes_through_the_streams_of_the_driver(fresh):
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         runtime.get(speak.remote(), timeout=20)
         wait_until(lambda: "no end yet" in out.getvalue() and "a warning" in err.getvalue(), 5)
+
+
+def test_a_worker_ends_after_max_calls(fresh):
+    """Only calls of that function count, and none of them is lost."""
+    fresh(num_cpus=1)
+
+    @runtime.remote(max_calls=2)
+    def limited():
+        return os.getpid()
+
+    @runtime.remote
+    def unlimited():
+        return os.getpid()
+
+    pids = [runtime.get(f.remote(), timeout=20) for f in (limited, unlimited, unlimited, limited, limited)]
+    assert pids[0] == pids[1] == pids[2] == pids[3] != pids[4]
+    pids = runtime.get([limited.remote() for _ in range(10)], timeout=60)
+    assert all(pids.count(pid) <= 2 for pid in pids)

@@ -71,6 +71,7 @@ class Process:
         name: of what it runs, or ran last.
         idle: ticks since its last task.
         defined: digests of the definitions it has.
+        calls: digest -> number of calls, of functions with max_calls.
         contacts: processes that may have a socket to it.
         leaving: the reason it gave before it ended by itself.
         waits: what its call has waited for during some seconds, else None.
@@ -86,6 +87,7 @@ class Process:
     blocked: bool = False
     idle: int = 0
     defined: set[bytes] = field(default_factory=set)
+    calls: dict[bytes, int] = field(default_factory=dict)
     contacts: set[int] = field(default_factory=set)
     leaving: str = ""
     waits: structs.Waits | None = None

@@ -82,10 +82,13 @@ class NodeState:
         worker = self.processes.get(process)
         if worker is None or worker.task is None or (worker.task.serial, worker.task.owner) != (serial, owner):
             return
+        spec = worker.task.spec
         self._finish(worker)
-        if worker.gpus:
-            # Its CUDA context would keep memory on a device that others get. It leaves by itself: a kill might overtake
-            # its reply.
+        if spec.max_calls:
+            worker.calls[spec.digest] = worker.calls.get(spec.digest, 0) + 1
+        if worker.gpus or (spec.max_calls and worker.calls[spec.digest] >= spec.max_calls):
+            # The CUDA context of a worker with GPUs would keep memory on a device that others get. It leaves by itself:
+            # a kill might overtake its reply.
             self._send(Send(process, wire.message(wire.STOP, wire.NODE)))
         else:
             worker.idle = 0

@@ -19,6 +19,7 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
         items: keys of what the arguments need.
         max_retries: -1 for no limit.
         retry_on: pickled classes of exceptions that are worth another attempt; empty for none.
+        max_calls: of the function in one process, which then ends; 0 for any number.
     """
 
     digest: bytes
@@ -27,6 +28,7 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
     items: list[bytes]
     max_retries: int
     retry_on: bytes
+    max_calls: int = 0
 
 
 class Create(msgspec.Struct, array_like=True, frozen=True):

@@ -94,7 +94,7 @@ class Tasks:
                 raise ValueError(f"num_returns={options.num_returns} must be at most {LARGEST_NUM_RETURNS}")
             digest = self._arguments.digest(function)
             retry = pickling.dumps(options) if options.retry_exceptions else b""
-            fields = digest, name, units(options.request()), options.max_retries, retry
+            fields = digest, name, units(options.request()), options.max_retries, retry, options.max_calls
             data = structs.encode(structs.Task(*fields[:3], [], *fields[3:]))
             if len(self._templates) >= TEMPLATES:
                 self._templates.clear()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
+from typing import Any
 
 from rllib.env.episodes import Episode
 
@@ -72,7 +73,7 @@ RESULT_KEYS = frozenset((
 LATER_RESULT_KEYS = frozenset(("env_runners", "sampler_results", "learners", *_TOP))
 
 
-class Result(dict):
+class Result(dict[str, Any]):
     """What `train()` returns: a dict that also answers to "a/b" paths and to the names of later Ray versions."""
 
     def __missing__(self, key):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from . import context
 from .engines.base import ActorExit, ClassDefinition, Engine, Method
@@ -14,8 +15,10 @@ from .refs import SessionBound
 from .session import engine
 from .signatures import Signature
 
+F = TypeVar("F", bound=Callable)
 
-def method(**options):
+
+def method(**options) -> Callable[[F], F]:
     """Decorates a method of a remote class: `@method(num_returns=2)`.
 
     Args:
@@ -69,7 +72,7 @@ class RemoteClass(Remote):
         name = self._definition.name
         raise TypeError(f"{name} is a remote class and cannot be instantiated directly: use {name}.remote(...)")
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         # Class attributes and static methods, for code that names the class: Counter.LIMIT, Counter.parse(text).
         if name[:2] == "__" or "_definition" not in self.__dict__:
             raise AttributeError(f"a remote class has no attribute {name!r}")
@@ -110,7 +113,7 @@ class ActorHandle(SessionBound):
     def __init__(self, lease: Lease, class_name: str, methods: dict[str, Method]):
         self._lease, self._class_name, self._methods = lease, class_name, methods
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> ActorMethod:
         methods = self.__dict__.get("_methods", {})
         if name not in methods:
             raise AttributeError(self._no_method(name, methods))
@@ -158,7 +161,7 @@ class ActorMethod:
         self._fitting, self._num_returns = self._signature.fitting, method.num_returns
         self._call, self._actor_id = lease.engine.call, lease.actor_id
 
-    def remote(self, *args, **kwargs):
+    def remote(self, *args, **kwargs) -> Any:
         """Calls the method with these arguments; calls from one process run in the order they were made.
 
         Returns:

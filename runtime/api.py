@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from . import context
 from .actors import ActorHandle, RemoteClass
@@ -16,7 +17,27 @@ from .refs import ObjectRef
 from .runtime_context import RuntimeContext
 from .session import engine
 
+if TYPE_CHECKING:
+    import numpy as np
 
+T = TypeVar("T")
+
+
+class _Decorator(Protocol):
+    """`remote` with options, for type checkers."""
+
+    @overload
+    def __call__(self, target: type, /) -> RemoteClass: ...
+    @overload
+    def __call__(self, target: Callable, /) -> RemoteFunction[Any]: ...
+
+
+@overload
+def remote(target: type, /) -> RemoteClass: ...
+@overload
+def remote(target: Callable[..., T], /) -> RemoteFunction[ObjectRef[T]]: ...
+@overload
+def remote(**options) -> _Decorator: ...
 def remote(target=None, /, **options):
     """Makes a function a task, or a class an actor: `@remote`, or with options `@remote(num_cpus=2)`.
 
@@ -43,7 +64,7 @@ def _remote(target, options):
     raise TypeError(f"@remote is for functions and classes, got {target!r}")
 
 
-def put(value) -> ObjectRef:
+def put(value: T) -> ObjectRef[T]:
     """Stores a copy of a value for tasks and actors; large arrays are copied once, into shared memory.
 
     Raises:
@@ -55,6 +76,10 @@ def put(value) -> ObjectRef:
     return engine().put(value)
 
 
+@overload
+def get(refs: ObjectRef[T], timeout: float | None = None) -> T: ...
+@overload
+def get(refs: Sequence[ObjectRef[T]], timeout: float | None = None) -> list[T]: ...
 def get(refs, timeout: float | None = None):
     """The value of a reference, or a list of values for a list of references; waits until they are there.
 
@@ -81,8 +106,8 @@ def get(refs, timeout: float | None = None):
 
 
 def wait(
-    refs, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
-) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    refs: Sequence[ObjectRef[T]], num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Waits until `num_returns` of the references are done (with a value or an error), or the time is over.
 
     Args:
@@ -112,7 +137,7 @@ def wait(
     return _session(refs[0]).wait(list(refs), num_returns, timeout)
 
 
-def as_completed(refs: Iterable[ObjectRef], timeout: float | None = None) -> Iterator[ObjectRef]:
+def as_completed(refs: Iterable[ObjectRef[T]], timeout: float | None = None) -> Iterator[ObjectRef[T]]:
     """Yields the references as they are done, in the order given where several are done at once.
 
     Args:
@@ -155,7 +180,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     actor._lease.engine.kill(actor._lease.actor_id)
 
 
-def empty(shape, dtype="float32"):
+def empty(shape: int | Sequence[int], dtype="float32") -> np.ndarray:
     """An uninitialised array in shared memory: filled in place, then put or returned without a copy.
 
     It can be written until it (or a view of it) is put, returned or passed on. What is stored then does not change any

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 from .engines.base import Definition
 from .options import ActorOptions, TaskOptions, updated
 from .session import engine
+
+Refs = TypeVar("Refs")
 
 
 class Remote:
@@ -47,15 +49,22 @@ class Remote:
         self._definition = self._definition_type(self.__wrapped__)
 
 
-class RemoteFunction(Remote):
-    """A function that runs as a task, in another process."""
+class RemoteFunction(Remote, Generic[Refs]):
+    """A function that runs as a task, in another process.
+
+    `Refs` is what `.remote()` returns: a reference to the result, or what `num_returns` says.
+    """
 
     def __init__(self, function, options: TaskOptions):
         if inspect.iscoroutinefunction(function):
             raise TypeError(f"{function.__qualname__} is async; a remote function must be an ordinary one")
         super().__init__(function, options)
 
-    def remote(self, *args, **kwargs):
+    def options(self, **given) -> RemoteFunction[Any]:
+        """See Remote.options."""
+        return super().options(**given)
+
+    def remote(self, *args, **kwargs) -> Refs:
         """Runs the function with these arguments in a worker process.
 
         Returns:

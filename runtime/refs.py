@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
 
 from . import context
 from .errors import SessionClosedError
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class SessionBound:
@@ -29,11 +32,11 @@ class SessionBound:
         return self
 
 
-class ObjectRef(SessionBound):
+class ObjectRef(SessionBound, Generic[T_co]):
     """A reference to one value of the session. Engines subclass it; users only pass it on, `get` it or `wait` for it.
 
     A subclass has attributes `id` (bytes, unique within the session) and `engine`. Two references to the same value are
-    equal.
+    equal. `ObjectRef[float]` is one to a number, for type checkers.
     """
 
     __slots__ = ()
@@ -53,7 +56,7 @@ class ObjectRef(SessionBound):
         """The id in hexadecimal, for messages."""
         return self.id.hex()
 
-    def future(self) -> Future:
+    def future(self) -> Future[T_co]:
         """A future that gets the value or the error. A thread waits for it: for a few references, not for thousands.
 
         Raises:
@@ -73,7 +76,7 @@ class ObjectRef(SessionBound):
         threading.Thread(target=wait, name="runtime-future", daemon=True).start()
         return future
 
-    def __await__(self):
+    def __await__(self) -> Generator[Any, None, T_co]:
         return asyncio.wrap_future(self.future()).__await__()
 
     def __eq__(self, other):

@@ -34,7 +34,7 @@ from rllib.algorithms.setting_types import (
 )
 from rllib.schedules import schedule_problem
 
-F = TypeVar("F", bound=Callable)
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,11 @@ class Setting:
         return f"Use .{self.section}({self.name}={self.default!r})."
 
 
-def section(declaration: F) -> F:
-    """Marks a method of a Settings class as the declaration of a section."""
+def section(declaration: Callable[..., C]) -> Callable[..., C]:
+    """Marks a method of a Settings class as the declaration of a section.
+
+    For type checkers it takes any arguments and returns the config; the stubs (tests/stubs/generate.py) are exact.
+    """
     declaration.__declares_section__ = True
     return declaration
 

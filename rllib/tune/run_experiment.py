@@ -65,7 +65,7 @@ def run(
     export_formats: Sequence[str] | None = None,
     chdir_to_trial_dir: bool = True,
     **other_eras,
-):
+) -> ExperimentAnalysis:
     """Runs an experiment: trials of a trainable, with configurations from a search space.
 
     Args:

@@ -1,0 +1,44 @@
+"""mypy and basedpyright accept the README's Python and a user's script, and infer what the script asserts."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_readme import blocks
+
+HERE = Path(__file__).parent
+COMMANDS = {
+    "mypy": ["--config-file", HERE / "mypy.ini", "--warn-unused-ignores", "--check-untyped-defs", "."],
+    "basedpyright": ["--pythonpath", sys.executable],
+}
+
+
+@pytest.fixture(scope="module")
+def checks(tmp_path_factory):
+    """The checkers that are installed, all running at once."""
+    directory = tmp_path_factory.mktemp("user")
+    settings = {"typeCheckingMode": "standard", "reportUnnecessaryTypeIgnoreComment": "error"}
+    (directory / "pyrightconfig.json").write_text(json.dumps(settings))
+    (directory / "script.py").write_text((HERE / "script.py").read_text())
+    for number, snippet in enumerate(blocks("README.md", "python")):
+        (directory / f"readme_{number}.py").write_text(snippet)
+    return {
+        name: subprocess.Popen(
+            [sys.executable, "-m", name, *arguments],
+            cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for name, arguments in COMMANDS.items() if importlib.util.find_spec(name)
+    }  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_users_code_has_types(checks, name):
+    if name not in checks:
+        pytest.skip(f"{name} is not installed: pip install '.[test]'")
+    output, _ = checks[name].communicate()
+    assert checks[name].returncode == 0, output

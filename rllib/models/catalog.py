@@ -150,9 +150,11 @@ class PolicySpec:
             kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
             return kind(layout, self.activations, weights)
         if backend == "torch":
+            import torch
+
             from rllib.models.torch_network import ActingNetwork
 
-            return ActingNetwork(layout, self.activations, weights)
+            return ActingNetwork(self.torch(layout, torch.from_numpy(weights), None), self.critic)
         raise ValueError(f"unknown policy backend {backend!r}; known are ('numpy', 'torch')")
 
     def torch(self, layout: ParameterLayout | NoisyLayout, flat, acting):

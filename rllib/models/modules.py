@@ -4,9 +4,8 @@ A module is described without torch, by an object with
 
 - `layout(widths)`: where its parameters lie in a flat vector, an object with `size` and `named_parameters(flat)`;
 - `initialize(layout, weights, rng)`: fills its slice of the vector;
-- `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor, with `flat` (the slice,
-  which has a gradient), `leaves` (the tensors to differentiate by) and `receive(gradients)` (writes those of the leaves
-  into `flat.grad`).
+- `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor: a FlatModule around any
+  torch.nn.Module, or what else has the attributes of one (models/torch_network.py).
 
 A class of your own with these three methods is a module as well (tests/learners/test_soft_actor_critic.py has one).
 """
@@ -91,6 +90,6 @@ class Parameter:
 
     def torch(self, layout: "Parameter", flat):
         """See the module's docstring."""
-        from rllib.models.torch_network import TorchParameter
+        from rllib.models.torch_network import FlatModule, Values
 
-        return TorchParameter(flat, self.shape)
+        return FlatModule(Values(self.shape), flat)

@@ -1,4 +1,4 @@
-"""The actor-critic network in torch: views of the same flat vector as the numpy network."""
+"""Networks in torch: views of the same flat vector as the numpy networks."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -13,7 +13,130 @@ from rllib.models.noisy_network import NoisyLayout, NoisyNetwork
 from rllib.models.torch_torso import ACTIVATIONS, torso_features, torso_pieces
 
 
-def pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
+def backward(loss: Tensor, modules: Collection) -> None:
+    """Writes the gradient of a scalar by each module's parameters into its `flat.grad`, over what was there."""
+    leaves = [leaf for module in modules for leaf in module.leaves]
+    gradients = iter(torch.autograd.grad(loss, leaves, materialize_grads=True))
+    for module in modules:
+        module.receive(list(itertools.islice(gradients, len(module.leaves))))
+
+
+class FlatModule(nn.Module):
+    """A torch.nn.Module whose parameters, and their gradients, are views of two flat tensors.
+
+    Losses are differentiated by `leaves`; `receive` puts these gradients into `flat.grad`, and optimizers step `flat`.
+
+    Args:
+        module: called for what this one computes; its parameters become views of `flat`, in their order.
+        flat: float32, as long as all parameters together, on any device; its memory is used, not copied.
+    """
+
+    def __init__(self, module: nn.Module, flat: Tensor):
+        super().__init__()
+        self.module = module
+        self.flat = _with_gradient(flat)
+        self.leaves = list(module.parameters())
+        sizes = [parameter.numel() for parameter in self.leaves]
+        for parameter, view, gradient in zip(self.leaves, flat.split(sizes), self.flat.grad.split(sizes)):
+            parameter.data, parameter.grad = view.view(parameter.shape), gradient.view(parameter.shape)
+
+    def forward(self, *inputs: Tensor):
+        """What the module computes."""
+        return self.module(*inputs)
+
+    def receive(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of `leaves` into `flat.grad`, over what was there."""
+        torch._foreach_copy_([leaf.grad for leaf in self.leaves], gradients)
+
+
+class Values(nn.Module):
+    """Numbers learned by themselves (models/modules.py: Parameter)."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        super().__init__()
+        self.value = nn.Parameter(torch.empty(shape))
+
+    def forward(self) -> Tensor:
+        """The numbers."""
+        return self.value
+
+
+class TorchNetwork(nn.Module):
+    """The actor-critic network: what FlatModule is for any module, with both towers' layers in one product.
+
+    `parameters()` are shaped as in torch.nn.Linear and may be read or changed by module users; what they do shows in
+    the flat vector.
+
+    Args:
+        layout: where the parameters lie.
+        activations: of each hidden layer, names in ACTIVATIONS.
+        flat: float32 [layout.size], on any device; the module's own memory, not copied.
+    """
+
+    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], flat: Tensor):
+        super().__init__()
+        self.layout = layout
+        self._activations = [ACTIVATIONS[name] for name in activations]
+        self.flat = _with_gradient(flat)
+        self._parts = _pieces(layout, flat)
+        self.leaves = [part.requires_grad_() for part in self._parts.values()]
+        self._gradients = list(_pieces(layout, self.flat.grad).values())
+        gradients = layout.named_parameters(self.flat.grad)
+        for name, view in layout.named_parameters(flat.detach()).items():
+            parameter = nn.Parameter(view)
+            parameter.grad = gradients[name]
+            self.register_parameter(name.replace(".", "_"), parameter)
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; without a value head, no values [0].
+
+        Encoded observations [B, num_inputs + 1] close with a 1, which stands for the first layer's bias.
+        """
+        layout, parts = self.layout, self._parts
+        if layout.torso:
+            features = torso_features(layout.torso, parts, inputs, layout.num_towers)
+        elif layout.hiddens:
+            z = torch.matmul(inputs, parts["hidden_0"])  # [towers, B, width]
+            features = self._activations[0](self._normalized(0, z))
+        else:
+            return self._split(inputs @ parts["head"])
+        for index in range(0 if layout.torso else 1, len(layout.hiddens)):
+            weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
+            features = self._activations[index](self._normalized(index, torch.baddbmm(bias, features, weight)))
+        if layout.num_towers == 1:
+            return self._split(torch.addmm(parts["head.bias"], features[0], parts["head.weight"]))
+        policy_features, value_features = features.unbind()
+        dist_inputs = torch.addmm(parts["policy_head.bias"], policy_features, parts["policy_head.weight"])
+        values = torch.addmm(parts["value_head.bias"], value_features, parts["value_head.weight"])[:, 0]
+        return self._with_log_std(dist_inputs), values
+
+    def receive(self, gradients: Sequence[Tensor]) -> None:
+        """As that of FlatModule."""
+        torch._foreach_copy_(self._gradients, gradients)
+
+    def _normalized(self, index: int, z: Tensor) -> Tensor:
+        if not self.layout.layer_norm:
+            return z
+        normal = torch.nn.functional.layer_norm(z, z.shape[-1:], eps=EPSILON)
+        return torch.addcmul(self._parts[f"norm_{index}.bias"], normal, self._parts[f"norm_{index}.weight"])
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        dist_inputs, values = outputs.split((self.layout.num_outputs, self.layout.num_values), dim=1)
+        return self._with_log_std(dist_inputs), values.reshape(-1)
+
+    def _with_log_std(self, means: Tensor) -> Tensor:
+        if not self.layout.num_log_std:
+            return means
+        return torch.cat([means, self._parts["log_std"].expand(len(means), -1)], dim=1)
+
+
+def _with_gradient(flat: Tensor) -> Tensor:
+    flat = flat.detach().requires_grad_()
+    flat.grad = torch.zeros_like(flat)
+    return flat
+
+
+def _pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
     """The blocks as the products of `forward` want them: weights and biases apart, and the first layer stacked.
 
     Without a torso the first layer's bias stays the last row of its weights, as inputs then close with a 1.
@@ -35,90 +158,6 @@ def pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
     return parts
 
 
-def forward(layout: ParameterLayout, activations: tuple[str, ...], parts: dict[str, Tensor], inputs: Tensor):
-    """Distribution inputs [B, K] and values [B]; without a value head, no values [0].
-
-    Args:
-        layout: where the parameters lie.
-        activations: of each hidden layer, names in ACTIVATIONS.
-        parts: what `pieces` gave.
-        inputs: encoded observations [B, num_inputs + 1]; the last column is 1 and stands for the first layer's bias.
-            With a torso, observations as they are stored.
-    """
-    applied = [ACTIVATIONS[name] for name in activations]
-    if layout.torso:
-        features = torso_features(layout.torso, parts, inputs, layout.num_towers)
-    elif layout.hiddens:
-        z = torch.matmul(inputs, parts["hidden_0"])  # [towers, B, width]
-        features = applied[0](_normalized(layout, parts, 0, z))
-    else:
-        return _split(layout, parts, inputs @ parts["head"])
-    for index in range(0 if layout.torso else 1, len(layout.hiddens)):
-        weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
-        features = applied[index](_normalized(layout, parts, index, torch.baddbmm(bias, features, weight)))
-    if layout.num_towers == 1:
-        return _split(layout, parts, torch.addmm(parts["head.bias"], features[0], parts["head.weight"]))
-    policy_features, value_features = features.unbind()
-    dist_inputs = torch.addmm(parts["policy_head.bias"], policy_features, parts["policy_head.weight"])
-    values = torch.addmm(parts["value_head.bias"], value_features, parts["value_head.weight"])[:, 0]
-    return _with_log_std(layout, parts, dist_inputs), values
-
-
-def _normalized(layout: ParameterLayout, parts: dict[str, Tensor], index: int, z: Tensor) -> Tensor:
-    if not layout.layer_norm:
-        return z
-    normal = torch.nn.functional.layer_norm(z, z.shape[-1:], eps=EPSILON)
-    return torch.addcmul(parts[f"norm_{index}.bias"], normal, parts[f"norm_{index}.weight"])
-
-
-def _split(layout: ParameterLayout, parts: dict[str, Tensor], outputs: Tensor):
-    dist_inputs, values = outputs.split((layout.num_outputs, layout.num_values), dim=1)
-    return _with_log_std(layout, parts, dist_inputs), values.reshape(-1)
-
-
-def _with_log_std(layout: ParameterLayout, parts: dict[str, Tensor], means: Tensor) -> Tensor:
-    if not layout.num_log_std:
-        return means
-    return torch.cat([means, parts["log_std"].expand(len(means), -1)], dim=1)
-
-
-class TorchNetwork(nn.Module):
-    """The network as a module: its parameters, and their gradients, are views of two flat tensors.
-
-    `parameters()` are shaped as in torch.nn.Linear and may be read or changed by module users; what they do shows in
-    the flat vector. Losses are differentiated by `leaves`; `receive` puts these gradients into `flat.grad`, which the
-    parameters' `.grad` view, and optimizers work on either.
-
-    Args:
-        layout: where the parameters lie.
-        activations: of each hidden layer, names in ACTIVATIONS.
-        flat: float32 [layout.size], on any device; the module's own memory, not copied.
-    """
-
-    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], flat: Tensor):
-        super().__init__()
-        self.layout = layout
-        self.activations = activations
-        self.flat = flat.detach().requires_grad_()
-        self.flat.grad = torch.zeros_like(flat)
-        self._parts = pieces(layout, flat)
-        self.leaves = [part.requires_grad_() for part in self._parts.values()]
-        self._gradients = list(pieces(layout, self.flat.grad).values())
-        gradients = layout.named_parameters(self.flat.grad)
-        for name, view in layout.named_parameters(flat.detach()).items():
-            parameter = nn.Parameter(view)
-            parameter.grad = gradients[name]
-            self.register_parameter(name.replace(".", "_"), parameter)
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives."""
-        return forward(self.layout, self.activations, self._parts, inputs)
-
-    def receive(self, gradients: Sequence[Tensor]) -> None:
-        """Writes the gradients of `leaves` into `flat.grad`, over what was there."""
-        torch._foreach_copy_(self._gradients, gradients)
-
-
 class NoisyTorchNetwork(nn.Module):
     """As TorchNetwork, for parameters mu and sigma in one flat tensor; the noise is that of a policy's own network.
 
@@ -132,8 +171,7 @@ class NoisyTorchNetwork(nn.Module):
     def __init__(self, layout: NoisyLayout, activations: tuple[str, ...], flat: Tensor, noise: NoisyNetwork):
         super().__init__()
         self.layout = layout
-        self.flat = flat.detach().requires_grad_()
-        self.flat.grad = torch.zeros_like(flat)
+        self.flat = _with_gradient(flat)
         self._noise, self._drawn = noise, torch.zeros(len(noise.noise), device=flat.device)
         self._summed = torch.empty(layout.plain.size, device=flat.device)
         self._plain = [TorchNetwork(layout.plain, activations, self._summed)]  # in a list: its parameters are no others
@@ -155,23 +193,15 @@ class NoisyTorchNetwork(nn.Module):
 
     @property
     def leaves(self) -> list[Tensor]:
-        """As those of TorchNetwork."""
+        """As those of FlatModule."""
         return self._plain[0].leaves
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
-        """As that of TorchNetwork."""
+        """As that of FlatModule."""
         size, gradient = self.layout.plain.size, self.flat.grad
         self._plain[0].receive(gradients)
         gradient[:size] = self._plain[0].flat.grad
         torch.mul(gradient[self.layout.start : size], self._drawn, out=gradient[size:])
-
-
-def backward(loss: Tensor, modules: Collection) -> None:
-    """Writes the gradient of a scalar by each module's parameters into its `flat.grad`, over what was there."""
-    leaves = [leaf for module in modules for leaf in module.leaves]
-    gradients = iter(torch.autograd.grad(loss, leaves, materialize_grads=True))
-    for module in modules:
-        module.receive(list(itertools.islice(gradients, len(module.leaves))))
 
 
 class TorchLayers(TorchNetwork):
@@ -195,54 +225,24 @@ class TorchLayers(TorchNetwork):
         return outputs[:, 0] if self.layout.num_outputs == 1 else outputs
 
 
-class TorchParameter(nn.Module):
-    """Numbers learned by themselves (models/modules.py: Parameter).
-
-    Args:
-        flat: float32 [size], the module's own memory, not copied.
-        shape: of what a call gives.
-    """
-
-    def __init__(self, flat: Tensor, shape: tuple[int, ...]):
-        super().__init__()
-        self.flat = flat.detach().requires_grad_()
-        self.flat.grad = torch.zeros_like(flat)
-        self.value = nn.Parameter(flat.detach().view(shape))
-        self.value.grad = self.flat.grad.view(shape)
-        self.leaves = [self.value]
-
-    def forward(self) -> Tensor:
-        """The numbers."""
-        return self.value
-
-    def receive(self, gradients: Sequence[Tensor]) -> None:
-        """As that of TorchNetwork."""
-        self.value.grad.copy_(gradients[0])
-
-
 class ActingNetwork:
     """What a policy asks of a network, answered by torch on the CPU, without gradients.
 
     Args:
-        layout, activations: as for TorchNetwork.
-        weights: flat float32 array; torch reads this very memory.
-
-    Attributes:
+        network: turns encoded observations into distribution inputs [B, K] and values [B].
         gives_values: whether there are values, which every pass computes.
     """
 
     # There is no `backward`; learners have a network of their own.
     closed_form = False
 
-    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], weights: np.ndarray):
-        self._layout, self._activations = layout, activations
-        self.gives_values = layout.num_values == 1
-        self._parts = pieces(layout, torch.from_numpy(weights))
+    def __init__(self, network: nn.Module, gives_values: bool):
+        self._network, self.gives_values = network, gives_values
 
     @torch.inference_mode()
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, K] and values [B]."""
-        dist_inputs, values = forward(self._layout, self._activations, self._parts, torch.from_numpy(inputs))
+        dist_inputs, values = self._network.forward(torch.from_numpy(inputs))
         return dist_inputs.numpy(), values.numpy()
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:

@@ -20,6 +20,7 @@ from rllib.losses.loss import LossOverModules
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.models.distributions import DiagGaussian
 from rllib.models.modules import FullyConnected, Parameter
+from rllib.models.torch_network import FlatModule
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, SampleBatch
 
@@ -337,7 +338,7 @@ def test_a_number_that_is_not_finite_is_named_by_its_module():
 
 
 class Quadratic:
-    """A module of one's own: x^T A x, with nothing but the three methods that models/modules.py asks for."""
+    """A module of one's own: a weighted sum of squares, by the three methods that models/modules.py asks for."""
 
     def layout(self, widths):
         self.width = self.size = widths["observation"]
@@ -350,13 +351,11 @@ class Quadratic:
         weights[:] = 0.5
 
     def torch(self, layout, flat):
-        module = torch.nn.Linear(1, 1, bias=False)
-        module.weight = torch.nn.Parameter(flat.detach())
-        module.flat, module.leaves = module.weight, [module.weight]
-        module.weight.grad = torch.zeros_like(flat)
-        module.forward = lambda observations: observations[:, : layout.width].square() @ module.weight
-        module.receive = lambda gradients: module.weight.grad.copy_(gradients[0])
-        return module
+        class Sum(torch.nn.Linear):
+            def forward(self, observations):
+                return super().forward(observations[:, : layout.width].square())[:, 0]
+
+        return FlatModule(Sum(self.width, 1, bias=False), flat)
 
 
 def test_a_module_of_ones_own():

@@ -54,7 +54,8 @@ def test_outputs_and_gradients_agree(layout, activations):
 @each_case
 def test_acting_through_torch(layout, activations):
     weights, inputs = make(layout, 8)
-    acting, plain = ActingNetwork(layout, activations, weights), NumpyNetwork(layout, activations, weights)
+    plain = NumpyNetwork(layout, activations, weights)
+    acting = ActingNetwork(TorchNetwork(layout, activations, torch.from_numpy(weights)), gives_values=True)
     np.testing.assert_allclose(acting.forward_policy(inputs), plain.forward_policy(inputs), atol=1e-5)
     np.testing.assert_allclose(acting.forward_value(inputs), plain.forward_value(inputs), atol=1e-5)
     beside = np.full(len(inputs), np.nan, np.float32)

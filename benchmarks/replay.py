@@ -19,7 +19,7 @@ def filled(prioritized: bool, capacity: int):
     import numpy as np
 
     from rllib import sample_batch as sb
-    from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
+    from rllib.replay.replay_buffer import ReplayBuffer
     from rllib.sample_batch import Column
 
     columns = (
@@ -29,7 +29,7 @@ def filled(prioritized: bool, capacity: int):
         Column(sb.REWARDS, (), "float32"),
         Column(sb.TERMINATEDS, (), "bool"),
     )
-    replay = PrioritizedReplayBuffer(columns, capacity) if prioritized else ReplayBuffer(columns, capacity)
+    replay = ReplayBuffer(columns, capacity, alpha=0.6 if prioritized else None)
     rng = np.random.default_rng(0)
     while len(replay) < capacity:
         # Priorities of all sizes, as they are after some training.

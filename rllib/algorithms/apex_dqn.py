@@ -160,7 +160,7 @@ class ApexDQN(QLearning):
         config, shards = self.config, self.config.num_replay_buffer_shards
         capacity = config.replay_settings()["capacity"]
         ring = self.ring(capacity // shards)
-        check_memory(capacity, shards * ring.func.bytes_for(*ring.args[:3]))
+        check_memory(capacity, shards * ring.func.bytes_for(*ring.args[:4]))
         return ReplayShards(
             ring,
             shards,

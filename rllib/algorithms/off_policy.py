@@ -26,7 +26,7 @@ from rllib.learners.learner import Learner
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
-from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
+from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import Column, SampleBatch
 from rllib.schedules import Schedule, schedule_problem
 
@@ -200,10 +200,9 @@ class OffPolicy(Algorithm):
             Column(sb.REWARDS, (), "float32"),
             Column(sb.DISCOUNTS, (), "float32"),
         )
-        if not settings["has_priorities"]:
-            return functools.partial(ReplayBuffer, columns, capacity, axis)
-        alpha, epsilon = settings["prioritized_replay_alpha"], settings["prioritized_replay_eps"]
-        return functools.partial(PrioritizedReplayBuffer, columns, capacity, axis, alpha, epsilon, self.stratified)
+        alpha = settings["prioritized_replay_alpha"] if settings["has_priorities"] else None
+        epsilon = settings["prioritized_replay_eps"]
+        return functools.partial(ReplayBuffer, columns, capacity, axis, alpha, epsilon, self.stratified)
 
     def result_info(self) -> dict[str, Any]:
         replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}

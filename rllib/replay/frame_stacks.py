@@ -42,13 +42,8 @@ class FrameStacks:
 
     @staticmethod
     def bytes_for(shape: tuple[int, ...], dtype: str, axis: int, num_rows: int) -> int:
-        """What `size_bytes` would be."""
-        return _frames_for(num_rows, shape[axis]) * math.prod(shape) // shape[axis] * np.dtype(dtype).itemsize
-
-    @property
-    def size_bytes(self) -> int:
         """Memory of the ring."""
-        return self._frames.nbytes
+        return _frames_for(num_rows, shape[axis]) * math.prod(shape) // shape[axis] * np.dtype(dtype).itemsize
 
     @property
     def oldest(self) -> int:

@@ -21,7 +21,9 @@ STACKS = (sb.OBS, sb.NEXT_OBS)
 
 
 class ReplayBuffer:
-    """A ring of rows, sampled uniformly with replacement.
+    """A ring of rows, sampled with replacement: uniformly, or in proportion to (|TD error| + epsilon)^alpha.
+
+    Prioritised sampling (arXiv:1511.05952) gives importance weights, uniform sampling weights of 1.
 
     Args:
         columns: name, shape of one row, dtype.
@@ -29,23 +31,39 @@ class ReplayBuffer:
         frame_axis: 0 or -1 for observations that are stacks of frames along this axis: each frame is then stored once
             (frame_stacks.py). Where so many episodes begin that their first frames overfill the room for frames, the
             oldest rows go before their time. None: observations are stored whole.
+        alpha: exponent of the priorities; 0 makes all rows alike. None: there are no priorities.
+        epsilon: added to every |TD error|, so that no row is out of play for ever.
+        stratified: one row from each of B equal parts of the priorities' sum; False draws independently, which with
+            alpha 0 gives the very rows of uniform sampling.
+
+    Attributes:
+        size_bytes: memory of the full buffer.
 
     Raises:
         ValueError: if capacity is below 1, or takes more memory than is free.
     """
 
-    def __init__(self, columns: Sequence[Column], capacity: int, frame_axis: int | None = None):
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        capacity: int,
+        frame_axis: int | None = None,
+        alpha: float | None = None,
+        epsilon: float = 1e-6,
+        stratified: bool = True,
+    ):
         if capacity < 1:
             raise ValueError(f"capacity={capacity} must be at least 1")
         self.capacity = capacity
-        self._table = tuple(columns)
         self._shapes = [(column.name, column.shape) for column in columns]
-        check_memory(capacity, self.bytes_for(columns, capacity, frame_axis))
+        self.size_bytes = self.bytes_for(columns, capacity, frame_axis, alpha)
+        check_memory(capacity, self.size_bytes)
         # Zeros cost nothing until they are written to.
         self._columns = {
             column.name: np.zeros((capacity, *column.shape), column.dtype) for column in _stored(columns, frame_axis)
         }
         self._stacks = None if frame_axis is None else FrameStacks(*_observation(columns), frame_axis, capacity)
+        self._priorities = None if alpha is None else Priorities(capacity, alpha, epsilon, stratified)
         # With stacks: for each row the least position that its frames can have.
         self._least = np.zeros(0 if self._stacks is None else capacity, np.int64)
         self._added = 0
@@ -53,24 +71,20 @@ class ReplayBuffer:
         self._out: dict[str, np.ndarray] = {}
 
     @staticmethod
-    def bytes_for(columns: Sequence[Column], capacity: int, frame_axis: int | None = None) -> int:
-        """What `size_bytes` would be."""
-        rows = capacity * sum(
+    def bytes_for(
+        columns: Sequence[Column], capacity: int, frame_axis: int | None = None, alpha: float | None = None
+    ) -> int:
+        """The `size_bytes` of such a buffer."""
+        size = capacity * sum(
             math.prod(column.shape) * np.dtype(column.dtype).itemsize for column in _stored(columns, frame_axis)
         )
-        if frame_axis is None:
-            return rows
-        return rows + 8 * capacity + FrameStacks.bytes_for(*_observation(columns), frame_axis, capacity)
+        if frame_axis is not None:
+            size += 8 * capacity + FrameStacks.bytes_for(*_observation(columns), frame_axis, capacity)
+        return size if alpha is None else size + SumTree.bytes_for(capacity)
 
     def __len__(self) -> int:
         """Rows that can be sampled."""
         return self._added - self._oldest
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory of the full buffer."""
-        frames = 0 if self._stacks is None else self._stacks.size_bytes
-        return sum(column.nbytes for column in self._columns.values()) + self._least.nbytes + frames
 
     # ------------------------------------------------------------------ adding
 
@@ -95,7 +109,8 @@ class ReplayBuffer:
         count = min(given, self.capacity)
         start = (self._added + given - count) % self.capacity
         stop = start + count
-        self._note_added(start, count, None if td_errors is None else td_errors[given - count :])
+        if self._priorities is not None:
+            self._priorities.add(start, count, None if td_errors is None else td_errors[given - count :])
         if self._stacks is not None:
             rows = self._with_positions([new[given - count :] for new in rows], start)
         if count == given and stop <= self.capacity:
@@ -131,7 +146,8 @@ class ReplayBuffer:
         first = self._oldest
         while self._oldest < self._added and self._least[self._oldest % self.capacity] < self._stacks.oldest:
             self._oldest += 1
-        self._note_dropped(first % self.capacity, self._oldest - first)
+        if self._priorities is not None:
+            self._priorities.drop(first % self.capacity, self._oldest - first)
 
     def _checked(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None) -> tuple[list[np.ndarray], int]:
         """The columns of the table as rows, and how many there are."""
@@ -150,12 +166,6 @@ class ReplayBuffer:
             rows.append(new)
         return rows, given
 
-    def _note_added(self, start: int, count: int, td_errors: np.ndarray | None) -> None:
-        """For buffers that keep more of a row than its columns: `count` rows are written from place `start` on."""
-
-    def _note_dropped(self, start: int, count: int) -> None:
-        """As `_note_added`, for rows that can no longer be sampled."""
-
     # ------------------------------------------------------------------ sampling
 
     def sample(self, batch_size: int, rng: np.random.Generator, beta: float = 0.0) -> SampleBatch:
@@ -164,7 +174,7 @@ class ReplayBuffer:
         Args:
             batch_size: B.
             rng: draws them.
-            beta: exponent of the importance weights (see PrioritizedReplayBuffer).
+            beta: exponent of the importance weights.
 
         Returns:
             the columns of the table, "weights" [B] float32, and "batch_indexes" [B] int64, the numbers of the rows. The
@@ -176,7 +186,10 @@ class ReplayBuffer:
         if self._added == self._oldest:
             raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
         out = self._outputs(batch_size)
-        places = self._draw(batch_size, rng, beta, out[sb.WEIGHTS])
+        if self._priorities is None:
+            places = self._drawn(batch_size, rng)
+        else:
+            places, out[sb.WEIGHTS][:] = self._priorities.sample(batch_size, rng, beta)
         for name, column in self._columns.items():
             # Without mode="clip" numpy gathers into memory of its own first, to leave `out` alone on errors.
             column.take(places, axis=0, out=out[name], mode="clip")
@@ -194,8 +207,8 @@ class ReplayBuffer:
             self._out[sb.WEIGHTS] = np.ones(batch_size, np.float32)
         return self._out
 
-    def _draw(self, batch_size: int, rng: np.random.Generator, beta: float, weights: np.ndarray) -> np.ndarray:
-        """Places [B] int64; fills `weights`, which are 1 unless a subclass changes them."""
+    def _drawn(self, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+        """Places [B] int64, all rows being equally likely."""
         rows = self._added - self._oldest
         drawn = (rng.random(batch_size) * rows).astype(np.int64)
         # The product may be rounded up to the number of rows itself.
@@ -203,7 +216,21 @@ class ReplayBuffer:
         return drawn if not self._oldest or rows == self.capacity else (drawn + self._oldest) % self.capacity
 
     def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
-        """Takes new TD errors of sampled rows; they make no difference here."""
+        """Takes the new TD errors [B] of the rows with these numbers [B]; those of rows that are gone are left out.
+
+        They make no difference where there are no priorities.
+
+        Raises:
+            ValueError: if there never was such a row, or a TD error is not finite.
+        """
+        indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
+        if self._priorities is None or not len(indexes):
+            return
+        least, most = int(indexes.min()), int(indexes.max())
+        if least < 0 or most >= self._added:
+            raise ValueError(f"rows 0 to {self._added - 1} have been added, but rows {least} to {most} are meant")
+        there = slice(None) if least >= self._oldest else indexes >= self._oldest
+        self._priorities.update(indexes[there] % self.capacity, td_errors[there])
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -212,6 +239,9 @@ class ReplayBuffer:
         filled = min(self._added, self.capacity)
         state = {f"columns.{name}": column[:filled] for name, column in self._columns.items()}
         state |= {"added": np.array(self._added), "capacity": np.array(self.capacity)}
+        if self._priorities is not None:
+            state["priorities"] = self._priorities.tree[:filled]
+            state["largest_priority"] = np.array(self._priorities.largest)
         if self._stacks is not None:
             state |= {"oldest": np.array(self._oldest), "least": self._least[:filled]}
             state |= {f"stacks.{name}": array for name, array in self._stacks.get_state().items()}
@@ -221,8 +251,11 @@ class ReplayBuffer:
         """Takes over what `get_state` gave.
 
         Raises:
-            ValueError: if it is of a buffer with other columns or another capacity.
+            ValueError: if it is of a buffer with other columns or another capacity, or has no priorities where this
+                one has.
         """
+        if self._priorities is not None and "priorities" not in state:
+            raise ValueError("the saved replay has no priorities: it was sampled uniformly, this one is not")
         saved = {
             (name.removeprefix("columns."), column.shape[1:], str(column.dtype))
             for name, column in state.items()
@@ -238,79 +271,11 @@ class ReplayBuffer:
         self._oldest = int(state.get("oldest", max(self._added - self.capacity, 0)))
         for name, column in self._columns.items():
             column[: len(state[f"columns.{name}"])] = state[f"columns.{name}"]
+        if self._priorities is not None:
+            self._priorities.load(state["priorities"], float(state["largest_priority"]))
         if self._stacks is not None:
             self._least[: len(state["least"])] = state["least"]
             self._stacks.set_state({name: state[f"stacks.{name}"] for name in ("frames", "written")})
-
-
-class PrioritizedReplayBuffer(ReplayBuffer):
-    """Rows drawn in proportion to (|TD error| + epsilon)^alpha (arXiv:1511.05952), with importance weights.
-
-    Args:
-        columns, capacity, frame_axis: see ReplayBuffer.
-        alpha: exponent of the priorities; 0 samples uniformly.
-        epsilon: added to every |TD error|, so that no row is out of play for ever.
-        stratified: one row from each of B equal parts of the priorities' sum; False draws independently, which with
-            alpha 0 gives the very rows of ReplayBuffer.
-    """
-
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        capacity: int,
-        frame_axis: int | None = None,
-        alpha: float = 0.6,
-        epsilon: float = 1e-6,
-        stratified: bool = True,
-    ):
-        super().__init__(columns, capacity, frame_axis)
-        self.priorities = Priorities(capacity, alpha, epsilon, stratified)
-
-    @staticmethod
-    def bytes_for(columns: Sequence[Column], capacity: int, frame_axis: int | None = None) -> int:
-        return ReplayBuffer.bytes_for(columns, capacity, frame_axis) + SumTree.bytes_for(capacity)
-
-    @property
-    def size_bytes(self) -> int:
-        return super().size_bytes + self.priorities.tree.size_bytes
-
-    def _note_added(self, start: int, count: int, td_errors: np.ndarray | None) -> None:
-        self.priorities.add(start, count, td_errors)
-
-    def _note_dropped(self, start: int, count: int) -> None:
-        self.priorities.drop(start, count)
-
-    def _draw(self, batch_size: int, rng: np.random.Generator, beta: float, weights: np.ndarray) -> np.ndarray:
-        indexes, weights[:] = self.priorities.sample(batch_size, rng, beta)
-        return indexes
-
-    def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
-        """Takes the new TD errors [B] of the rows with these numbers [B]; those of rows that are gone are left out.
-
-        Raises:
-            ValueError: if there never was such a row, or a TD error is not finite.
-        """
-        indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
-        if not len(indexes):
-            return
-        least, most = int(indexes.min()), int(indexes.max())
-        if least < 0 or most >= self._added:
-            raise ValueError(f"rows 0 to {self._added - 1} have been added, but rows {least} to {most} are meant")
-        there = slice(None) if least >= self._oldest else indexes >= self._oldest
-        self.priorities.update(indexes[there] % self.capacity, td_errors[there])
-
-    def get_state(self) -> dict[str, np.ndarray]:
-        priorities = {
-            "priorities": self.priorities.tree[: min(self._added, self.capacity)],
-            "largest_priority": np.array(self.priorities.largest),
-        }
-        return {**super().get_state(), **priorities}
-
-    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        if "priorities" not in state:
-            raise ValueError("the saved replay has no priorities: it was sampled uniformly, this one is not")
-        super().set_state(state)
-        self.priorities.load(state["priorities"], float(state["largest_priority"]))
 
 
 def _stored(columns: Sequence[Column], frame_axis: int | None) -> list[Column]:

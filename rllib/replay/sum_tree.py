@@ -26,14 +26,9 @@ class SumTree:
         self._sums = np.zeros(2 * self._first)
         self._ends = np.zeros(self._top + 1)
 
-    @property
-    def size_bytes(self) -> int:
-        """Memory of the nodes."""
-        return self._sums.nbytes
-
     @staticmethod
     def bytes_for(capacity: int) -> int:
-        """What `size_bytes` would be."""
+        """Memory of the nodes."""
         return 16 * (1 << (capacity - 1).bit_length())
 
     def __getitem__(self, indexes) -> np.ndarray:

@@ -1,10 +1,12 @@
 """Stacked frames, each stored once: what is sampled is what a replay of whole stacks holds."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
+from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import Column, SampleBatch
 
 SIZE = 4  # frames of SIZE x SIZE pixels
@@ -69,7 +71,8 @@ def make_pair(kind, capacity, axis=-1):
     return kind(columns, capacity, frame_axis=axis), kind(columns, capacity)
 
 
-BOTH = pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
+prioritized = partial(ReplayBuffer, alpha=0.6)
+BOTH = pytest.mark.parametrize("kind", [ReplayBuffer, prioritized])
 
 
 @BOTH
@@ -133,8 +136,8 @@ def test_rows_in_any_order_come_out_as_they_went_in():
 @pytest.mark.parametrize("added", [40, 250])
 def test_state(added):
     environments = [Counter(), Counter(start=50)]
-    replay, whole = make_pair(PrioritizedReplayBuffer, 200)
-    other, _ = make_pair(PrioritizedReplayBuffer, 200)
+    replay, whole = make_pair(prioritized, 200)
+    other, _ = make_pair(prioritized, 200)
     replay.add(rows(environments, added))
     other.set_state({name: np.array(array) for name, array in replay.get_state().items()})
     batch = rows(environments, 9)

@@ -1,14 +1,17 @@
 """Rings of independent rows: what goes in comes out, at the seam too; numbers of rows; bad input."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from rllib.replay import memory
-from rllib.replay.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
+from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import INDICES, WEIGHTS, Column
 
 TABLE = (Column("number", (), "int64"), Column("obs", (3,), "float32"))
-BOTH = pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
+prioritized = partial(ReplayBuffer, alpha=0.6)
+BOTH = pytest.mark.parametrize("kind", [ReplayBuffer, prioritized])
 
 
 def rows(start, count):
@@ -55,7 +58,7 @@ def test_uniform_is_uniform(kind):
 
 
 def test_exponent_zero_draws_the_rows_of_uniform_replay():
-    uniform, flat = ReplayBuffer(TABLE, 300), PrioritizedReplayBuffer(TABLE, 300, alpha=0.0, stratified=False)
+    uniform, flat = ReplayBuffer(TABLE, 300), prioritized(TABLE, 300, alpha=0.0, stratified=False)
     for replay in (uniform, flat):
         replay.add(rows(0, 450), rng().random(450))
     for seed in range(20):
@@ -66,7 +69,7 @@ def test_exponent_zero_draws_the_rows_of_uniform_replay():
 
 
 def test_priorities_of_the_worker_count_from_the_start():
-    replay = PrioritizedReplayBuffer(TABLE, 4, alpha=1.0, epsilon=0.0)
+    replay = prioritized(TABLE, 4, alpha=1.0, epsilon=0.0)
     replay.add(rows(0, 4), [1, 2, 3, 4])
     batch = replay.sample(100_000, rng(), beta=0.4)
     np.testing.assert_allclose(np.bincount(batch["number"]) / 100_000, [0.1, 0.2, 0.3, 0.4], atol=0.006)
@@ -75,28 +78,28 @@ def test_priorities_of_the_worker_count_from_the_start():
 
 
 def test_news_of_rows_that_are_gone_is_not_taken_for_those_in_their_place():
-    replay = PrioritizedReplayBuffer(TABLE, 4, alpha=1.0, epsilon=0.0)
+    replay = prioritized(TABLE, 4, alpha=1.0, epsilon=0.0)
     old = replay.add(rows(0, 4))
     replay.add(rows(4, 2))
     replay.update_priorities(old, np.array([100.0, 100, 3, 7]))  # rows 0 and 1 have been overwritten by 4 and 5
-    assert replay.priorities.tree[:].tolist() == [1, 1, 3, 7]
+    assert replay.get_state()["priorities"].tolist() == [1, 1, 3, 7]
     replay.update_priorities(np.empty(0, np.int64), np.empty(0))
     with pytest.raises(ValueError, match="rows 0 to 5 have been added, but rows 2 to 6 are meant"):
         replay.update_priorities(np.array([2, 6]), np.ones(2))
 
 
 def test_only_the_newest_of_too_many_rows_count():
-    replay = PrioritizedReplayBuffer(TABLE, 4, alpha=1.0, epsilon=0.0)
+    replay = prioritized(TABLE, 4, alpha=1.0, epsilon=0.0)
     replay.add(rows(0, 11), np.arange(11.0))
     batch = replay.sample(4000, rng())
     found = dict(zip(batch["number"].tolist(), (batch["number"] % 4).tolist()))
     assert set(found) == {7, 8, 9, 10}
-    assert sorted(replay.priorities.tree[:].tolist()) == [7, 8, 9, 10]
-    assert all(replay.priorities.tree[place] == number for number, place in found.items())
+    assert sorted(replay.get_state()["priorities"].tolist()) == [7, 8, 9, 10]
+    assert all(replay.get_state()["priorities"][place] == number for number, place in found.items())
 
 
 def test_errors_that_are_no_numbers_are_refused_and_nothing_is_added():
-    replay = PrioritizedReplayBuffer(TABLE, 4)
+    replay = prioritized(TABLE, 4)
     replay.add(rows(0, 2), [1, 2])
     with pytest.raises(ValueError, match="TD errors must be finite"):
         replay.add(rows(2, 2), [1, np.nan])
@@ -135,8 +138,11 @@ def test_more_than_the_memory_is_refused_with_the_size(kind, monkeypatch):
 
 
 def test_size_in_bytes():
-    assert ReplayBuffer(TABLE, 1000).size_bytes == 1000 * 20
-    assert PrioritizedReplayBuffer(TABLE, 1000).size_bytes == 1000 * 20 + 2 * 1024 * 8
+    replay = ReplayBuffer(TABLE, 1000)
+    replay.add(rows(0, 1000))
+    stored = sum(column.nbytes for name, column in replay.get_state().items() if name.startswith("columns."))
+    assert replay.size_bytes == stored == 1000 * 20
+    assert prioritized(TABLE, 1000).size_bytes == 1000 * 20 + 2 * 1024 * 8
 
 
 @BOTH
@@ -154,4 +160,4 @@ def test_state(kind, added):
         kind(TABLE, 21).set_state(replay.get_state())
     if kind is ReplayBuffer:
         with pytest.raises(ValueError, match="has no priorities"):
-            PrioritizedReplayBuffer(TABLE, 20).set_state(replay.get_state())
+            prioritized(TABLE, 20).set_state(replay.get_state())

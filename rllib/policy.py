@@ -16,7 +16,7 @@ WEIGHTS = "weights"
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What a process needs in order to act as a policy does at one moment; it is sent with each request to act.
+    """All that acting depends on: what a process needs in order to act as a policy does at one moment.
 
     Args:
         weights: float32 [weights]. Of a snapshot that was just made it is the memory of the policy itself, which the

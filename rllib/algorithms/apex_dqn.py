@@ -262,7 +262,8 @@ class ApexDQN(QLearning):
 
     def result_info(self) -> dict[str, Any]:
         info = super().result_info()
-        info["replay"] |= {"num_shards": self.replay.num_shards, "num_shard_restarts": self.replay.num_restarts}
+        fleet = self.replay.fleet
+        info["replay"] |= {"num_shards": len(fleet.members), "num_shard_restarts": fleet.num_restarts}
         return info
 
     # ------------------------------------------------------------------ state and the end

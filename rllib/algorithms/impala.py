@@ -337,7 +337,7 @@ class IMPALA(Algorithm):
             )
 
     def result_info(self) -> dict[str, Any]:
-        restarts = self._aggregators.num_restarts if self._aggregators else 0
+        restarts = self._aggregators.fleet.num_restarts if self._aggregators else 0
         return {**super().result_info(), "num_aggregation_worker_restarts": restarts}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:

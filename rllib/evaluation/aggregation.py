@@ -12,10 +12,10 @@ from runtime.util.fleet import FaultTolerance, Fleet, Member
 
 
 class Joiner:
-    """In a process of its own: fragments are mapped there, and the joined columns are born in shared memory."""
+    """An actor that maps fragments and writes the joined columns to shared memory."""
 
     def process_id(self) -> int:
-        """Answers once the process is there."""
+        """Number of the process."""
         return os.getpid()
 
     def join(self, fragments: Sequence[SampleBatch]) -> SampleBatch:
@@ -25,14 +25,14 @@ class Joiner:
 
 @dataclass
 class _Join:
-    """A train batch under way: of what, and the batch once it is there."""
+    """A train batch that is being joined; `batch` is set when it is there."""
 
     fragments: list[SampleBatch]
     batch: SampleBatch | None = None
 
 
 class Aggregators:
-    """Joins fragments in other processes, one train batch each, and hands out the batches in the order of asking.
+    """Joins fragments to train batches in other processes, and hands out the batches in the order of the requests.
 
     Fragments are kept here until their batch is there: what was given to a process that dies is joined by this one.
 
@@ -40,12 +40,15 @@ class Aggregators:
         num_workers: number of processes.
         fault_tolerance: whether, and how often, a dead process is replaced. Joining takes no time to speak of, so a
             process that was silent for `silence_s` once counts as dead.
+
+    Attributes:
+        fleet: the processes.
     """
 
     def __init__(self, num_workers: int, fault_tolerance: FaultTolerance):
         ensure_runtime()
         joiner = runtime.remote(Joiner).options(oversubscribe=True)
-        self._fleet = Fleet(
+        self.fleet = Fleet(
             lambda index, _: joiner.options(name=f"aggregation worker {index}").remote(),
             range(1, num_workers + 1),
             kind="aggregation worker",
@@ -57,20 +60,15 @@ class Aggregators:
         self._turn = 0
 
     @property
-    def num_restarts(self) -> int:
-        """Number of processes that were replaced so far."""
-        return self._fleet.num_restarts
-
-    @property
     def is_busy(self) -> bool:
         """Whether every process has a batch to join, and there is one more, which then should be taken."""
-        return len(self._joins) > len(self._fleet.members)
+        return len(self._joins) > len(self.fleet.members)
 
     def give(self, fragments: list[SampleBatch]) -> None:
         """Has the next process join these."""
         join = _Join(fragments)
         self._joins.append(join)
-        members = list(self._fleet.members.values())
+        members = list(self.fleet.members.values())
         member = members[self._turn % len(members)]
         self._turn += 1
         member.send(member.handle.join.remote(fragments), join)
@@ -83,7 +81,7 @@ class Aggregators:
         """
         join = self._joins.popleft()
         while join.batch is None:
-            for answer in self._fleet.take(self._fleet.tolerance.silence_s):
+            for answer in self.fleet.take(self.fleet.tolerance.silence_s):
                 answer.tag.batch = answer.value
         return join.fragments, join.batch
 
@@ -92,15 +90,11 @@ class Aggregators:
             join.batch = SampleBatch.concat(join.fragments)
 
     def clear(self) -> None:
-        """Forgets what is under way."""
+        """Drops the batches that are being joined."""
         self._joins.clear()
-        self._fleet.forget()
-
-    def remote_workers(self) -> list:
-        """The processes' handles, in order."""
-        return [member.handle for member in self._fleet.members.values()]
+        self.fleet.forget()
 
     def stop(self) -> None:
         """Ends the processes."""
         self._joins.clear()
-        self._fleet.stop()
+        self.fleet.stop()

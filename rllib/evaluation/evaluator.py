@@ -25,7 +25,7 @@ _TOGETHER = 8
 
 @dataclass(frozen=True)
 class Duration:
-    """How long an evaluation goes on. Every episode that has begun by then is played to its end.
+    """The length of an evaluation. Every episode that has begun by then is played to its end.
 
     Args:
         amount: at least 1; seconds may be any positive number.
@@ -44,11 +44,11 @@ class Duration:
 
 
 class Budget:
-    """What is left of an evaluation's duration, by environment.
+    """The part of an evaluation's duration that is left, by environment.
 
     Args:
         duration: of all of them together.
-        num_envs: how many there are.
+        num_envs: number of environments.
 
     Attributes:
         playing: [N] bool, the environments whose present episode counts.
@@ -79,7 +79,7 @@ class EvaluationWorker(Worker):
     Args:
         settings: which environments and policy.
         worker_index: 0 in the driver, 1... for the remote ones.
-        incarnation: as for RolloutWorker; evaluations have seeds of their own, whichever worker plays them.
+        incarnation: as for RolloutWorker; without effect here, the seeds are those of the evaluation.
         allocate: not needed here, what comes back is small.
         policy: acts; by default one that the settings describe, with weights that come by `load_snapshot`.
     """
@@ -115,8 +115,8 @@ class EvaluationWorker(Worker):
         short episodes. The policy's observation filter is applied, never updated.
 
         Args:
-            duration: how long.
-            round_index: which evaluation of the run this is; each has seeds of its own.
+            duration: when to stop.
+            round_index: number of this evaluation in the run; each evaluation has different seeds.
             explore: sample the actions instead of taking the most likely ones.
 
         Raises:

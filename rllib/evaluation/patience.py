@@ -19,8 +19,8 @@ PATIENCE = 10
 class Patience:
     """Logs what a loop over environments is waiting for, once every `timeout_s`.
 
-    As a context manager it also watches single rounds, from a thread of its own: one that takes longer than `timeout_s`
-    is reported with the line at which it is.
+    As a context manager it also watches single rounds, from another thread: one that takes longer than `timeout_s` is
+    reported with the line at which it is.
 
     Args:
         timeout_s: time between two warnings (seconds).

@@ -1,8 +1,8 @@
-"""A replay that lives in processes of its own: each shard is an actor with a ring of rows.
+"""A replay in actors: each shard is a process with a ring of rows.
 
-Requests to a shard are answered in the order in which they were made, and few of them may be under way, so nothing
-piles up anywhere: whoever finds no room has to wait for answers. A shard that dies takes its rows with it; an empty one
-takes its place, and is asked for samples again when it holds as much as when learning began.
+A shard answers requests in the order in which they were made. The number of unanswered requests is bounded, and with it
+the memory that they hold: rows can be added only while some shard has room. The rows of a shard that dies are lost. An
+empty shard replaces it, and is asked for samples again when it holds `min_rows`.
 """
 
 import logging
@@ -40,16 +40,16 @@ class ReplayActor:
         self._rng = seeding.generator(seed, seeding.REPLAY, index, incarnation)
 
     def add(self, rows: SampleBatch, td_errors: np.ndarray | None) -> int:
-        """Copies rows in; how many there are now."""
+        """Copies rows in; returns the number of rows that it holds now."""
         self._replay.add(rows, td_errors)
         return len(self._replay)
 
     def sample(self, batch_size: int, beta: float) -> SampleBatch:
-        """Rows with their weights and numbers."""
+        """Rows with their importance weights and their indices in the ring."""
         return self._replay.sample(batch_size, self._rng, beta)
 
     def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
-        """Takes new TD errors."""
+        """Makes new TD errors the priorities of these rows."""
         self._replay.update_priorities(indexes, td_errors)
 
     def size_bytes(self) -> int:
@@ -65,13 +65,13 @@ class ReplayActor:
         return self._replay.get_state()
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> int:
-        """Takes them over; how many rows there are now."""
+        """Replaces the ring's arrays; returns the number of rows that it holds now."""
         self._replay.set_state(state)
         return len(self._replay)
 
 
 class ReplayShards:
-    """Rows in turn over the shards, samples from all of them.
+    """A fleet of shards: rows go to them in turn, samples come from all of them.
 
     Args:
         make_replay: makes the ring of one shard; it has to be pickled.
@@ -83,6 +83,7 @@ class ReplayShards:
             that was silent for `silence_s` once counts as dead.
 
     Attributes:
+        fleet: the shards.
         size_bytes: memory of all shards when they are full.
 
     Raises:
@@ -100,11 +101,11 @@ class ReplayShards:
     ):
         self._min_rows, self._max_in_flight = min_rows, max_in_flight
         self._turn = 0
-        self._rows: Counter[int] = Counter()  # that each shard holds, as far as it has said
+        self._rows: Counter[int] = Counter()  # of each shard, by its last answer
         self._arrived: deque[tuple[tuple[int, int], SampleBatch]] = deque()
         ensure_runtime()
         actor_class = runtime.remote(ReplayActor).options(num_cpus=0, oversubscribe=True)
-        self._fleet = Fleet(
+        self.fleet = Fleet(
             lambda index, incarnation: actor_class.options(name=f"replay shard {index}").remote(
                 make_replay, seed, index, incarnation
             ),
@@ -114,40 +115,26 @@ class ReplayShards:
             ready=lambda actor: actor.size_bytes.remote(),
             on_lost=self._lose_rows,
         )
-        self.size_bytes = sum(self._fleet.ask_all(lambda actor, _: actor.size_bytes.remote()).values())
+        self.size_bytes = sum(self.fleet.ask_all(lambda actor, _: actor.size_bytes.remote()).values())
 
     def _lose_rows(self, index: int, member: Member) -> None:
         logger.warning("the %d rows of replay shard %d are lost", self._rows.pop(index, 0), index)
 
     def __len__(self) -> int:
-        """Number of rows that the shards have said to hold."""
+        """Number of rows in all shards, by their last answers."""
         return self._rows.total()
-
-    @property
-    def num_shards(self) -> int:
-        """Number of shards that are there."""
-        return len(self._fleet.members)
-
-    @property
-    def num_restarts(self) -> int:
-        """Number of shards that were replaced so far."""
-        return self._fleet.num_restarts
 
     @property
     def is_ready(self) -> bool:
         """Whether some shard holds enough to be asked for samples."""
         return any(rows >= self._min_rows for rows in self._rows.values())
 
-    def remote_shards(self) -> list:
-        """The shards' handles, in order."""
-        return [member.handle for member in self._fleet.members.values()]
-
     # ------------------------------------------------------------------ requests
 
     @property
     def has_room(self) -> bool:
         """Whether some shard can be given rows; if not, `wait_for_room` helps."""
-        return any(_asked(member, "add") < MOST_UNANSWERED for member in self._fleet.members.values())
+        return any(_asked(member, "add") < MOST_UNANSWERED for member in self.fleet.members.values())
 
     def add(self, batch: SampleBatch) -> None:
         """Gives rows to the next shard that has room; their column td_errors, if there is one, becomes priorities.
@@ -156,7 +143,7 @@ class ReplayShards:
             RuntimeError: if none has room.
         """
         rows = SampleBatch({name: column for name, column in batch.items() if name != TD_ERRORS})
-        members = list(self._fleet.members.values())
+        members = list(self.fleet.members.values())
         for turn in range(self._turn, self._turn + len(members)):
             member = members[turn % len(members)]
             if _asked(member, "add") < MOST_UNANSWERED:
@@ -168,7 +155,7 @@ class ReplayShards:
     def request_samples(self, batch_size: int, beta: float) -> None:
         """Asks every shard that holds enough for as many samples as it may be asked for ahead."""
         arrived = Counter(index for (index, _), _ in self._arrived)
-        for index, member in self._fleet.members.items():
+        for index, member in self.fleet.members.items():
             if self._rows[index] >= self._min_rows:
                 for _ in range(self._max_in_flight - _asked(member, "sample") - arrived[index]):
                     member.send(member.handle.sample.remote(batch_size, beta), "sample")
@@ -180,7 +167,7 @@ class ReplayShards:
             source: what `next_sample` gave with the sample.
         """
         index, incarnation = source
-        member = self._fleet.members.get(index)
+        member = self.fleet.members.get(index)
         if member is not None and member.incarnation == incarnation:
             member.send(member.handle.update_priorities.remote(indexes, td_errors), "update")
 
@@ -190,7 +177,7 @@ class ReplayShards:
         """A sample and its source, whichever came first; None if none was there in time, or none was asked for.
 
         Args:
-            timeout_s: how long to wait at most; the death of a shard ends the wait as well.
+            timeout_s: longest wait (seconds); the death of a shard ends it as well.
 
         Raises:
             what a request raised in a shard, or ActorDiedError if a shard has died, where it is not tolerated.
@@ -205,7 +192,7 @@ class ReplayShards:
     def _work_off(self, is_enough: Callable[[], bool], timeout_s: float) -> None:
         """Takes in all answers that are there, and waits for more until it is enough."""
         deadline = time.monotonic() + timeout_s
-        while answers := self._fleet.take(0.0 if is_enough() else max(0.0, deadline - time.monotonic())):
+        while answers := self.fleet.take(0.0 if is_enough() else max(0.0, deadline - time.monotonic())):
             for index, value, verb, incarnation in answers:
                 if verb == "add":
                     self._rows[index] = value
@@ -216,11 +203,11 @@ class ReplayShards:
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays of all shards."""
-        states = self._fleet.ask_all(lambda actor, _: actor.get_state.remote(), is_work=False)
+        states = self.fleet.ask_all(lambda actor, _: actor.get_state.remote(), is_work=False)
         return {f"{index}.{name}": array for index, state in states.items() for name, array in state.items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave; what is under way is forgotten.
+        """Restores what `get_state` returned; requests in flight are dropped.
 
         Raises:
             ValueError: if it is of another number of shards, or of rings that are not like these.
@@ -229,16 +216,16 @@ class ReplayShards:
         for name, array in state.items():
             index, _, rest = name.partition(".")
             parts.setdefault(int(index), {})[rest] = array
-        if set(parts) != set(self._fleet.members):
-            raise ValueError(f"the saved replay has {len(parts)} shards, but this one {self.num_shards}")
-        self._fleet.forget()
+        if set(parts) != set(self.fleet.members):
+            raise ValueError(f"the saved replay has {len(parts)} shards, but this one {len(self.fleet.members)}")
+        self.fleet.forget()
         self._arrived.clear()
-        rows = self._fleet.ask_all(lambda actor, index: actor.set_state.remote(parts[index]), is_work=False)
+        rows = self.fleet.ask_all(lambda actor, index: actor.set_state.remote(parts[index]), is_work=False)
         self._rows = Counter(rows)
 
     def stop(self) -> None:
         """Ends the shards' processes."""
-        self._fleet.stop()
+        self.fleet.stop()
         self._rows.clear()
 
 

@@ -20,7 +20,7 @@ from runtime.util.fleet import FaultTolerance, Fleet, Request
 
 
 class RolloutActor:
-    """A worker in a process of its own; its columns are born in shared memory, and `shared` is mapped there."""
+    """A worker as an actor: it allocates its columns in shared memory and maps the arrays of `shared`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class RolloutActor:
 
 
 class WorkerSet:
-    """Samples with one local worker (num_workers=0) or with actors.
+    """The workers of an algorithm: one local object (num_workers=0), or actors.
 
     Args:
         settings: what each of them does.
@@ -71,7 +71,7 @@ class WorkerSet:
 
     Attributes:
         fleet: the remote workers, with indices from 1 on; asynchronous algorithms ask it themselves.
-        restores: how often the run has gone on from a checkpoint, for the seeds of workers that replace others.
+        restores: number of checkpoints that the run has been restored from; seeds of replaced workers depend on it.
 
     Raises:
         the environment's own exception, if it cannot be made and `fault_tolerance` does not allow it.
@@ -115,7 +115,7 @@ class WorkerSet:
     # ------------------------------------------------------------------ sampling
 
     def sample(self, snapshot: Snapshot) -> list[tuple[SampleBatch, SampleReport]]:
-        """One fragment from every worker, sampled by this policy, in the order of the workers, whoever was first."""
+        """One fragment from every worker, sampled by this policy, in the order of the workers."""
         if self._local is not None:
             self._local.load_snapshot(snapshot)
             return [self._local.sample()]
@@ -172,11 +172,11 @@ class WorkerSet:
     def share_out(self, function: Callable, items: Sequence, *args) -> list:
         """One result per item, in order: the items are dealt out, and each worker calls function(worker, share, *args).
 
-        The share of a worker that died is worked on again, by the one that replaces it or by those that are left.
+        The share of a worker that dies is given to the one that replaces it, or to those that are left.
 
         Args:
             function: returns a list, one result for each item of the share.
-            items: of anything small; they are sent to the workers.
+            items: small values; they are sent to the workers.
             args: the same for all; put into the object store once.
         """
         if self._local is not None:

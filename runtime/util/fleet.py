@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 DEATHS = (ActorDiedError, ActorUnavailableError)
 FAILURES = (*DEATHS, TaskError)
-# Whatever made an actor hang, a new one rarely mends: only the first of several silences in a row is tolerated.
+# A new actor rarely mends what made its predecessor hang: of several silences in a row, one is tolerated.
 MAX_CONSECUTIVE_SILENCES = 1
 
 Request = Callable[[ActorHandle, int], ObjectRef]
@@ -105,14 +105,14 @@ class Member:
 
         Args:
             ref: reference of the answer.
-            tag: what the caller wants to know again when it has the answer.
+            tag: any value; it comes back with the answer, or in `pending` if the actor is lost.
         """
         if not self.pending:
             self._restart_clock()
         self.pending.append((tag, ref))
 
     def pop(self) -> None:
-        """Removes the oldest request; the actor is at the next one from now on."""
+        """Removes the oldest request; time counts for the next one from now on."""
         self.pending.popleft()
         self._restart_clock()
 
@@ -121,7 +121,13 @@ class Member:
 
 
 class Answer(NamedTuple):
-    """What `Fleet.take` gives: who has answered, what, the tag of the request, and which incarnation it was."""
+    """The answer to one request.
+
+    Attributes:
+        index, incarnation: of the actor that gave it.
+        value: what the request returned.
+        tag: of the request, as given to `Member.send`.
+    """
 
     index: int
     value: Any
@@ -130,23 +136,24 @@ class Answer(NamedTuple):
 
 
 class Fleet:
-    """Actors with indices, and the supervision of them.
+    """N actors under supervision.
 
     Args:
         start: (index, incarnation) -> handle of a new actor; the incarnation counts the actors that it replaces.
-        indices: one for each actor.
+        indices: of the actors; there are as many.
         kind: what an actor is called in messages, followed by its index.
-        tolerance: what happens to those that fail.
-        hint: what to look for when an actor does not answer; the end of the message.
-        ready: handle -> reference; asked of each actor at the start, and waited for however long it takes.
-        on_lost: (index, member) is called when a member has failed and that is tolerated; its `pending` is lost.
+        tolerance: what happens to actors that fail.
+        hint: ends the messages about an actor that does not answer: what may be the reason.
+        ready: handle -> reference; a request to each actor at the start, whose answer is waited for without a limit.
+        on_lost: called with (index, member) when a failed actor is replaced or left out; the requests that it had
+            pending are lost.
 
     Attributes:
         members: index -> the actor that is there now, in the order of the indices.
-        num_restarts: actors that were replaced so far.
+        num_restarts: number of actors that were replaced so far.
 
     Raises:
-        what `start` raises, or what is not tolerated while the actors become ready; none is left running then.
+        what `start` raises, or a failure at the start that is not tolerated. No actor is left running then.
     """
 
     def __init__(
@@ -223,44 +230,45 @@ class Fleet:
         tolerated = FAILURES if is_work else DEATHS
         answers = {}
         for index, (member, ref) in asked.items():
-            while ref is not None:
+            while member is not None:
                 try:
                     answers[index] = self._get(index, ref, patience)
                 except tolerated as failure:
                     if self.members.get(index) is member:
                         self._lose(index, failure)
-                    while index in self._due:
-                        self._await_replacement(math.inf)
-                    member = self.members.get(index)
-                    ref = request(member.handle, index) if member else None
                 else:
-                    ref = None
                     if is_work:
                         self._failures_in_a_row.pop(index, None)
+                    break
+                while index in self._due:
+                    self._await_replacement(math.inf)
+                member = self.members.get(index)
+                ref = member and request(member.handle, index)
         return answers
 
     def _get(self, index: int, ref: ObjectRef, patience: float):
         """The answer, waited for `silence_s` at a time."""
-        for attempt in itertools.count(1):
+        for times in itertools.count(1):
             try:
                 return get(ref, timeout=self.tolerance.silence_s)
             except GetTimeoutError as error:
                 if isinstance(error, TaskError):
                     raise  # the user's own
-                self._report_silence(index, attempt, patience)
+            if death := self._report_silence(index, times, patience):
+                raise death
 
     # ------------------------------------------------------------------ each at its own pace
 
     @property
     def num_in_flight(self) -> int:
-        """Requests of all members whose answers have not been taken."""
+        """Number of requests whose answers have not been taken."""
         return sum(len(member.pending) for member in self.members.values())
 
     def keep_in_flight(self, request: Request, count: int) -> None:
         """Brings every member to `count` pending requests.
 
-        With two it has the next one at hand when it has answered. How far actors are ahead is bounded: those whose
-        answers nobody takes stop.
+        With two, an actor has its next request at hand when it has answered one. An actor whose answers are not taken
+        stops after `count` of them.
 
         Args:
             request: (actor, index) -> reference of the answer.
@@ -274,18 +282,17 @@ class Fleet:
     def take(self, timeout_s: float) -> list[Answer]:
         """The answers that are there; waits for the first one.
 
-        Actors that die lose their pending requests; one that falls silent is reported, then counts as dead. Neither
-        holds up the others.
+        The pending requests of an actor that dies are lost. Silence is reported, then counts as death. Neither holds up
+        the other actors.
 
         Args:
-            timeout_s: how long to wait at most (seconds). Deaths and replacements end the wait as well, so that the new
-                actors can be asked.
+            timeout_s: longest wait (seconds). Deaths and replacements end it as well, so that new actors can be asked.
 
         Raises:
             what a request raised, or ActorDiedError or SilentActorError, where it is not tolerated.
         """
         self._replace_due()
-        if not self.num_in_flight:
+        if not any(member.pending for member in self.members.values()):
             self._await_replacement(timeout_s)
             return []
         limits = [timeout_s, self.tolerance.silence_s, *(due - time.monotonic() for due, _ in self._due.values())]
@@ -305,7 +312,7 @@ class Fleet:
         return answers
 
     def forget(self) -> None:
-        """Drops what is in flight; the answers are not taken."""
+        """Drops all requests in flight; their answers will not be taken."""
         for member in self.members.values():
             member.pending.clear()
 
@@ -317,22 +324,19 @@ class Fleet:
             if answered({index: member}, 0.0):
                 continue  # answered while nobody looked
             member.reports += 1
-            try:
-                self._report_silence(index, member.reports, self.tolerance.patience)
-            except SilentActorError as silence:
-                self._lose(index, silence)
+            if death := self._report_silence(index, member.reports, self.tolerance.patience):
+                self._lose(index, death)
 
     # ------------------------------------------------------------------ failures
 
-    def _report_silence(self, index: int, times: int, patience: float) -> None:
-        """Logs that a request is unanswered after `times` * silence_s; raises SilentActorError if that is enough."""
-        tolerance = self.tolerance
+    def _report_silence(self, index: int, times: int, patience: float) -> SilentActorError | None:
+        """Logs that a request is unanswered after `times` * silence_s; the actor's death, if that is enough."""
+        tolerance, name = self.tolerance, f"{self._kind} {index}"
         if times >= patience:
             setting = f"{tolerance.name('silence_s')}={tolerance.silence_s:g} s"
-            raise SilentActorError(f"{self._kind} {index} did not answer within {patience:g} x {setting}{self._hint}")
-        logger.warning(
-            "%s %d has not answered for %.3g s%s", self._kind, index, times * tolerance.silence_s, self._hint
-        )
+            return SilentActorError(f"{name} did not answer within {patience:g} x {setting}{self._hint}")
+        logger.warning("%s has not answered for %.3g s%s", name, times * tolerance.silence_s, self._hint)
+        return None
 
     def _lose(self, index: int, failure: Exception) -> None:
         """Ends an actor that has failed, and replaces it, later or at once, if that is what follows."""
@@ -404,8 +408,8 @@ def answered(members: Mapping[int, Member], timeout_s: float) -> list[int]:
     """Keys of the members whose oldest request is answered, by a value or an error; waits for the first one.
 
     Args:
-        members: of one fleet or of several; those without a pending request are passed over.
-        timeout_s: how long to wait at most (seconds).
+        members: of one fleet or of several; those without pending requests are skipped.
+        timeout_s: longest wait (seconds).
     """
     oldest = {member.pending[0][1]: key for key, member in members.items() if member.pending}
     if not oldest:

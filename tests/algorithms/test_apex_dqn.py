@@ -10,7 +10,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-import runtime
 from rllib import ApexDQNConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.registry import get_algorithm_class, get_algorithm_config
@@ -54,7 +53,7 @@ def config(env="CartPole-v1", num_workers=2, training=None, envs=1, fragment=20,
 
 
 def shard_pids(algo) -> list[int]:
-    return [runtime.get(shard.pid.remote()) for shard in algo.replay.remote_shards()]
+    return list(algo.replay.fleet.ask_all(lambda shard, _: shard.pid.remote(), is_work=False).values())
 
 
 def train_until(algo, condition, timeout_s=30):
@@ -170,7 +169,6 @@ class TestSettings:
             state = algo.replay.get_state()
             priorities = np.concatenate([state[f"{shard}.priorities"] for shard in range(2)])
             assert len(priorities) > 100 and (priorities == 1).mean() > 0.3
-
 
     def test_stacked_frames_are_stored_once(self):
         sizes = []

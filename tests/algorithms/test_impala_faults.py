@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 
-import runtime
 from rllib.algorithms.appo import APPOConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.errors import SampleTimeoutError
@@ -108,7 +107,7 @@ def test_a_ring_and_replay_outlive_their_workers(config_class):
 
 def aggregators(algo) -> list[int]:
     """Ids of the processes that join fragments."""
-    return runtime.get([actor.process_id.remote() for actor in algo._aggregators.remote_workers()])
+    return list(algo._aggregators.fleet.ask_all(lambda actor, _: actor.process_id.remote(), is_work=False).values())
 
 
 def watch(algo) -> list:

@@ -149,9 +149,9 @@ def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool
         settings["scheduler"] = create_scheduler(**_by_name(settings["scheduler"], "scheduler"))
     settings["num_samples"] = settings.pop("trials", 1)
     return ExperimentSpec(
-        algorithm,
+        trainable=algorithm,
         **{"metric": "episode_reward_mean", "mode": "max", "checkpoint_at_end": True, **settings},
-        config=config, search_alg=searcher, results_dir=results_dir, resume=resume, verbose=0 if quiet else 1,
+        config=config, search_alg=searcher, storage_path=results_dir, resume=resume, verbose=0 if quiet else 1,
     )  # fmt: skip
 
 

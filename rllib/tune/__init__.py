@@ -6,7 +6,8 @@ import importlib
 _LAZY = {
     **dict.fromkeys(("run", "run_experiments"), "run_experiment"),
     "Experiment": "experiment_spec",
-    **dict.fromkeys(("Tuner", "TuneConfig", "RunConfig", "CheckpointConfig", "FailureConfig"), "tuner"),
+    **dict.fromkeys(("TuneConfig", "RunConfig", "CheckpointConfig", "FailureConfig"), "experiment_spec"),
+    "Tuner": "tuner",
     **dict.fromkeys(("ExperimentAnalysis", "ResultGrid"), "analysis"),
     "Trainable": "trainable",
     **dict.fromkeys(("register_trainable", "with_parameters", "with_resources"), "trainables"),

@@ -10,11 +10,10 @@ from typing import Any
 from rllib.algorithms.sections import nearest
 from rllib.errors import NoBestTrialError
 from rllib.tune.experiment import journal_file, read_journal
-from rllib.tune.loggers import flatten, lookup
+from rllib.tune.loggers import flatten, lookup, read_results
 from rllib.tune.plots import plot, read_runs
 from rllib.tune.trial import ERROR, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_checkpoint import Checkpoint
-from rllib.tune.trial_files import read_results
 
 _SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
 

@@ -7,27 +7,24 @@ from typing import Any
 
 import runtime
 from rllib.evaluation.preload import PRELOAD
-from rllib.tune.experiment import ExperimentDirectory, as_text, inside
-from rllib.tune.experiment_callbacks import Observers
-from rllib.tune.experiment_opening import open_directory
-from rllib.tune.experiment_sidecar import TensorBoardCallback
+from rllib.tune.experiment import ExperimentDirectory, as_text, inside, open_directory
+from rllib.tune.experiment_callbacks import Callbacks
 from rllib.tune.experiment_spec import ExperimentSpec, saved_settings
-from rllib.tune.hangs import time_limit_s
 from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback
 from rllib.tune.reporters import TrialEndLines, make_reporter
 from rllib.tune.resume import take_up
-from rllib.tune.run_settings import RunSettings
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search_space import evaluated_params, holds_domains
 from rllib.tune.searchers import create_searcher
 from rllib.tune.searchers.base import announce_search
+from rllib.tune.experiment_sidecar import TensorBoardCallback
 from rllib.tune.stoppers import make_stopper, seconds
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import Trial
-from rllib.tune.trial_checkpoint import CheckpointKeeper
 from rllib.tune.trial_pool import TrialPool
 from rllib.tune.trial_runner import TrialRunner
+from rllib.tune.trials import Trials
 
 _RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 _LIGHT_PRELOAD = ("numpy", "rllib.tune.trial_actor")
@@ -37,7 +34,11 @@ _METRIC_OF_ALGORITHMS, _METRIC_OF_BARE_NUMBERS = "episode_reward_mean", "_metric
 
 
 def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
-    """Checks everything, and makes the runner with its directory, new or old."""
+    """The runner of an experiment, with its directory, new or old; and the spec that it follows.
+
+    Raises:
+        ValueError, TypeError: for settings that cannot be; nothing has been started or written then.
+    """
     resolved = resolve_trainable(spec.trainable)
     if spec.resources_per_trial is not None:
         resolved = replace(resolved, resources=spec.resources_per_trial)
@@ -46,25 +47,22 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     # As they were given: searcher and scheduler take on the experiment's metric and space next.
     saved = saved_settings(replace(spec, resources_per_trial=resolved.resources))
     pickled = {name: as_text(value) for name, value in saved.items()}
-    searcher, scheduler, spec = _search(spec, space, issubclass(resolved.cls, AlgorithmTrainable))
-    settings = _settings(spec, searcher)
+    is_algorithm = issubclass(resolved.cls, AlgorithmTrainable)
+    searcher, scheduler, spec = _search(spec, space, is_algorithm)
+    spec = _completed(spec, searcher)
     if not runtime.is_initialized():
-        is_algorithm = issubclass(resolved.cls, AlgorithmTrainable)
         runtime.init(preload=(*PRELOAD, "rllib.tune.trial_actor") if is_algorithm else _LIGHT_PRELOAD)
-    directory = open_directory(spec, resolved, space, pickled)
+    directory = open_directory(spec, resolved.name, space, pickled)
     try:
-        runner = TrialRunner(
-            directory,
-            resolved,
-            TrialPool(resolved, directory.path.name, spec.log_to_file, spec.reuse_actors, spec.chdir_to_trial_dir),
-            searcher,
-            scheduler,
-            settings,
-            CheckpointKeeper(spec.keep_checkpoints_num, spec.checkpoint_score_attr, spec.checkpoint_score_order),
-            _observers(spec, directory),
-            _trial_maker(spec, resolved, space, directory.path),
+        make_trial = _trial_maker(spec, resolved, space, directory.path)
+        # Of memory there is no bound: it is not counted.
+        total = {name: quantity for name, quantity in runtime.cluster_resources().items() if name != "memory"}
+        decided = Trials(
+            spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function
         )
-        take_up(runner, directory, spec.resume)
+        take_up(decided, directory, spec.resume, resolved.is_function)
+        pool = TrialPool(resolved.cls, directory.path.name, spec)
+        runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
     except BaseException:
         directory.close()
         raise
@@ -106,35 +104,29 @@ def _with_objective(spec: ExperimentSpec, parts, is_algorithm: bool) -> Experime
     return replace(spec, metric=metric, mode=mode)
 
 
-def _settings(spec: ExperimentSpec, searcher) -> RunSettings:
-    return RunSettings(
-        metric=spec.metric,
-        mode=spec.mode,
-        stopper=make_stopper(spec.stop),
-        trial_time_s=time_limit_s(spec.stop),
-        num_samples=spec.num_samples,
-        checkpoint_freq=spec.checkpoint_freq,
-        checkpoint_at_end=spec.checkpoint_at_end,
-        max_failures=spec.max_failures,
-        fail_fast=spec.fail_fast,
+def _completed(spec: ExperimentSpec, searcher) -> ExperimentSpec:
+    """The spec in the one form that running trials takes: a Stopper, seconds, an absolute path."""
+    return replace(
+        spec,
+        stop=make_stopper(spec.stop),
         time_budget_s=None if spec.time_budget_s is None else seconds(spec.time_budget_s, "time_budget_s"),
-        max_concurrent=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
-        export_formats=tuple(spec.export_formats),
+        max_concurrent_trials=spec.max_concurrent_trials or getattr(searcher, "max_concurrent", 0) or 0,
         restore=str(Path(spec.restore).absolute()) if spec.restore else None,
     )
 
 
-def _observers(spec: ExperimentSpec, directory: ExperimentDirectory) -> Observers:
-    writers = [callback for callback in spec.callbacks if isinstance(callback, FileLoggerCallback)]
+def _callbacks(spec: ExperimentSpec, directory: ExperimentDirectory, trials: list[Trial]) -> Callbacks:
+    writers = [callback for callback in spec.all_callbacks if isinstance(callback, FileLoggerCallback)]
     for writer in writers:
         writer.experiment_writes = True
     with_events = spec.tensorboard or any(isinstance(writer, TBXLoggerCallback) for writer in writers)
     callbacks = [
-        *spec.callbacks,
+        *spec.all_callbacks,
         *([TrialEndLines()] if (spec.verbose or 0) >= 2 else []),
         *([TensorBoardCallback(directory.path)] if with_events else []),
     ]
-    return Observers(callbacks, make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode))
+    reporter = make_reporter(spec.progress_reporter, spec.verbose, spec.metric, spec.mode)
+    return Callbacks(callbacks, reporter, trials)
 
 
 def _trial_maker(spec: ExperimentSpec, resolved: Resolved, space: dict, path: Path):
@@ -164,19 +156,19 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
         raise ValueError(f"resume must be one of {', '.join(map(repr, _RESUMES))}, but got {spec.resume!r}")
     if spec.mode not in (None, "max", "min"):
         raise ValueError(f'mode must be "max" or "min", but got {spec.mode!r}')
-    if spec.fail_fast not in (False, True, "raise"):
-        raise ValueError(f'fail_fast must be True, False or "raise", but got {spec.fail_fast!r}')
+    if spec.failures.fail_fast not in (False, True, "raise"):
+        raise ValueError(f'fail_fast must be True, False or "raise", but got {spec.failures.fail_fast!r}')
     _check_counts(spec)
     if spec.time_budget_s is not None:
         seconds(spec.time_budget_s, "time_budget_s")
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
-    resolved.cls.check_export(spec.export_formats)
+    resolved.cls.check_export(spec.export_formats or ())
     logs = spec.log_to_file
     is_pair = isinstance(logs, (tuple, list)) and len(logs) == 2 and all(isinstance(name, str) for name in logs)
     if not (isinstance(logs, (bool, str, type(None))) or is_pair):
         raise ValueError(f"log_to_file must be True, False, a file's name, or two for stdout and stderr, got {logs!r}")
-    if resolved.is_function and (spec.checkpoint_freq or spec.checkpoint_at_end):
+    if resolved.is_function and (spec.checkpoints.checkpoint_frequency or spec.checkpoints.checkpoint_at_end):
         raise ValueError(
             f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
             "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
@@ -184,9 +176,11 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
 
 
 def _check_counts(spec: ExperimentSpec) -> None:
-    for name in ("checkpoint_freq", "num_samples", "max_failures"):
-        value = getattr(spec, name)
-        lowest = {"checkpoint_freq": 0}.get(name, -1)
+    for name, value, lowest in (
+        ("checkpoint_freq", spec.checkpoints.checkpoint_frequency, 0),
+        ("num_samples", spec.num_samples, -1),
+        ("max_failures", spec.failures.max_failures, -1),
+    ):
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or value < lowest or (name, value) == ("num_samples", 0):
             raise ValueError(f"{name} must be a whole number {'> 0, or -1' if lowest else '>= 0'}, but got {value!r}")

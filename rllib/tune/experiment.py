@@ -11,9 +11,12 @@ what has come since is told them again (resume.py).
 import base64
 import fcntl
 import itertools
+import logging
+import math
 import os
 import pickle
 import re
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -23,16 +26,19 @@ from typing import Any
 import cloudpickle
 import msgspec
 
+from rllib.tune.domains import Choice, Domain
+from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.loggers import encode
-from rllib.tune.resources import Resources
-from rllib.tune.trial import PENDING, MetricAnalysis, Trial, TrialCheckpoint
+from rllib.tune.trial import Trial
+from rllib.tune.trial_records import apply_record
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1
 _SYNC_INTERVAL_S = 1.0
 # The state of searcher and scheduler is written when the last writing was so many times its own duration ago.
 _SNAPSHOT_SHARE = 20
 _LONGEST_NAME_BYTES = 255
-_PLAIN = (str, int, float, bool, type(None))
 
 
 class Journal:
@@ -134,45 +140,14 @@ class ExperimentDirectory:
             raise
         return cls(path, journal, header, records)
 
-    def trial_added(self, trial: Trial) -> None:
-        """A trial has been made."""
-        self._journal.append({"type": "trial", **_identity(trial), **_config_record(trial.config)})
-
-    def config_changed(self, trial: Trial, adopted: TrialCheckpoint | None = None) -> None:
-        """A trial has another configuration, and goes on from a checkpoint that it has taken over, if it has."""
-        record = {"type": "config", "id": trial.trial_id, **_config_record(trial.config)}
-        self._journal.append(record if adopted is None else {**record, "iteration": adopted.iteration})
-
-    def result_came(self, trial: Trial, iteration: int) -> None:
-        """A trial's result, which lies in its files, is about to be told searcher and scheduler."""
-        self._journal.append({"type": "result", "id": trial.trial_id, "iteration": iteration})
-
-    def exploit_planned(self, trial: Trial, source: Trial, config: Mapping[str, Any]) -> None:
-        """A trial is to go on from another one's next checkpoint, with this configuration."""
-        self._journal.append(
-            {"type": "exploit", "id": trial.trial_id, "source": source.trial_id, **_config_record(config)}
-        )
-
-    def checkpoint_added(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
-        """A trial has a new checkpoint."""
-        self._journal.append(
-            {"type": "checkpoint", "id": trial.trial_id, "name": checkpoint.name, "iteration": checkpoint.iteration,
-             "metrics": checkpoint.metrics}
-        )  # fmt: skip
-
-    def checkpoint_removed(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
-        """One of its checkpoints is no more."""
-        self._journal.append({"type": "removed", "id": trial.trial_id, "name": checkpoint.name})
-
-    def status_changed(self, trial: Trial) -> None:
-        """A trial has started, stands still, or has ended."""
-        record = {"type": "status", "id": trial.trial_id, "status": trial.status, "failures": trial.num_failures}
-        if trial.status != "RUNNING":
-            last = {key: value for key, value in trial.last_result.items() if key != "config"}
-            record |= {"stopped_by": trial.stopped_by, "error": trial.error, "last_result": last}
-        if trial.is_finished:
-            record["metric_analysis"] = trial.metric_analysis
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Appends a record to the journal."""
         self._journal.append(record)
+
+    def write_text(self, name: str, text: str, append: bool = False) -> None:
+        """Writes, or appends to, a file in the directory."""
+        with open(self.path / name, "a" if append else "w") as file:
+            file.write(text)
 
     def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
         """Writes the state of searcher and scheduler, unless that was just done and costs much.
@@ -255,37 +230,6 @@ def read_records(file: Path) -> list[dict[str, Any]]:
     return records
 
 
-def apply_record(record: dict, trials: dict[str, Trial], directory: Path, load_objects: bool = True) -> None:
-    """Brings the trials, by id, to where they were after this record."""
-    kind = record["type"]
-    if kind == "trial":
-        config = config_of(record, load_objects)
-        trial = Trial(
-            record["id"], record["index"], record["trainable"], config, record["params"], directory,
-            Resources(*record["resources"]),
-        )  # fmt: skip
-        trial.custom_name, trial.dirname, trial.experiment_tag = record["name"], record["dir"], record["tag"]
-        trials[trial.trial_id] = trial
-        return
-    trial = trials.get(record.get("id"))
-    if trial is None:
-        return
-    if kind == "config":
-        trial.config = config_of(record, load_objects)
-    elif kind == "checkpoint":
-        trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], record["metrics"]))
-    elif kind == "removed":
-        trial.checkpoints = [c for c in trial.checkpoints if c.name != record["name"]]
-    elif kind == "status":
-        trial.status, trial.num_failures = record["status"], record["failures"]
-        trial.stopped_by, trial.error = record.get("stopped_by"), record.get("error")
-        if "last_result" in record:
-            trial.last_result = {**record["last_result"], "config": trial.config}
-        if "metric_analysis" in record:
-            trial.analysis = MetricAnalysis()
-            trial.analysis._stats = record["metric_analysis"]
-
-
 def as_text(value) -> str | None:
     """A value pickled, for the header; None if it cannot be."""
     try:
@@ -297,43 +241,6 @@ def as_text(value) -> str | None:
 def from_text(text: str):
     """What `as_text` was given. Unpickles: only for experiments of one's own."""
     return pickle.loads(base64.b64decode(text))
-
-
-def _identity(trial: Trial) -> dict[str, Any]:
-    return {
-        "id": trial.trial_id,
-        "index": trial.index,
-        "trainable": trial.trainable_name,
-        "name": trial.custom_name,
-        "dir": trial.dirname,
-        "tag": trial.experiment_tag,
-        "params": trial.evaluated_params,
-        "resources": [dict(trial.resources.own), dict(trial.resources.others)],
-        "status": PENDING,
-    }
-
-
-def _config_record(config) -> dict[str, Any]:
-    record = {"config": config}
-    if not _is_plain(config):
-        record["pickle"] = base64.b64encode(cloudpickle.dumps(config)).decode()
-    return record
-
-
-def config_of(record: Mapping[str, Any], load_objects: bool = True):
-    """The configuration in a record."""
-    if load_objects and "pickle" in record:
-        return pickle.loads(base64.b64decode(record["pickle"]))
-    return record["config"]
-
-
-def _is_plain(value) -> bool:
-    """Whether JSON gives back exactly this value."""
-    if type(value) is dict:
-        return all(type(key) is str and _is_plain(item) for key, item in value.items())
-    if type(value) is list:
-        return all(map(_is_plain, value))
-    return type(value) in _PLAIN and value == value and value not in (float("inf"), float("-inf"))
 
 
 def _as_json(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -415,3 +322,110 @@ def latest_path(results: Path, name: str) -> Path | None:
 def glob_escaped(name: str) -> str:
     """For a pattern that means the name itself."""
     return re.sub(r"([*?[])", r"[\1]", name)
+
+
+# ---------------------------------------------------------------------- a new experiment, or one to go on with
+
+
+def open_directory(
+    spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, str | None]
+) -> ExperimentDirectory:
+    """The experiment's directory, opened: a new one, or the one to go on with.
+
+    Args:
+        spec: what `tune.run` was given.
+        trainable: name of what it runs.
+        space: the search space.
+        settings: name -> pickled value, for `Tuner.restore`; written into a new directory.
+
+    Raises:
+        ValueError: if there is nothing to resume, it is of another experiment, or the name leads out of the results.
+    """
+    results = Path(spec.results_dir).expanduser().absolute() if spec.results_dir else (
+        default_results_directory())  # fmt: skip
+    if spec.name:
+        inside(results, spec.name, "the experiment's directory")
+    if spec.resume:
+        found = latest_path(results, spec.name) if spec.name else _only_path(results, trainable)
+        if found:
+            return _reopened(found, trainable, space)
+        if "AUTO" not in str(spec.resume):
+            raise ValueError(
+                f"there is no experiment {spec.name or trainable!r} in {results} to resume. Give its name and "
+                'storage_path, or resume="AUTO" to start it where there is none'
+            )
+    return _created(results, spec, trainable, space, settings)
+
+
+def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, settings) -> ExperimentDirectory:
+    name = spec.name or f"{trainable}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    path = new_path(results, name)
+    if spec.name and path.name != name:
+        logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
+                       results / name, path)  # fmt: skip
+    header = {
+        "id": secrets.token_hex(3)[:5],
+        "name": path.name,
+        "trainable": trainable,
+        "space": as_text(space),
+        "described": described(space),
+        "settings": settings,
+        "metric": spec.metric,
+        "mode": spec.mode,
+        "num_samples": spec.num_samples,
+    }
+    return ExperimentDirectory.create(path, header)
+
+
+def _only_path(results: Path, trainable: str) -> Path | None:
+    """The newest experiment with this trainable's default name."""
+    paths = [p for p in results.glob(f"{glob_escaped(trainable)}_*") if any(p.glob("experiment_state-*"))]
+    return max(paths, key=lambda path: path.stat().st_mtime) if paths else None
+
+
+def _reopened(path: Path, trainable: str, space: dict) -> ExperimentDirectory:
+    directory = ExperimentDirectory.reopen(path)
+    header = directory.header
+    differs = (
+        f"it ran {header['trainable']}, not {trainable}" if header["trainable"] != trainable
+        else difference(header.get("described", {}), described(space)) if "described" in header
+        else None
+    )  # fmt: skip
+    if differs:
+        directory.close()
+        raise ValueError(
+            f"{path} is the directory of another experiment: {differs}. Give this one another name, or go on with the "
+            "same configuration; only num_samples may grow"
+        )
+    return directory
+
+
+# ---------------------------------------------------------------------- whether two search spaces are the same
+
+
+def described(node) -> Any:
+    """A search space as JSON that is equal for equal spaces: domains as they are written, functions by their names."""
+    if isinstance(node, Mapping):
+        return {str(key): described(value) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [described(value) for value in node]
+    if isinstance(node, Choice):
+        return {"choice": described(node.values)}
+    if isinstance(node, float):
+        return float(node) if math.isfinite(node) else repr(float(node))
+    if node is None or isinstance(node, (bool, int, str)):
+        return node
+    if isinstance(node, Domain) or type(node).__module__ == "numpy":
+        return repr(node)
+    return getattr(node, "__qualname__", type(node).__qualname__)
+
+
+def difference(before, now, path: str = "") -> str | None:
+    """The first difference between two described search spaces, as words; None if they are the same."""
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
+        return None if before == now else f"its {path} was {before!r:.100}, and is {now!r:.100} now"
+    if before.keys() != now.keys():
+        where = path or "configuration"
+        return f"its {where} has {', '.join(sorted(before)) or 'nothing'}, not {', '.join(sorted(now)) or 'nothing'}"
+    inside = (difference(before[key], now[key], f"{path}/{key}" if path else key) for key in before)
+    return next(filter(None, inside), None)

@@ -1,12 +1,9 @@
 """Hooks into an experiment, which run in the driver, and who calls them."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rllib.tune.trial import Trial
-
-logger = logging.getLogger(__name__)
 
 
 class Callback:
@@ -86,33 +83,28 @@ class LoggerCallback(Callback):
         self.log_trial_end(trial, failed=True)
 
 
-class Observers:
-    """Tells them.
+class Callbacks:
+    """Calls the hooks of all callbacks, and the reporter.
 
     Args:
-        callbacks: hooks.
+        callbacks: Callback objects.
         reporter: shows how it goes; None: nothing is shown.
+        trials: all so far; the experiment's own list.
 
     Attributes:
-        trials: all so far; the experiment's own list.
-        round: of the experiment's loop.
+        round: of the experiment's loop, from 1 on.
     """
 
-    def __init__(self, callbacks: Sequence[Callback] = (), reporter=None):
-        self.trials: list[Trial] = []
+    def __init__(self, callbacks: Sequence[Callback], reporter, trials: list[Trial]):
         self.round = 0
-        self._callbacks, self._reporter = list(callbacks), reporter
-        self._said: set[str] = set()
+        self._callbacks, self._reporter, self._trials = list(callbacks), reporter, trials
 
-    def set_up(self, num_samples: int) -> None:
-        """Once, before anything else."""
-        self._call("setup", num_samples=num_samples, total_num_samples=num_samples)
+    def tell(self, hook: str, **more) -> None:
+        """Calls this hook of all callbacks with the round, all trials and `more`."""
+        self.call(hook, iteration=self.round, trials=self._trials, **more)
 
-    def hear(self, hook: str, **more) -> None:
-        """Calls this hook of all callbacks."""
-        self._call(hook, iteration=self.round, trials=self.trials, **more)
-
-    def _call(self, hook: str, **arguments) -> None:
+    def call(self, hook: str, **arguments) -> None:
+        """Calls this hook of all callbacks; what it raises is marked by a note."""
         for callback in self._callbacks:
             try:
                 getattr(callback, hook)(**arguments)
@@ -122,11 +114,5 @@ class Observers:
 
     def report(self, status: Callable[[], dict[str, Any]], done: bool = False) -> None:
         """Shows the trials, if it is time to."""
-        if self._reporter is not None and self._reporter.should_report(self.trials, done=done):
-            self._reporter.report(self.trials, done, status())
-
-    def warn_once(self, topic: str, message: str) -> None:
-        """Once per topic."""
-        if topic not in self._said:
-            self._said.add(topic)
-            logger.warning("%s", message)
+        if self._reporter is not None and self._reporter.should_report(self._trials, done=done):
+            self._reporter.report(self._trials, done, status())

@@ -1,20 +1,27 @@
-"""An experiment as data: everything that `tune.run` takes, and the experiment dicts of old."""
+"""The settings of an experiment, declared once: what `tune.run`, the Tuner's configs and the dicts of old hold.
 
+TuneConfig and RunConfig are parts of an ExperimentSpec, and `tune.run` takes the fields of an ExperimentSpec by name.
+"""
+
+import inspect
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rllib.algorithms.sections import nearest
 from rllib.tune.experiment_callbacks import Callback
 from rllib.tune.old_loggers import callbacks_of
-from rllib.tune.trial import Trial
+from rllib.tune.trial import Trial, TrialCheckpoint
 
 logger = logging.getLogger(__name__)
 
-# Arguments of other versions that are taken without effect, and why.
+P, R = ParamSpec("P"), TypeVar("R")
+
+# Arguments of other versions that are accepted without effect, and why.
 OF_OTHER_ERAS = {
     "upload_dir": "results stay on this machine",
     "sync_config": "results stay on this machine",
@@ -26,72 +33,256 @@ OF_OTHER_ERAS = {
     "global_checkpoint_period": "the journal is written as things happen",
     "max_retries": "there is nothing to upload",
 }
-# Who gives these expects something that does not happen.
+# Users who give these expect something that does not happen.
 _MISSED = ("upload_dir", "sync_config")
 
 
 @dataclass
-class ExperimentSpec:
-    """Everything that `tune.run` takes, by its names; see there."""
+class CheckpointConfig:
+    """When trials are saved, and which checkpoints are kept.
 
-    trainable: Any
+    Attributes:
+        num_to_keep: number of checkpoints that a trial keeps; None: all. The newest is always kept, since the trial
+            goes on from it.
+        checkpoint_score_attribute: the best by this result key are kept ("min-loss": the lowest); None: the newest.
+        checkpoint_score_order: "max" or "min".
+        checkpoint_frequency: iterations between checkpoints; 0: none.
+        checkpoint_at_end: a checkpoint when the trial ends.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str = "max"
+    checkpoint_frequency: int = 0
+    checkpoint_at_end: bool = False
+
+    def __post_init__(self):
+        if self.num_to_keep is not None and self.num_to_keep < 1:
+            raise ValueError(f"num_to_keep must be at least 1, or None for all, but got {self.num_to_keep!r}")
+        if self.checkpoint_score_order not in ("max", "min"):
+            raise ValueError(f'checkpoint_score_order must be "max" or "min", but got {self.checkpoint_score_order!r}')
+
+    def superfluous(self, checkpoints: Sequence[TrialCheckpoint]) -> list[TrialCheckpoint]:
+        """Which checkpoints of a trial, given the oldest first, are to be removed."""
+        if self.num_to_keep is None or len(checkpoints) <= self.num_to_keep:
+            return []
+        older = list(checkpoints[:-1])
+        if self.checkpoint_score_attribute:
+            older.sort(key=lambda checkpoint: self._rank(checkpoint.metrics))
+        return older[: len(checkpoints) - self.num_to_keep]
+
+    def _rank(self, metrics: Mapping[str, float]) -> float:
+        key = self.checkpoint_score_attribute
+        value = metrics.get(key.removeprefix("min-"), math.nan)
+        if math.isnan(value):
+            return -math.inf
+        return -value if key.startswith("min-") or self.checkpoint_score_order == "min" else value
+
+
+@dataclass
+class FailureConfig:
+    """What happens when a trial fails.
+
+    Attributes:
+        max_failures: how often a trial may fail and start again from its last checkpoint; -1: always.
+        fail_fast: the first trial that fails for good ends the experiment; "raise": with its own exception.
+    """
+
+    max_failures: int = 0
+    fail_fast: bool | str = False
+
+
+@dataclass
+class RunConfig:
+    """Where and how an experiment runs.
+
+    Attributes:
+        name: of the experiment's directory; made of trainable and date by default. If it is taken, the new one gets a
+            number, unless `resume` is given.
+        storage_path, local_dir: the experiment's directory is made in it; ./results by default.
+        stop: {"result/key": threshold}, function(trial_id, result) -> bool, or a Stopper. {"time_total_s": seconds}
+            also ends a trial that hangs: its process is killed soon after, and its results are kept.
+        checkpoint_config: when trials are saved, and which checkpoints are kept.
+        failure_config: what happens when a trial fails.
+        callbacks: Callback objects.
+        verbose: 0 silent, 1 status, 2 and a line for each trial that ends.
+        progress_reporter: shows how the experiment goes; by default a live table on terminals, else lines.
+        log_to_file: True: trials print to files stdout and stderr in their directories; or one name, or two.
+    """
+
     name: str | None = None
+    storage_path: str | Path | None = None
+    stop: Any = None
+    checkpoint_config: CheckpointConfig | None = None
+    failure_config: FailureConfig | None = None
+    callbacks: Sequence[Callback] | None = None
+    verbose: int | None = None
+    progress_reporter: Any = None
+    log_to_file: Any = False
+    local_dir: str | Path | None = None
+
+
+@dataclass
+class TuneConfig:
+    """What is searched.
+
+    Attributes:
+        metric, mode: by what trials are compared, and whether "max" or "min" is better.
+        num_samples: how often the space is sampled (each time the whole grid); -1: without end.
+        search_alg, scheduler: names or objects.
+        max_concurrent_trials: number of trials that run at once; by default as many as fit.
+        time_budget_s: seconds, or a timedelta, for the whole experiment. Then all unfinished trials are ended, by force
+            if they do not answer within 5 s.
+        reuse_actors: trials take over the processes of ended ones, where the trainable has `reset_config`.
+        trial_name_creator, trial_dirname_creator: functions of the Trial.
+        chdir_to_trial_dir: each trial's process works in the trial's directory, so that trials do not overwrite one
+            another's files; False: it stays where the session was started.
+    """
+
     metric: str | None = None
     mode: str | None = None
-    stop: Any = None
-    time_budget_s: float | timedelta | None = None
-    config: dict[str, Any] | None = None
-    resources_per_trial: Any = None
     num_samples: int = 1
-    results_dir: str | Path | None = None
     search_alg: Any = None
     scheduler: Any = None
+    max_concurrent_trials: int | None = None
+    time_budget_s: float | timedelta | None = None
+    reuse_actors: bool | None = None
+    trial_name_creator: Callable[[Trial], str] | None = None
+    trial_dirname_creator: Callable[[Trial], str] | None = None
+    chdir_to_trial_dir: bool = True
+
+
+@dataclass(kw_only=True)
+class ExperimentSpec(RunConfig, TuneConfig):
+    """Settings of `tune.run` beside those of RunConfig and TuneConfig.
+
+    Attributes:
+        trainable: what is run.
+        config: settings and search space.
+        resources_per_trial: {"cpu": 1, "gpu": 0, "extra_cpu": 2}; by default what the trainable asks for.
+        checkpoint_freq, checkpoint_at_end, keep_checkpoints_num, checkpoint_score_attr, checkpoint_score_order: those
+            of a CheckpointConfig; without effect where one is given.
+        max_failures, fail_fast: those of a FailureConfig; without effect where one is given.
+        restore: checkpoint directory that every trial starts from.
+        resume: True or "LOCAL": go on with the experiment of this name; "AUTO": if there is one; "ERRORED_ONLY": only
+            with its failed trials.
+        raise_on_failed_trial: raise TuneError at the end if a trial has failed.
+        return_trials: return the trials instead of the analysis.
+        tensorboard: write event files.
+        loggers: classes of Ray 0.8, made for each trial as Class(config, logdir), with on_result(result) and close().
+        export_formats: what a trial that ends well leaves in its directory: of algorithms "model" (the policy) and
+            "checkpoint"; of classes what their export_model(formats, directory) knows.
+    """
+
+    trainable: Any = None
+    config: dict[str, Any] | None = None
+    resources_per_trial: Any = None
     checkpoint_freq: int = 0
     checkpoint_at_end: bool = False
     keep_checkpoints_num: int | None = None
     checkpoint_score_attr: str | None = None
     checkpoint_score_order: str = "max"
-    verbose: int | None = None
-    progress_reporter: Any = None
-    log_to_file: Any = False
-    trial_name_creator: Callable[[Trial], str] | None = None
-    trial_dirname_creator: Callable[[Trial], str] | None = None
     max_failures: int = 0
     fail_fast: bool | str = False
     restore: str | Path | None = None
     resume: Any = False
-    reuse_actors: bool = False
     raise_on_failed_trial: bool = True
-    callbacks: Sequence[Callback] = field(default_factory=list)
-    max_concurrent_trials: int | None = None
+    return_trials: bool = False
     tensorboard: bool = True
-    export_formats: Sequence[str] = ()
-    chdir_to_trial_dir: bool = True
+    loggers: Sequence | None = None
+    export_formats: Sequence[str] | None = None
+
+    @property
+    def results_dir(self) -> str | Path | None:
+        """Where the experiment's directory is made; None: by default."""
+        return self.storage_path or self.local_dir
+
+    @property
+    def checkpoints(self) -> CheckpointConfig:
+        """When trials are saved, however it was given."""
+        return self.checkpoint_config or CheckpointConfig(
+            self.keep_checkpoints_num,
+            self.checkpoint_score_attr,
+            self.checkpoint_score_order,
+            self.checkpoint_freq,
+            self.checkpoint_at_end,
+        )
+
+    @property
+    def failures(self) -> FailureConfig:
+        """What happens when a trial fails, however it was given."""
+        return self.failure_config or FailureConfig(self.max_failures, self.fail_fast)
+
+    @property
+    def all_callbacks(self) -> list[Callback]:
+        """Callbacks, and those that feed loggers of old."""
+        return [*(self.callbacks or []), *callbacks_of(self.loggers)]
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that are not the defaults."""
+        settings = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {one.name: settings[one.name] for one in fields(self) if settings[one.name] not in (one.default, [])}
 
 
 # Given anew when an experiment is restored, or written into its header by themselves.
 _NOT_SAVED = {
-    "trainable", "config", "name", "results_dir", "resume", "raise_on_failed_trial", "num_samples",
+    "trainable", "config", "name", "storage_path", "local_dir", "resume", "raise_on_failed_trial", "num_samples",
+    "return_trials",
 }  # fmt: skip
 
 
 def saved_settings(spec: ExperimentSpec) -> dict[str, Any]:
-    """What an experiment is restored with: the settings that are not the defaults."""
-    return {
-        one.name: getattr(spec, one.name)
-        for one in fields(spec)
-        if one.name not in _NOT_SAVED and getattr(spec, one.name) not in (one.default, [])
-    }
+    """What an experiment is restored with."""
+    return {name: value for name, value in spec.given.items() if name not in _NOT_SAVED}
+
+
+def takes_settings(
+    spec: Callable[P, ExperimentSpec],
+) -> Callable[[Callable[..., R]], Callable[Concatenate[Any, P], R]]:
+    """For help() and type checkers: the keyword arguments of a function are the fields of ExperimentSpec."""
+
+    def decorate(function):
+        first, *_ = inspect.signature(function).parameters.values()
+        settings = [
+            parameter.replace(kind=parameter.KEYWORD_ONLY)
+            for name, parameter in inspect.signature(spec).parameters.items()
+            if name != "trainable"
+        ]
+        function.__signature__ = inspect.Signature([first, *settings])
+        return function
+
+    return decorate
 
 
 # Keys of the experiment dicts of old -> names of ExperimentSpec.
-EXPERIMENT_KEYS = {
+_OLD_KEYS = {
     "run": "trainable",
-    "local_dir": "results_dir",
-    "storage_path": "results_dir",
     "trial_resources": "resources_per_trial",
     "checkpoint_score_attribute": "checkpoint_score_attr",
 }
+
+
+def make_spec(given: Mapping[str, Any], where: str, spec: ExperimentSpec | None = None) -> ExperimentSpec:
+    """The settings in `given`, which may have names of other versions, over those of `spec`.
+
+    Raises:
+        TypeError: for an unknown name, with the nearest; it begins with `where`.
+    """
+    known = [one.name for one in fields(ExperimentSpec)]
+    settings = {}
+    for key, value in given.items():
+        if key in OF_OTHER_ERAS:
+            if value not in (None, False):
+                level = logging.WARNING if key in _MISSED else logging.INFO
+                logger.log(level, "%s has no effect here: %s", key, OF_OTHER_ERAS[key])
+        elif _OLD_KEYS.get(key, key) in known:
+            settings[_OLD_KEYS.get(key, key)] = value
+        else:
+            near = nearest(key, [*known, *OF_OTHER_ERAS])
+            hint = f"Did you mean {near[0]}?" if near else f"It takes: {', '.join(known)}."
+            raise TypeError(f"{where} has no argument {key!r}. {hint}")
+    return replace(spec or ExperimentSpec(), **settings)
 
 
 class Experiment:
@@ -108,7 +299,10 @@ class Experiment:
 
     def __init__(self, name: str, run, **settings):
         self.name = name
-        self.spec = _spec_of_dict(name, {"run": run, **settings})
+        env = settings.pop("env", None)
+        if env is not None:
+            settings["config"] = {"env": env, **(settings.get("config") or {})}
+        self.spec = make_spec({"name": name, "trainable": run, **settings}, f"experiment {name!r}")
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> "Experiment":
@@ -120,45 +314,9 @@ class Experiment:
 
 
 def experiments_of(given) -> list[Experiment]:
+    """The experiments of an Experiment, of a dict from names to experiments or their dicts, or of a list of these."""
     if isinstance(given, Experiment):
         return [given]
     if isinstance(given, Mapping):
         return [e if isinstance(e, Experiment) else Experiment.from_json(name, e) for name, e in given.items()]
     return [one for entry in given for one in experiments_of(entry)]
-
-
-def _spec_of_dict(name: str, given: Mapping[str, Any]) -> ExperimentSpec:
-    given = {EXPERIMENT_KEYS.get(key, key): value for key, value in given.items()}
-    env = given.pop("env", None)
-    if env is not None:
-        given["config"] = {"env": env, **(given.get("config") or {})}
-    for key in list(given):
-        if key in OF_OTHER_ERAS:
-            check_other_eras({key: given.pop(key)})
-    if "loggers" in given:
-        given["callbacks"] = [*given.get("callbacks", ()), *callbacks_of(given.pop("loggers"))]
-    checkpoint_config = given.pop("checkpoint_config", None)
-    refuse_unknown(given, f"experiment {name!r}")
-    spec = ExperimentSpec(**{"name": name, **given})
-    return checkpoint_config.applied(spec) if checkpoint_config is not None else spec
-
-
-def refuse_unknown(given: Mapping[str, Any], where: str) -> None:
-    known = [spec_field.name for spec_field in fields(ExperimentSpec)]
-    for key in given:
-        if key not in known:
-            near = nearest(key, known)
-            hint = f"Did you mean {near[0]!r}?" if near else f"It takes: {', '.join(known)}."
-            raise TypeError(f"{where}: unknown key {key!r}. {hint}")
-
-
-def check_other_eras(given: Mapping[str, Any]) -> None:
-    for key in given:
-        if key not in OF_OTHER_ERAS:
-            known = [spec_field.name for spec_field in fields(ExperimentSpec) if spec_field.name != "results_dir"]
-            near = nearest("storage_path" if key == "results_dir" else key, [*known, "storage_path", *OF_OTHER_ERAS])
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise TypeError(f"tune.run has no argument {key!r}.{hint}")
-        if given[key] not in (None, False):
-            level = logging.WARNING if key in _MISSED else logging.INFO
-            logger.log(level, "%s has no effect here: %s", key, OF_OTHER_ERAS[key])

@@ -92,6 +92,15 @@ class JsonLogger:
         self._file.close()
 
 
+def read_results(directory: Path) -> list[dict]:
+    """The results in a directory's result.json; half a line at its end is left out."""
+    try:
+        content = (directory / "result.json").read_bytes()
+    except FileNotFoundError:
+        return []
+    return msgspec.json.Decoder().decode_lines(content[: content.rfind(b"\n") + 1])
+
+
 class CsvLogger:
     """Appends each result as a row to progress.csv; when a new key appears, the file is rewritten with its column."""
 

@@ -9,27 +9,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rllib.tune.experiment import ExperimentDirectory, apply_record, config_of
+from rllib.tune.experiment import ExperimentDirectory
+from rllib.tune.loggers import read_results
 from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
-from rllib.tune.trial_decisions import TrialDecisions
-from rllib.tune.trial_files import read_results, start_over
-from rllib.tune.trial_runner import TrialRunner
+from rllib.tune.trial_files import roll_back, start_over
+from rllib.tune.trial_records import apply_record, config_of
+from rllib.tune.trials import Trials, Verdicts
 
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
 
-def take_up(runner: TrialRunner, directory: ExperimentDirectory, resume) -> None:
-    """Puts the trials of the journal, and what searcher and scheduler knew, into the runner."""
+def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function: bool) -> None:
+    """Puts the trials of the journal, and what searcher and scheduler knew, into `trials`."""
     if not directory.past:
         return
     snapshot = directory.read_snapshot()
     if snapshot:
-        runner.set_state(snapshot)
-    told = Retelling(runner.decisions, directory.path, directory.past, runner.is_function)
+        trials.set_state(snapshot)
+    told = Retelling(trials.verdicts, directory.path, directory.past, is_function)
     told.retell(snapshot.get("position", 1) - 1)
     directory.past = []
 
-    def runs_again(trial: Trial) -> bool:
+    def runs_on(trial: Trial) -> bool:
         if trial.trial_id in told.stopped:
             return False
         if trial.status == ERROR:
@@ -39,14 +40,14 @@ def take_up(runner: TrialRunner, directory: ExperimentDirectory, resume) -> None
         return trial.status != TERMINATED and resume != "ERRORED_ONLY"
 
     queue = told.queue()
-    runner.resume(told.trials, runs_again)
-    runner.records.queue_up(queue)
+    for trial in told.by_id.values():
+        trials.take_up(trial, roll_back(trial) if runs_on(trial) else None)
+    trials.queue_up(queue)
     for trial in told.stopped.values():
-        runner.records.finished(trial, TERMINATED, "the scheduler")
+        trials.record_end(trial, TERMINATED, "the scheduler")
     for trial_id, (source_id, config) in told.exploits.items():
-        trial, source = told.by_id[trial_id], told.by_id[source_id]
-        if trial_id in runner.records.waiting:
-            runner.lifecycle.exploit(trial, source, config)
+        if trial_id in trials.waiting:
+            trials.exploit(told.by_id[trial_id], told.by_id[source_id], config)
 
 
 class Retelling:
@@ -55,7 +56,7 @@ class Retelling:
     What they order now has been done already, if the journal says so in what follows; else it is kept.
 
     Args:
-        decisions: that asks and tells them.
+        verdicts: of searcher and scheduler.
         path: of the experiment.
         records: of its journal, without the header.
         is_function: whether the trainable is a function, which saves itself.
@@ -66,11 +67,11 @@ class Retelling:
         exploits: trial id -> (source, configuration) that it is to take over and has not.
     """
 
-    def __init__(self, decisions: TrialDecisions, path: Path, records: list[dict], is_function: bool):
+    def __init__(self, verdicts: Verdicts, path: Path, records: list[dict], is_function: bool):
         self.by_id: dict[str, Trial] = {}
         self.stopped: dict[str, Trial] = {}
         self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        self._decisions, self._path, self._records, self._is_function = decisions, path, records, is_function
+        self._verdicts, self._path, self._records, self._is_function = verdicts, path, records, is_function
         self._waiting: dict[str, Trial] = {}
         self._going_over: dict[str, Trial] = {}  # that have another's checkpoint, and whose process is to end
 
@@ -89,7 +90,11 @@ class Retelling:
         return list(self._waiting.values())
 
     def retell(self, known: int) -> None:
-        """Goes through the journal; of so many records at its beginning searcher and scheduler know."""
+        """Goes through the journal.
+
+        Args:
+            known: number of records at its beginning that searcher and scheduler know already.
+        """
         for record in self._records[:known]:
             apply_record(record, self.by_id, self._path)
             self._follow(record)
@@ -122,21 +127,21 @@ class Retelling:
     def _tell_trial(self, record: dict, result: None) -> None:
         self._apply(record)
         trial = self.by_id[record["id"]]
-        searcher = self._decisions.searcher
+        searcher = self._verdicts.searcher
         if searcher.suggest(trial.trial_id) != trial.config:
             searcher.on_trial_complete(trial.trial_id, error=True)
-        self._decisions.scheduler.on_trial_add(self, trial)
+        self._verdicts.scheduler.on_trial_add(self, trial)
 
     def _tell_result(self, record: dict, result: dict | None) -> None:
         trial = self.by_id[record["id"]]
         if result is not None:
             trial.last_result = {**result, "config": trial.config}
-            self._decisions.hear(self, trial, trial.last_result)
+            self._verdicts.hear(self, trial, trial.last_result)
 
     def _tell_config(self, record: dict, result: None) -> None:
         self._apply(record)
         if "iteration" in record:
-            self._decisions.goes_over(self.by_id[record["id"]], record["iteration"])
+            self._verdicts.goes_over(self.by_id[record["id"]], record["iteration"])
 
     def _tell_status(self, record: dict, result: None) -> None:
         trial = self.by_id[record["id"]]
@@ -144,13 +149,13 @@ class Retelling:
         by_scheduler = (record.get("stopped_by") or "").startswith("the scheduler")
         if trial.trial_id in self._waiting and (record["status"] == RUNNING or by_scheduler):
             # That came of asking the scheduler whom to run, which may have ended others, too.
-            self._decisions.scheduler.choose_trial_to_run(self)
+            self._verdicts.scheduler.choose_trial_to_run(self)
             is_known = is_known or trial.trial_id in self.stopped
         self._apply(record)
         if trial.status == RUNNING:
-            self._decisions.goes_on(trial)
+            self._verdicts.goes_on(trial)
         elif trial.is_finished and not is_known:
-            self._decisions.end(self, trial)
+            self._verdicts.end(self, trial)
 
     # ------------------------------------------------------------------ what schedulers see
 
@@ -175,7 +180,7 @@ class Retelling:
         trial.status = TERMINATED
         self._waiting.pop(trial.trial_id, None)
         self.stopped[trial.trial_id] = trial
-        self._decisions.end(self, trial)
+        self._verdicts.end(self, trial)
 
     def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
         """See schedulers/base.py."""

@@ -36,6 +36,11 @@ class Stopper:
         """Why the trial ends, as words; None: it goes on."""
         return str(self) if self(trial_id, result) else None
 
+    @property
+    def time_limit_s(self) -> float | None:
+        """The time_total_s at which a trial ends, also one that does not answer; None: there is none."""
+        return None
+
     def get_state(self) -> Any:
         """All that `set_state` needs to go on in a resumed experiment, as JSON-able data."""
         return None
@@ -67,6 +72,10 @@ class ThresholdStopper(Stopper):
 
     def __str__(self):
         return " or ".join(f"{key} >= {threshold:,.10g}" for key, threshold in self.thresholds.items())
+
+    @property
+    def time_limit_s(self) -> float | None:
+        return self.thresholds.get("time_total_s")
 
     def check_keys(self, result: Mapping) -> None:
         """Refuses keys that the results will never have.
@@ -313,6 +322,10 @@ class CombinedStopper(Stopper):
         # All are asked, since they remember results.
         reasons = [stopper.reached(trial_id, result) for stopper in self._stoppers]
         return next(filter(None, reasons), None)
+
+    @property
+    def time_limit_s(self) -> float | None:
+        return min((limit for stopper in self._stoppers if (limit := stopper.time_limit_s) is not None), default=None)
 
     def stop_all(self) -> bool:
         return any([stopper.stop_all() for stopper in self._stoppers])

@@ -5,7 +5,7 @@ import re
 import sys
 from array import array
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -212,6 +212,17 @@ class Trial:
         """Path of error.txt, if it has failed."""
         return str(Path(self.logdir) / "error.txt") if self.error else None
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether there is a checkpoint of its last result."""
+        checkpoint = self.checkpoint
+        return bool(checkpoint) and checkpoint.iteration == self.last_result.get("training_iteration")
+
+    @property
+    def next_checkpoint_path(self) -> str:
+        """Directory of a checkpoint of its last result."""
+        return str(Path(self.logdir) / f"checkpoint_{self.last_result.get('training_iteration', 0):06d}")
+
     def take(self, result: dict[str, Any]) -> None:
         """Remembers a result, and its numbers by "a/b" path."""
         self.last_result = result
@@ -222,8 +233,15 @@ class Trial:
         }
         self.analysis.add(numbers)
 
+    def go_back(self, results: Sequence[Mapping[str, Any]], checkpoints: list[TrialCheckpoint]) -> None:
+        """Only these results and checkpoints are left."""
+        self.checkpoints = checkpoints
+        self.last_result, self.analysis = {}, MetricAnalysis()
+        for result in results:
+            self.take({**result, "config": self.config})
+
     def settle(self) -> None:
-        """No more results come: what stays in memory is packed. Keys that came in messages are strings of their own."""
+        """Packs what stays in memory of a trial that has ended. Equal keys of results become one string."""
         self.analysis.settle()
         self.last_result = {sys.intern(key) if type(key) is str else key: v for key, v in self.last_result.items()}
 

@@ -1,4 +1,4 @@
-"""The files of a trial that the experiment writes: params.*, result.json, progress.csv, error.*."""
+"""The files of a trial that the experiment writes: params.*, result.json, progress.csv, error.*, copied checkpoints."""
 
 import pickle
 import shutil
@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import cloudpickle
-import msgspec
 
-from rllib.tune.loggers import CsvLogger, JsonLogger, write_params
-from rllib.tune.trial import MetricAnalysis, Trial, TrialCheckpoint
+from rllib.tune.loggers import CsvLogger, JsonLogger, read_results, write_params
+from rllib.tune.trial import Trial, TrialCheckpoint
 from rllib.tune.trial_checkpoint import METADATA, read_metadata, remove_temporaries
 
 
-class TrialFiles:
-    """Writes a trial's results; opened when the trial starts, closed when it ends or stands still.
+class ResultFiles:
+    """A run's result.json and progress.csv, to whose ends results are written.
 
     Args:
-        directory: of the trial.
+        directory: of the run.
     """
 
     def __init__(self, directory: Path):
@@ -55,50 +54,30 @@ def write_error(trial: Trial) -> None:
             (directory / "error.pkl").write_bytes(pickle.dumps(RuntimeError(trial.error)))
 
 
-def roll_back(trial: Trial) -> None:
-    """Makes files and trial agree on the newest checkpoint whose result was written, or on the beginning.
+def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
+    """Takes what came after the newest checkpoint whose result was written out of the trial's files.
 
-    What came after it is done again: such results are taken out of result.json and progress.csv, such checkpoints
-    removed. `last_result` and `metric_analysis` are those of the results that stay.
+    What came after it is done again. Such results are taken out of result.json and progress.csv, such checkpoints
+    removed; without a checkpoint nothing is left.
+
+    Returns:
+        the results and the checkpoints that are left, the oldest first.
     """
     directory = Path(trial.logdir)
     results = read_results(directory)
     iterations = [result.get("training_iteration", 0) for result in results]
-    trial.checkpoints = _checkpoints(trial, directory, iterations[-1] if iterations else 0)
-    last = trial.checkpoints[-1].iteration if trial.checkpoints else 0
+    checkpoints = _checkpoints(trial, directory, iterations[-1] if iterations else 0)
+    last = checkpoints[-1].iteration if checkpoints else 0
     kept = [result for result, iteration in zip(results, iterations) if iteration <= last]
     if len(kept) < len(results) or not kept:
         for name in ("result.json", "progress.csv"):
             (directory / name).unlink(missing_ok=True)
         if kept:
-            _rewrite(directory, kept)
-    trial.last_result, trial.analysis = {}, MetricAnalysis()
-    for result in kept:
-        trial.take({**result, "config": trial.config})
-
-
-def start_over(trial: Trial) -> None:
-    """Removes the trial's checkpoints, so that it begins anew."""
-    trial.checkpoints = []
-    for path in Path(trial.logdir).glob("checkpoint_*"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def read_results(directory: Path) -> list[dict]:
-    """The results in result.json; half a line at its end is left out."""
-    try:
-        content = (directory / "result.json").read_bytes()
-    except FileNotFoundError:
-        return []
-    whole = content[: content.rfind(b"\n") + 1]
-    return [msgspec.json.decode(line) for line in whole.splitlines() if line]
-
-
-def _rewrite(directory: Path, results: list[dict]) -> None:
-    files = TrialFiles(directory)
-    for result in results:
-        files.on_result(result)
-    files.close()
+            files = ResultFiles(directory)
+            for result in kept:
+                files.on_result(result)
+            files.close()
+    return kept, checkpoints
 
 
 def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[TrialCheckpoint]:
@@ -115,3 +94,29 @@ def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[Tri
             found.append(known.get(path.name) or TrialCheckpoint(path.name, iteration))
     order = {name: index for index, name in enumerate(known)}
     return sorted(found, key=lambda c: (order.get(c.name, len(order)), c.iteration))
+
+
+def start_over(trial: Trial) -> None:
+    """Removes the trial's checkpoints, so that it begins anew."""
+    trial.checkpoints = []
+    for path in Path(trial.logdir).glob("checkpoint_*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
+    """Copies the newest checkpoint of one trial to another."""
+    checkpoint = source.checkpoint
+    name = f"checkpoint_{checkpoint.iteration:06d}"
+    path, number = Path(trial.logdir) / name, 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{name}_{number}")
+    draft = path.with_name(f".checkpoint.tmp-{path.name}")
+    shutil.copytree(source.checkpoint_path(checkpoint), draft)
+    draft.rename(path)
+    return TrialCheckpoint(path.name, checkpoint.iteration, dict(checkpoint.metrics))
+
+
+def remove_checkpoint(trial: Trial, checkpoint: TrialCheckpoint) -> None:
+    """Removes its directory."""
+    shutil.rmtree(trial.checkpoint_path(checkpoint), ignore_errors=True)

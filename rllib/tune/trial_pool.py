@@ -1,127 +1,90 @@
-"""The trials that run: their actors, what they were asked and have not answered, and the resources that they hold."""
+"""The processes of trials: actors that are started, called and ended as trials.py instructs."""
 
 import os
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import runtime
+from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.resources import Resources
 from rllib.tune.session import TrialContext
-from rllib.tune.trainables import Resolved
 from rllib.tune.trial import Trial
 from rllib.tune.trial_actor import Definition, TrialActor
-from rllib.tune.trial_files import TrialFiles
+from runtime.errors import RuntimeFailure
 
-# Idle actors that wait for a trial to take them over.
+# Number of idle actors that are kept for later trials.
 _MOST_IDLE = 16
 _CLOSE_S = 1.0
 
 
 @dataclass
-class Live:
-    """A trial that runs.
+class _Process:
+    """The actor of a trial.
 
     Attributes:
-        calls: (what, reference) of what it was asked and has not answered, the oldest first.
-        asked_at: since when it has been at the oldest, of time.monotonic.
-        ending: the status and reason with which it is about to end; None: it goes on.
-        deadline: by which it has to have ended, of time.monotonic.
-        waits_for: changes of it that wait for another trial's checkpoint.
+        calls: (method, arguments, reference) of what it was asked and has not answered, the oldest first.
+        busy_since: time.monotonic at which it came to the oldest call.
     """
 
     trial: Trial
     actor: Any
-    held: dict[str, float]
-    files: TrialFiles
+    restore: str | None
     calls: deque = field(default_factory=deque)
-    asked_at: float = 0.0
-    ending: tuple[str, str | None] | None = None
-    deadline: float | None = None
-    waits_for: int = 0
+    busy_since: float = 0.0
 
-    def has_answered(self) -> bool:
-        """Whether the answer to its oldest question is there."""
-        return bool(self.calls) and bool(runtime.wait([self.calls[0][1]], timeout=0)[0])
+    def ask(self, what: str, *arguments) -> None:
+        if not self.calls:
+            self.busy_since = time.monotonic()
+        self.calls.append((what, arguments, getattr(self.actor, what).remote(*arguments)))
 
-    def take_answered(self) -> tuple[str, Any]:
-        """The oldest question, (what, reference); the trial is at the next one from now on."""
-        self.asked_at = time.monotonic()
-        return self.calls.popleft()
+    @property
+    def awaited(self):
+        """Reference of the answer to the oldest call."""
+        return self.calls[0][2]
 
 
 class TrialPool:
-    """Starts trials as actors and asks them.
+    """The actors of the running trials; calls of one actor are answered in order.
 
     Args:
-        trainable: what they run.
+        trainable_class: what the trials run, derived from Trainable.
         experiment_name: for their context.
-        log_to_file: whether they print to files; see `tune.run`.
-        reuse_actors: an actor whose trial has ended well is kept for a trial of equal resources, if the trainable can
-            start over.
-        chdir_to_trial_dir: whether each trial's process works in the trial's directory.
-
-    Attributes:
-        live: trial id -> what runs.
-        total, used: resource -> quantity.
+        spec: the experiment's settings: what trials print goes to files, actors are used again, trials have working
+            directories of their own.
     """
 
-    def __init__(
-        self, trainable: Resolved, experiment_name: str, log_to_file, reuse_actors: bool, chdir_to_trial_dir: bool
-    ):
-        self.live: dict[str, Live] = {}
-        self.total = {name: q for name, q in runtime.cluster_resources().items() if name != "memory"}
-        self.used: dict[str, float] = {}
+    def __init__(self, trainable_class: type, experiment_name: str, spec: ExperimentSpec):
+        self._processes: dict[str, _Process] = {}
         self._class = runtime.remote(TrialActor)
-        self._definition = runtime.put(Definition(trainable.cls, _registered_envs(), chdir_to_trial_dir))
-        self._experiment_name, self._log_to_file, self.reuses_actors = experiment_name, log_to_file, reuse_actors
+        self._definition = runtime.put(Definition(trainable_class, _registered_envs(), spec.chdir_to_trial_dir))
+        self._experiment_name, self._spec = experiment_name, spec
         self._idle: list[tuple[Any, Resources]] = []
 
-    def fits(self, resources: Resources) -> bool:
-        """Whether so much is free."""
-        need = resources.total()
-        return all(self.used.get(name, 0) + q <= self.total.get(name, 0) + 1e-6 for name, q in need.items())
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing at all is free."""
-        return all(self.used.get(name, 0) >= q for name, q in self.total.items())
-
-    def start(self, trial: Trial, restore: str | None) -> Live:
-        """Takes the resources and gives the trial an actor; nothing is asked yet but to start.
+    def start(self, trial: Trial, restore: str | None) -> None:
+        """Gives the trial an actor, an idle one if there is one with the same resources.
 
         Raises:
             TypeError: if the configuration cannot be pickled.
         """
-        held = trial.resources.total()
-        for name, quantity in held.items():
-            self.used[name] = self.used.get(name, 0) + quantity
-        live = self.live[trial.trial_id] = Live(trial, None, held, TrialFiles(Path(trial.logdir)))
-        live.actor = self._idle_actor(trial.resources)
-        if live.actor is not None:
-            self.ask(live, "reset", trial.config, self._context(trial), restore)
-        else:
-            self.start_anew(live, restore)
-        return live
-
-    def start_anew(self, live: Live, restore: str | None) -> None:
-        """A new actor for a trial that has none, or one that could not start over."""
-        if live.actor is not None:
-            runtime.kill(live.actor)
-        trial = live.trial
-        options = trial.resources.actor_options()
-        live.actor = self._class.options(oversubscribe=True, name=trial.name, **options).remote(os.getpid())
-        self.ask(live, "start", self._definition, trial.config, self._context(trial), restore, self._log_to_file)
-
-    def _idle_actor(self, resources: Resources):
-        for index, (actor, held) in enumerate(self._idle):
-            if held == resources:
+        process = self._processes[trial.trial_id] = _Process(trial, None, restore)
+        for index, (actor, resources) in enumerate(self._idle):
+            if resources == trial.resources:
+                process.actor = actor
                 del self._idle[index]
-                return actor
-        return None
+                process.ask("reset", trial.config, self._context(trial), restore)
+                return
+        self._start_actor(process)
+
+    def _start_actor(self, process: _Process) -> None:
+        trial = process.trial
+        options = trial.resources.actor_options()
+        process.actor = self._class.options(oversubscribe=True, name=trial.name, **options).remote(os.getpid())
+        context = self._context(trial)
+        process.ask("start", self._definition, trial.config, context, process.restore, self._spec.log_to_file)
 
     def _context(self, trial: Trial) -> TrialContext:
         return TrialContext(
@@ -133,44 +96,75 @@ class TrialPool:
             dict(trial.resources.own),
         )
 
-    @staticmethod
-    def ask(live: Live, what: str, *arguments) -> None:
-        """Asks for something; answers come in the order of the questions.
+    def ask(self, trial: Trial, what: str, arguments: tuple = ()) -> None:
+        """Calls a method of the trial's actor; without effect if the trial has none.
 
         Raises:
             TypeError: if an argument cannot be pickled.
-            RuntimeFailure: if the question cannot be sent.
+            RuntimeFailure: if the call cannot be sent.
         """
-        if not live.calls:
-            live.asked_at = time.monotonic()
-        live.calls.append((what, getattr(live.actor, what).remote(*arguments)))
+        if process := self._processes.get(trial.trial_id):
+            process.ask(what, *arguments)
 
-    def wait(self, timeout_s: float) -> list[Live]:
-        """Those that have answered their oldest question; waits for the first one."""
-        heads = {live.calls[0][1]: live for live in self.live.values() if live.calls}
-        if not heads:
-            time.sleep(timeout_s if self.live else 0)
-            return []
-        references = list(heads)
-        done, _ = runtime.wait(references, timeout=timeout_s)
-        if done and len(references) > 1:
-            done, _ = runtime.wait(references, num_returns=len(references), timeout=0)
-        return [heads[reference] for reference in done]
+    def answers(self, timeout_s: float) -> Iterator[tuple[Trial, Any, RuntimeFailure | None]]:
+        """(trial, answer, None), or (trial, None, failure), of the oldest calls that have been answered.
 
-    def leave(self, live: Live, in_order: bool = False) -> None:
-        """Gives its resources free and ends its actor; one that has ended in order may be kept for another trial."""
-        del self.live[live.trial.trial_id]
-        live.files.close()
-        for name, quantity in live.held.items():
-            self.used[name] -= quantity
-        if in_order and self.reuses_actors and not live.calls and len(self._idle) < _MOST_IDLE:
-            self._idle.append((live.actor, live.trial.resources))
-        elif live.actor is not None:
-            runtime.kill(live.actor)
-        live.calls.clear()
+        Waits for the first one; a trial that leaves meanwhile is passed over.
+        """
+        awaited = {process.awaited: process for process in self._processes.values() if process.calls}
+        if not awaited:
+            time.sleep(timeout_s)
+            return
+        done, _ = runtime.wait(list(awaited), timeout=timeout_s)
+        if done and len(awaited) > 1:
+            done, _ = runtime.wait(list(awaited), num_returns=len(awaited), timeout=0)
+        for process in (awaited[reference] for reference in done):
+            if self._processes.get(process.trial.trial_id) is not process:
+                continue
+            what, _, reference = process.calls.popleft()
+            process.busy_since = time.monotonic()
+            try:
+                answer = runtime.get(reference)
+            except RuntimeFailure as failure:
+                yield process.trial, None, failure
+                continue
+            if what == "reset" and answer is None:
+                self._start_instead(process)
+            else:
+                yield process.trial, answer, None
+
+    def _start_instead(self, process: _Process) -> None:
+        """An idle actor could not start over: a new one takes its calls."""
+        calls = list(process.calls)
+        process.calls.clear()
+        runtime.kill(process.actor)
+        self._start_actor(process)
+        for what, arguments, _ in calls:
+            process.ask(what, *arguments)
+
+    def unanswered_s(self) -> dict[str, float]:
+        """Trial id -> seconds for which an actor has been at its oldest call, if that is not answered."""
+        awaited = {process.awaited: process for process in self._processes.values() if process.calls}
+        if not awaited:
+            return {}
+        now = time.monotonic()
+        _, pending = runtime.wait(list(awaited), num_returns=len(awaited), timeout=0)
+        return {awaited[ref].trial.trial_id: now - awaited[ref].busy_since for ref in pending}
+
+    def leave(self, trial: Trial, in_order: bool = False) -> None:
+        """Ends the trial's actor; where actors are used again, one that has ended in order is kept."""
+        process = self._processes.pop(trial.trial_id, None)
+        if process is None or process.actor is None:
+            return
+        if in_order and self._spec.reuse_actors and not process.calls and len(self._idle) < _MOST_IDLE:
+            self._idle.append((process.actor, trial.resources))
+        else:
+            runtime.kill(process.actor)
 
     def close(self) -> None:
-        """Ends the idle actors."""
+        """Kills the actors of trials, and ends the idle ones."""
+        for process in list(self._processes.values()):
+            self.leave(process.trial)
         closed = [actor.close.remote() for actor, _ in self._idle]
         if closed:
             runtime.wait(closed, num_returns=len(closed), timeout=_CLOSE_S)

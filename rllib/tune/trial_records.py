@@ -1,149 +1,132 @@
-"""The trials of an experiment as they stand, in memory, in the journal and in their files: one place changes all three.
+"""Trials as records of the journal: what is written of them, and the trials that a journal tells of."""
 
-Nothing is asked of a process here, and nothing is decided.
-"""
-
-import itertools
-import logging
-import shutil
-import traceback
-from collections.abc import Sequence
+import base64
+import pickle
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from rllib.tune import trial_files
-from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.experiment_callbacks import Observers
-from rllib.tune.trial import PENDING, RUNNING, Trial, TrialCheckpoint
-from rllib.tune.trial_checkpoint import CheckpointKeeper
+import cloudpickle
 
-logger = logging.getLogger(__name__)
+from rllib.tune.resources import Resources
+from rllib.tune.trial import PENDING, RUNNING, MetricAnalysis, Trial, TrialCheckpoint
+
+_PLAIN = (str, int, float, bool, type(None))
 
 
-class TrialRecords:
-    """Keeps the trials.
+def trial_record(trial: Trial) -> dict[str, Any]:
+    """A trial has been made."""
+    return {
+        "type": "trial",
+        "id": trial.trial_id,
+        "index": trial.index,
+        "trainable": trial.trainable_name,
+        "name": trial.custom_name,
+        "dir": trial.dirname,
+        "tag": trial.experiment_tag,
+        "params": trial.evaluated_params,
+        "resources": [dict(trial.resources.own), dict(trial.resources.others)],
+        "status": PENDING,
+        **_written(trial.config),
+    }
+
+
+def config_record(trial: Trial, iteration: int | None = None) -> dict[str, Any]:
+    """A trial has another configuration; with the iteration of the checkpoint that it has taken over, if it has."""
+    record = {"type": "config", "id": trial.trial_id, **_written(trial.config)}
+    return record if iteration is None else {**record, "iteration": iteration}
+
+
+def result_record(trial: Trial, iteration: int) -> dict[str, Any]:
+    """Searcher and scheduler are about to hear of a trial's result, which is in its files."""
+    return {"type": "result", "id": trial.trial_id, "iteration": iteration}
+
+
+def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A trial is to go on from another one's next checkpoint, with this configuration."""
+    return {"type": "exploit", "id": trial.trial_id, "source": source.trial_id, **_written(config)}
+
+
+def checkpoint_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
+    """A trial has a new checkpoint."""
+    return {
+        "type": "checkpoint",
+        "id": trial.trial_id,
+        "name": checkpoint.name,
+        "iteration": checkpoint.iteration,
+        "metrics": checkpoint.metrics,
+    }
+
+
+def removed_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
+    """One of a trial's checkpoints is removed."""
+    return {"type": "removed", "id": trial.trial_id, "name": checkpoint.name}
+
+
+def status_record(trial: Trial) -> dict[str, Any]:
+    """A trial has started, waits, or has ended."""
+    record = {"type": "status", "id": trial.trial_id, "status": trial.status, "failures": trial.num_failures}
+    if trial.status != RUNNING:
+        last = {key: value for key, value in trial.last_result.items() if key != "config"}
+        record |= {"stopped_by": trial.stopped_by, "error": trial.error, "last_result": last}
+    if trial.is_finished:
+        record["metric_analysis"] = trial.metric_analysis
+    return record
+
+
+def apply_record(record: Mapping, trials: dict[str, Trial], directory: Path, load_objects: bool = True) -> None:
+    """Brings the trials, by id, to where they were after this record."""
+    kind = record["type"]
+    if kind == "trial":
+        config = config_of(record, load_objects)
+        trial = Trial(
+            record["id"], record["index"], record["trainable"], config, record["params"], directory,
+            Resources(*record["resources"]),
+        )  # fmt: skip
+        trial.custom_name, trial.dirname, trial.experiment_tag = record["name"], record["dir"], record["tag"]
+        trials[trial.trial_id] = trial
+        return
+    trial = trials.get(record.get("id"))
+    if trial is None:
+        return
+    if kind == "config":
+        trial.config = config_of(record, load_objects)
+    elif kind == "checkpoint":
+        trial.checkpoints.append(TrialCheckpoint(record["name"], record["iteration"], record["metrics"]))
+    elif kind == "removed":
+        trial.checkpoints = [c for c in trial.checkpoints if c.name != record["name"]]
+    elif kind == "status":
+        trial.status, trial.num_failures = record["status"], record["failures"]
+        trial.stopped_by, trial.error = record.get("stopped_by"), record.get("error")
+        if "last_result" in record:
+            trial.last_result = {**record["last_result"], "config": trial.config}
+        if "metric_analysis" in record:
+            trial.analysis = MetricAnalysis()
+            trial.analysis._stats = record["metric_analysis"]
+
+
+def config_of(record: Mapping[str, Any], load_objects: bool = True):
+    """The configuration in a record.
 
     Args:
-        directory: of the experiment, open.
-        keeper: decides which checkpoints stay.
-        observers: hear of checkpoints.
-
-    Attributes:
-        trials: all so far, in the order of creation.
-        waiting: trial id -> trial, of those that are PENDING or PAUSED, in the order in which they came to be so.
+        record: of the kinds "trial", "config" and "exploit".
+        load_objects: unpickle what JSON cannot hold; it runs code, so only for one's own files.
     """
+    if load_objects and "pickle" in record:
+        return pickle.loads(base64.b64decode(record["pickle"]))
+    return record["config"]
 
-    def __init__(self, directory: ExperimentDirectory, keeper: CheckpointKeeper, observers: Observers):
-        self.trials: list[Trial] = observers.trials
-        self.waiting: dict[str, Trial] = {}
-        self._dirnames: set[str] = set()
-        self.directory = directory
-        self._keeper, self._observers = keeper, observers
 
-    # ------------------------------------------------------------------ status
+def _written(config) -> dict[str, Any]:
+    if _is_plain(config):
+        return {"config": config}
+    return {"config": config, "pickle": base64.b64encode(cloudpickle.dumps(config)).decode()}
 
-    def add(self, trial: Trial) -> None:
-        """A trial joins the experiment, in a directory that no other has."""
-        trial.dirname = self._free(trial.dirname, trial.index)
-        trial_files.write_config(trial)
-        self.directory.trial_added(trial)
-        self._join(trial)
-        self.waiting[trial.trial_id] = trial
 
-    def take_up(self, trial: Trial, runs_on: bool) -> None:
-        """A trial of the journal; one that runs on does so from its last checkpoint."""
-        self._join(trial)
-        if runs_on:
-            trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
-            trial_files.roll_back(trial)
-            self.waiting[trial.trial_id] = trial
-
-    def _join(self, trial: Trial) -> None:
-        self.trials.append(trial)
-        self._dirnames.add(trial.dirname)
-
-    def _free(self, dirname: str, index: int) -> str:
-        """This name of a directory, or the first with a number behind it that no trial has."""
-        numbered = (f"{dirname}_{number}" for number in itertools.count(index))
-        return next(name for name in itertools.chain([dirname], numbered) if name not in self._dirnames)
-
-    def queue_up(self, trials: Sequence[Trial]) -> None:
-        """Those of them that wait do so in this order, after all others."""
-        for trial in trials:
-            if trial.trial_id in self.waiting:
-                self.waiting[trial.trial_id] = self.waiting.pop(trial.trial_id)
-
-    def started(self, trial: Trial) -> None:
-        """A trial runs."""
-        del self.waiting[trial.trial_id]
-        trial.status = RUNNING
-        self.directory.status_changed(trial)
-
-    def stands_still(self, trial: Trial, status: str) -> None:
-        """A trial is PENDING or PAUSED."""
-        trial.status = status
-        self.waiting[trial.trial_id] = trial
-        self.directory.status_changed(trial)
-
-    def finished(self, trial: Trial, status: str, reason: str | None) -> None:
-        """A trial has ended for good."""
-        self.waiting.pop(trial.trial_id, None)
-        trial.status, trial.stopped_by = status, reason
-        trial.settle()
-        self.directory.status_changed(trial)
-
-    def failed(self, trial: Trial, error: BaseException, tries_again: bool, allowed: int) -> None:
-        """A trial has raised, or its process has died; one that tries again goes back to its last checkpoint.
-
-        Args:
-            trial: which.
-            error: as it came.
-            tries_again: whether it does; else it is still to be `finished`.
-            allowed: how often it may fail; -1: always.
-        """
-        trial.num_failures += 1
-        trial.exception = getattr(error, "cause", None) or error
-        failure = getattr(error, "failure", None)
-        trial.error = failure.traceback if failure else "".join(traceback.format_exception_only(error)).rstrip()
-        trial_files.write_error(trial)
-        if tries_again:
-            logger.warning("%s has failed (%d of at most %s times) and starts again from %s: %s", trial,
-                           trial.num_failures, allowed if allowed >= 0 else "any number of",
-                           trial.checkpoint.name if trial.checkpoint else "the beginning",
-                           trial.error.splitlines()[-1])  # fmt: skip
-            trial_files.roll_back(trial)
-            self.stands_still(trial, PENDING)
-
-    # ------------------------------------------------------------------ configuration and checkpoints
-
-    def configured(self, trial: Trial, config: dict, adopted: TrialCheckpoint | None = None) -> None:
-        """A trial has another configuration, and perhaps a checkpoint that it has taken over."""
-        trial.config = config
-        self.directory.config_changed(trial, adopted)
-        trial_files.write_config(trial)
-
-    def adopt(self, trial: Trial, source: Trial, config: dict) -> None:
-        """A trial takes over the newest checkpoint of another one, with a new configuration."""
-        copied = self._keeper.adopt(trial, source)
-        self.add_checkpoint(trial, copied)
-        self.configured(trial, config, copied)
-
-    def add_checkpoint(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
-        """A checkpoint lies in the trial's directory; those that it makes superfluous go."""
-        trial.checkpoints.append(checkpoint)
-        self.directory.checkpoint_added(trial, checkpoint)
-        self._observers.hear("on_checkpoint", trial=trial, checkpoint=checkpoint)
-        for old in self._keeper.superfluous(trial):
-            trial.checkpoints.remove(old)
-            self.directory.checkpoint_removed(trial, old)
-            shutil.rmtree(trial.checkpoint_path(old), ignore_errors=True)
-
-    @staticmethod
-    def place_for_checkpoint(trial: Trial) -> str:
-        """Directory of the checkpoint of its last result."""
-        return str(Path(trial.logdir) / f"checkpoint_{trial.last_result.get('training_iteration', 0):06d}")
-
-    @staticmethod
-    def is_saved(trial: Trial) -> bool:
-        """Whether there is a checkpoint of its last result."""
-        checkpoint = trial.checkpoint
-        return bool(checkpoint) and checkpoint.iteration == trial.last_result.get("training_iteration")
+def _is_plain(value) -> bool:
+    """Whether JSON gives back exactly this value."""
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+    if type(value) is list:
+        return all(map(_is_plain, value))
+    return type(value) in _PLAIN and value == value and value not in (float("inf"), float("-inf"))

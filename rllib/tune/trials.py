@@ -1,363 +1,933 @@
-"""From start to end of single trials: what they are asked, and what follows from their answers.
+"""What becomes of the trials of an experiment, and nothing else: events in, instructions out.
 
-A trial that runs is an actor with a queue of calls of which the oldest is waited for. Results go to files and to
-searcher and scheduler, whose decision lets the trial go on, stand still or end. A trial that is to end has its `ending`
-set and is asked to close; when it has, or has not in time, it is buried.
+No process, file or clock in here. Each event is a method; what is to be done about it is collected and handed over by
+`take()`, in the order in which it is to be done: the journal has a record before anything follows from it.
+
+| event              | comes from                                                            |
+|--------------------|-----------------------------------------------------------------------|
+| begin, tick        | the runner's loop (trial_runner.py)                                   |
+| answered, failed   | the pool of processes (trial_pool.py), about a trial's oldest call    |
+| rolled_back        | the files (trial_files.py), which a RollBack has changed              |
+| adopted            | the files, after an Adopt                                             |
+| stop, interrupt    | the runner, when the whole experiment is to end                       |
+
+A trial waits (PENDING, PAUSED), runs or has ended (TERMINATED, ERROR). A running trial has a queue of calls, which its
+process answers in order. Results go to the files and to searcher and scheduler, whose decision lets the trial continue,
+pause or end. To end a trial its `ending` is set and its process is asked to close; when it has closed, or has not in
+time, the process is ended and the trial gets its status. Schedulers command trials while they hear of an event
+(schedulers/base.py); a Trials is the `runner` that they see.
 """
 
+import itertools
 import logging
-import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import runtime
-from rllib.tune import hangs, trial_files
-from rllib.tune.experiment_callbacks import Observers
-from rllib.tune.run_settings import RunSettings
-from rllib.tune.trial import ERROR, PAUSED, PENDING, TERMINATED, Trial, TrialCheckpoint
-from rllib.tune.trial_decisions import TrialDecisions
-from rllib.tune.trial_pool import Live, TrialPool
-from rllib.tune.trial_records import TrialRecords
-from runtime.errors import RuntimeFailure, TaskError
+from rllib.tune import stoppers
+from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.loggers import lookup
+from rllib.tune.schedulers.base import FIFOScheduler
+from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial, TrialCheckpoint
+from rllib.tune.trial_records import (
+    checkpoint_record,
+    config_record,
+    exploit_record,
+    removed_record,
+    result_record,
+    status_record,
+    trial_record,
+)
 
 logger = logging.getLogger(__name__)
 
-# How long a trial may take to end.
-_CLOSE_S = 20.0
+# Seconds that a trial has to end, by what ends it.
+CLOSE_S = 20.0
+INTERRUPTED_CLOSE_S = 2.5
+# The end of the experiment; also how long a step may last beyond the trial's time.
+GRACE_S = 5.0
+# Number of trials that are made before they can start, so that tables show what is to come.
+_PENDING_AHEAD = 8
+_DOING = {"start": "its setup", "step": "a step", "save": "saving", "close": "its cleanup"}
 
 
-class TrialLifecycle:
-    """Leads trials through their lives; schedulers know it as their runner (schedulers/base.py).
+# ---------------------------------------------------------------------- instructions
+
+
+class Start(NamedTuple):
+    """Start a process that makes the trainable, from a checkpoint directory if one is given; that is its first call."""
+
+    trial: Trial
+    restore: str | None
+
+
+class Ask(NamedTuple):
+    """Call a method of the trial's process: step, save, export, rest or close (trial_actor.py)."""
+
+    trial: Trial
+    what: str
+    arguments: tuple = ()
+
+
+class Leave(NamedTuple):
+    """End the trial's process; one that has ended in order may be kept for another trial."""
+
+    trial: Trial
+    in_order: bool
+
+
+class Record(NamedTuple):
+    """Append to the journal."""
+
+    record: dict[str, Any]
+
+
+class WriteResult(NamedTuple):
+    """Append to result.json and progress.csv."""
+
+    trial: Trial
+    result: dict[str, Any]
+
+
+class WriteConfig(NamedTuple):
+    """Write params.json and params.pkl."""
+
+    trial: Trial
+
+
+class WriteError(NamedTuple):
+    """Write error.txt and error.pkl."""
+
+    trial: Trial
+
+
+class WriteText(NamedTuple):
+    """Write, or append to, a file in the experiment's directory."""
+
+    name: str
+    text: str
+    append: bool
+
+
+class RollBack(NamedTuple):
+    """Take what came after the trial's newest checkpoint out of its files; `rolled_back` says what is left."""
+
+    trial: Trial
+
+
+class Adopt(NamedTuple):
+    """Copy the newest checkpoint of `source` into the trial's directory; then comes `adopted`."""
+
+    trial: Trial
+    source: Trial
+    config: dict[str, Any]
+
+
+class Remove(NamedTuple):
+    """Remove a checkpoint's directory."""
+
+    trial: Trial
+    checkpoint: TrialCheckpoint
+
+
+class Tell(NamedTuple):
+    """Call a hook of all callbacks (experiment_callbacks.py)."""
+
+    hook: str
+    trial: Trial
+    more: Mapping[str, Any] = {}
+
+
+# ---------------------------------------------------------------------- state
+
+
+@dataclass
+class Running:
+    """A trial that has a process.
+
+    Attributes:
+        held: resource -> quantity that the trial holds.
+        calls: what its process was asked and has not answered, the oldest first.
+        ending: the status and the reason with which it is about to end; None: it goes on.
+        patience_s: for how long it may be about to end.
+        deadline_s: when that is over, in seconds since the experiment began; None: not known yet.
+        takeovers: number of takeovers of other trials' checkpoints that are to come.
+    """
+
+    trial: Trial
+    held: dict[str, float]
+    calls: deque[str] = field(default_factory=deque)
+    ending: tuple[str, str | None] | None = None
+    patience_s: float = CLOSE_S
+    deadline_s: float | None = None
+    takeovers: int = 0
+
+    @property
+    def doing(self) -> str:
+        """Its oldest call, as words."""
+        return _DOING.get(self.calls[0], "its end") if self.calls else "its end"
+
+
+class Trials:
+    """The trials of an experiment and what is decided about them.
 
     Args:
-        records: of the trials as they stand.
-        pool: that they run in.
-        decisions: of searcher and scheduler, whether they go on.
-        settings: how they are run.
-        observers: hear of what happens.
-        is_function: whether the trainable is a function, which saves itself.
+        spec: the experiment's settings; `stop` is a Stopper, `time_budget_s` a number.
+        searcher: suggests configurations.
+        scheduler: decides which trials go on.
+        make_trial: (trial id, index, configuration) -> Trial.
+        total: resource -> quantity of the session.
+        experiment_id: the trials' ids begin with it.
+        is_function: whether the trainable is a function, which saves its own checkpoints.
 
     Attributes:
         trials: all so far, in the order of creation.
+        waiting: trial id -> trial, of those that are PENDING or PAUSED, in the order in which they came to be so.
+        running: trial id -> what is known of a trial that has a process.
+        used: resource -> quantity that running trials hold.
+        verdicts: of searcher and scheduler.
         first_failed: the first trial that has failed for good.
+        is_over: whether nothing runs, and nothing is to come.
     """
 
     def __init__(
         self,
-        records: TrialRecords,
-        pool: TrialPool,
-        decisions: TrialDecisions,
-        settings: RunSettings,
-        observers: Observers,
-        is_function: bool,
+        spec: ExperimentSpec,
+        searcher,
+        scheduler,
+        make_trial: Callable[[str, int, dict], Trial],
+        total: Mapping[str, float],
+        experiment_id: str,
+        is_function: bool = False,
     ):
-        self.trials = records.trials
+        self.trials: list[Trial] = []
+        self.waiting: dict[str, Trial] = {}
+        self.running: dict[str, Running] = {}
+        self.total, self.used = dict(total), dict.fromkeys(total, 0.0)
         self.first_failed: Trial | None = None
-        self._records, self._pool, self._decisions, self._settings = records, pool, decisions, settings
-        self._observers, self._is_function = observers, is_function
-        self._live = pool.live
-        self._exploits: dict[str, list[tuple[Trial, dict]]] = {}  # source -> who waits for its next checkpoint
+        self.is_over = False
+        self.verdicts = Verdicts(searcher, scheduler, spec.metric, self._warn_once)
+        self._spec, self._searcher, self._scheduler, self._make_trial = spec, searcher, scheduler, make_trial
+        self._experiment_id, self._is_function = experiment_id, is_function
+        self._instructions: list = []
+        self._dirnames: set[str] = set()
+        self._interrupted: list[Trial] = []  # by the end of an earlier driver; they start before all others
+        self._takeovers: dict[str, list[tuple[Trial, Trial, dict]]] = {}  # who saves itself -> what waits for that
+        self._exhausted = False  # the searcher suggests no more
+        self._is_closing = False  # nothing starts any more
+        self._warned: set[str] = set()
+
+    def take(self) -> list:
+        """The instructions of the events so far, in the order in which they are to be carried out."""
+        taken, self._instructions = self._instructions, []
+        return taken
+
+    def _do(self, instruction) -> None:
+        self._instructions.append(instruction)
+
+    def _record(self, record: dict[str, Any]) -> None:
+        self._do(Record(record))
+
+    def _warn_once(self, topic: str, message: str) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
+            logger.warning("%s", message)
+
+    # ------------------------------------------------------------------ a resumed experiment
+
+    def get_state(self) -> dict[str, Any]:
+        """All that searcher, scheduler and stopper know."""
+        return {**self.verdicts.get_state(), "stopper": stoppers.saved(self._spec.stop)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `get_state` was called."""
+        self.verdicts.set_state(state)
+        stoppers.restore(self._spec.stop, state.get("stopper"))
+
+    def take_up(self, trial: Trial, left: tuple[Sequence[Mapping], list[TrialCheckpoint]] | None) -> None:
+        """Takes in a trial of the journal.
+
+        Args:
+            trial: as it was when the experiment was interrupted.
+            left: results and checkpoints, as in `rolled_back`, of a trial that runs on; None: it does not.
+        """
+        self._join(trial)
+        if left is not None:
+            if trial.status == RUNNING:
+                self._interrupted.append(trial)
+            trial.status, trial.stopped_by, trial.error, trial.num_failures = PENDING, None, None, 0
+            trial.go_back(*left)
+            self.waiting[trial.trial_id] = trial
+            self.verdicts.goes_back(trial)
+        if trial.last_result:
+            self.verdicts.see(trial.last_result)
+
+    def queue_up(self, trials: Sequence[Trial]) -> None:
+        """Those of them that wait do so in this order, after all others."""
+        for trial in trials:
+            if trial.trial_id in self.waiting:
+                self.waiting[trial.trial_id] = self.waiting.pop(trial.trial_id)
+
+    def begin(self) -> None:
+        """The experiment begins, or goes on: what follows from results that the last driver had no time for.
+
+        The stopper, which may be another one now, is asked again about these results, but does not count them twice.
+        """
+        stopper = self._spec.stop
+        for trial in [trial for trial in self.waiting.values() if trial.last_result]:
+            before = stoppers.saved(stopper)
+            reached = stopper.reached(trial.trial_id, trial.last_result)
+            stoppers.restore(stopper, before)
+            decision = "CONTINUE" if reached else self._decision(trial, trial.last_result, is_new=False)
+            if reached or decision == "STOP":
+                self._finish(trial, TERMINATED, reached or "the scheduler")
+            elif decision == "PAUSE":
+                trial.status = PAUSED
+                self.queue_up([trial])
+
+    # ------------------------------------------------------------------ time passes
+
+    def tick(self, elapsed_s: float, unanswered_s: Mapping[str, float]) -> None:
+        """Ends trials that hang, and the experiment when its time is over; starts what fits.
+
+        Args:
+            elapsed_s: since the experiment began.
+            unanswered_s: trial id -> for how long its process has been at a call that it has not answered.
+        """
+        for running in list(self.running.values()):
+            self._end_if_it_hangs(running, elapsed_s, unanswered_s.get(running.trial.trial_id))
+        if not self._is_closing and (reason := self._why_all_stops(elapsed_s)):
+            self._warn_once("end", f"the experiment ends: {reason}")
+            self.stop(reason)
+        if not self._is_closing:
+            self._add_trials()
+            self._start_trials()
+            if self.waiting and not self.running:
+                self._settle_deadlock()
+        self.is_over = not self.running and (self._is_closing or (self._exhausted and not self.waiting))
+        if self.is_over and not self.trials and not self._is_closing:
+            name = type(self._searcher).__name__
+            self._warn_once("none", f"{name} suggested no configuration, so there are no trials")
+
+    def _end_if_it_hangs(self, running: Running, elapsed_s: float, unanswered_s: float | None) -> None:
+        """Time counts as `time_total_s` does, by steps: setup has the trial's time once more.
+
+        The grace is as long as the last step at least, so that a step which ends a bit late has its result taken.
+        """
+        limit_s = self._spec.stop.time_limit_s
+        if running.ending is not None:
+            if running.deadline_s is None:
+                running.deadline_s = elapsed_s + running.patience_s
+            elif running.deadline_s < elapsed_s:
+                self._kill(running)
+        elif limit_s is not None and unanswered_s is not None:
+            last = running.trial.last_result
+            used_s = last.get("time_total_s", 0.0) if running.calls[0] != "start" else 0.0
+            if used_s + unanswered_s >= limit_s + max(GRACE_S, last.get("time_this_iter_s", 0.0)):
+                running.ending = (TERMINATED, f"time_total_s >= {limit_s:,.10g}")
+                self._kill(running)
+
+    def _kill(self, running: Running) -> None:
+        doing, (status, reason) = running.doing, running.ending
+        logger.warning("%s hangs in %s, and its process is killed; its results so far are kept", running.trial, doing)
+        running.ending = (status, reason and f"{reason}: it hung in {doing} and was killed")
+        self._bury(running)
+
+    def _why_all_stops(self, elapsed_s: float) -> str | None:
+        spec = self._spec
+        if spec.time_budget_s is not None and elapsed_s >= spec.time_budget_s:
+            return f"its time budget of {spec.time_budget_s:g} s is used up"
+        if spec.failures.fail_fast and self.first_failed is not None:
+            return f"{self.first_failed} has failed, and fail_fast is set"
+        return str(spec.stop) if spec.stop.stop_all() else None
+
+    def stop(self, reason: str) -> None:
+        """Ends all trials, those that wait included: those that answer in time as they like, the others by force."""
+        self._is_closing = True
+        for trial in list(self.waiting.values()):
+            self._finish(trial, TERMINATED, reason)
+        for running in list(self.running.values()):
+            if running.ending is None:
+                self._end(running, TERMINATED, reason, self._saves_at_end and not running.calls)
+            elif running.ending[0] in (PENDING, PAUSED):
+                running.ending = (TERMINATED, reason)
+            running.patience_s, running.deadline_s = GRACE_S, None
+
+    def interrupt(self) -> None:
+        """Everything stops: trials are saved where that can be done in time, and remain unfinished."""
+        self._is_closing = True
+        for running in list(self.running.values()):
+            if running.ending is None:
+                self._end(running, PENDING, None, save=True)
+            running.patience_s, running.deadline_s = INTERRUPTED_CLOSE_S, None
+
+    # ------------------------------------------------------------------ new trials
+
+    def _add_trials(self) -> None:
+        """Asks the searcher for configurations, a few ahead of what runs."""
+        counts_itself = self._searcher.is_exhaustive  # for grids num_samples is how often they are gone through
+        ahead = _PENDING_AHEAD if counts_itself else 1
+        while not self._exhausted and sum(trial.status == PENDING for trial in self.waiting.values()) < ahead:
+            index = len(self.trials)
+            if not counts_itself and 0 <= self._spec.num_samples <= index:
+                self._exhausted = True
+                return
+            trial_id = f"{self._experiment_id}_{index:05d}"
+            config = self._searcher.suggest(trial_id)
+            if config is None:
+                self._exhausted = not self.running and not self.waiting  # there is no result that it could wait for
+                return
+            if not isinstance(config, dict):
+                self._exhausted = True
+                return
+            self._add(self._make_trial(trial_id, index, config))
+
+    def _add(self, trial: Trial) -> None:
+        trial.resources, notice = trial.resources.within(self.total, f"a trial of {trial.trainable_name}")
+        if notice:
+            self._warn_once("oversubscribed", notice)
+        numbered = (f"{trial.dirname}_{number}" for number in itertools.count(trial.index))
+        trial.dirname = next(
+            name for name in itertools.chain([trial.dirname], numbered) if name not in self._dirnames
+        )
+        self._do(WriteConfig(trial))
+        self._record(trial_record(trial))
+        self._join(trial)
+        self.waiting[trial.trial_id] = trial
+        suggested = trial.config
+        self._scheduler.on_trial_add(self, trial)
+        if trial.config is not suggested:
+            self._configure(trial, trial.config)
+
+    def _join(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        self._dirnames.add(trial.dirname)
+
+    def _configure(self, trial: Trial, config: dict, iteration: int | None = None) -> None:
+        trial.config = config
+        self._record(config_record(trial, iteration))
+        self._do(WriteConfig(trial))
+
+    def _start_trials(self) -> None:
+        while self.waiting and any(self.used[name] < quantity for name, quantity in self.total.items()):
+            trial = self._next_trial()
+            if trial is None:
+                return
+            self._start(trial)
+            self._add_trials()
+
+    def _next_trial(self) -> Trial | None:
+        """The scheduler's choice, after those that an earlier driver left running."""
+        while self._interrupted:
+            trial = self._interrupted.pop(0)
+            if trial.status == PENDING and self.has_resources_for(trial):
+                return trial
+        return self._scheduler.choose_trial_to_run(self)
+
+    def _settle_deadlock(self) -> None:
+        """Nothing runs, something waits, and the scheduler starts none of it."""
+        before = len(self.waiting)
+        chosen = self._scheduler.choose_trial_to_run(self)
+        if chosen is None and len(self.waiting) == before and self._exhausted:
+            for trial in list(self.waiting.values()):
+                self._finish(trial, TERMINATED, "the scheduler, which lets it go on no more")
+
+    # ------------------------------------------------------------------ running
+
+    def _start(self, trial: Trial) -> None:
+        """A trial that waits gets its resources and a process.
+
+        A function could not be saved when it was paused: it does again what came after its own last checkpoint.
+        """
+        held = trial.resources.total()
+        for name, quantity in held.items():
+            self.used[name] = self.used.get(name, 0.0) + quantity
+        del self.waiting[trial.trial_id]
+        running = self.running[trial.trial_id] = Running(trial, held)
+        if trial.status == PAUSED and self._is_function:
+            self._do(RollBack(trial))
+        else:
+            self._launch(running)
+
+    def _launch(self, running: Running) -> None:
+        trial = running.trial
+        restore = trial.checkpoint_path(trial.checkpoint) if trial.checkpoint else self._spec.restore
+        self._do(Start(trial, restore))
+        running.calls.append("start")
+        trial.status = RUNNING
+        self._record(status_record(trial))
+        self.verdicts.goes_on(trial)
+        self._ask(running, "step")
+        if restore:
+            self._do(Tell("on_trial_restore", trial))
+
+    def rolled_back(self, trial: Trial, results: Sequence[Mapping], checkpoints: list[TrialCheckpoint]) -> None:
+        """A trial is at its last checkpoint, or at its beginning: a paused one that starts, or one that has failed.
+
+        Args:
+            trial: which.
+            results: what is left of its results, the oldest first.
+            checkpoints: those that are there, the oldest first.
+        """
+        trial.go_back(results, checkpoints)
+        self.verdicts.goes_back(trial)
+        if running := self.running.get(trial.trial_id):
+            self._launch(running)
+        else:
+            self._stand_still(trial, PENDING)
+
+    def _ask(self, running: Running, what: str, *arguments) -> None:
+        running.calls.append(what)
+        self._do(Ask(running.trial, what, arguments))
+
+    def _ask_to_save(self, running: Running) -> None:
+        self._ask(running, "save", running.trial.next_checkpoint_path)
+
+    def answered(self, trial: Trial, answer) -> None:
+        """The oldest call of a trial has been answered."""
+        running = self.running.get(trial.trial_id)
+        if running is None:
+            return
+        getattr(self, f"_on_{running.calls.popleft()}")(running, answer)
+
+    def _on_start(self, running: Running, answer: Mapping[str, Any]) -> None:
+        running.trial.pid, running.trial.hostname = answer["pid"], answer["hostname"]
+        self._do(Tell("on_trial_start", running.trial))
+
+    def _on_step(self, running: Running, answer: tuple[dict, str | None]) -> None:
+        (result, checkpoint), trial = answer, running.trial
+        if result.get("no_report"):  # a function has returned nothing
+            trial.last_result = {**trial.last_result, "done": True}
+            if checkpoint:
+                self._take_checkpoint(trial, checkpoint)
+            self._complete(running, None)
+            return
+        result["config"] = trial.config
+        trial.take(result)
+        self._do(WriteResult(trial, result))
+        self.verdicts.see(result)
+        if checkpoint:
+            self._take_checkpoint(trial, checkpoint)
+        self._do(Tell("on_trial_result", trial, {"result": result}))
+        if running.ending is not None:
+            return
+        reached = self._spec.stop.reached(trial.trial_id, result)
+        if result.get("done") or reached:
+            self._complete(running, reached)
+        else:
+            self._follow(running, self._decision(trial, result))
+
+    def _decision(self, trial: Trial, result: dict, is_new: bool = True) -> str:
+        """What searcher and scheduler decide, or have decided; the journal has the result before they hear of it."""
+        standing = self.verdicts.standing(trial, result, is_new)
+        if standing is not None:
+            return standing
+        self._record(result_record(trial, result["training_iteration"]))
+        return self.verdicts.hear(self, trial, result)
+
+    def _follow(self, running: Running, decision: str) -> None:
+        """Does what was decided after a result, unless the scheduler has commanded it already."""
+        trial = running.trial
+        if running.ending is not None or self.running.get(trial.trial_id) is not running:
+            return
+        if decision == "STOP":
+            self._complete(running, "the scheduler")
+        elif decision == "PAUSE":
+            self.pause_trial(trial)
+        elif not running.takeovers:
+            if self._is_due(trial) and "save" not in running.calls:
+                self._ask_to_save(running)
+            if "step" not in running.calls:
+                self._ask(running, "step")
+
+    @property
+    def _saves_at_end(self) -> bool:
+        return self._spec.checkpoints.checkpoint_at_end
+
+    def _is_due(self, trial: Trial) -> bool:
+        """Whether checkpoint_freq wants a checkpoint of the last result."""
+        frequency = self._spec.checkpoints.checkpoint_frequency
+        return bool(frequency) and trial.last_result["training_iteration"] % frequency == 0
+
+    def _on_save(self, running: Running, path: str) -> None:
+        self._take_checkpoint(running.trial, path)
+        self._do(Tell("on_trial_save", running.trial))
+        self._release_takeovers(running.trial)
+
+    def _take_checkpoint(self, trial: Trial, path: str) -> None:
+        """A checkpoint of the trial's last result has been written."""
+        numbers = {key: stats["last"] for key, stats in trial.metric_analysis.items()}
+        iteration = trial.last_result.get("training_iteration", 0)
+        self._add_checkpoint(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
+
+    def _add_checkpoint(self, trial: Trial, checkpoint: TrialCheckpoint) -> None:
+        """A checkpoint lies in the trial's directory; those that it makes superfluous go."""
+        trial.checkpoints.append(checkpoint)
+        self._record(checkpoint_record(trial, checkpoint))
+        self._do(Tell("on_checkpoint", trial, {"checkpoint": checkpoint}))
+        for old in self._spec.checkpoints.superfluous(trial.checkpoints):
+            trial.checkpoints.remove(old)
+            self._record(removed_record(trial, old))
+            self._do(Remove(trial, old))
+
+    def _on_export(self, running: Running, written: Mapping[str, str]) -> None:
+        logger.info("%s has exported %s", running.trial, ", ".join(written.values()))
+
+    # ------------------------------------------------------------------ ending
+
+    def _complete(self, running: Running, reason: str | None) -> None:
+        """A trial has come to its end by itself, by a stop criterion or by the scheduler's decision."""
+        trial = running.trial
+        trial.last_result = {**trial.last_result, "done": True}
+        if self._is_function and reason is None:
+            running.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
+            self._bury(running)
+        else:
+            self._end(running, TERMINATED, reason, self._saves_at_end or self._is_due(trial))
+
+    def _end(self, running: Running, status: str, reason: str | None, save: bool = False) -> None:
+        """Asks the process to close; the trial gets this status when it has, or when its time for that is over."""
+        running.ending = (status, reason)
+        trial = running.trial
+        if trial.status != RUNNING:  # its process has not been started
+            self._bury(running)
+            return
+        has_news = "step" in running.calls or (bool(trial.last_result) and not trial.is_saved)
+        if save and has_news and not self._is_function:
+            self._ask_to_save(running)
+        if status == TERMINATED and self._spec.export_formats and trial.last_result:
+            self._ask(running, "export", list(self._spec.export_formats))
+        self._ask(running, "rest" if self._spec.reuse_actors and status == TERMINATED else "close")
+
+    def _on_close(self, running: Running, problem: str | None) -> None:
+        if problem:
+            logger.warning("%s could not end well:\n%s", running.trial, problem)
+        self._bury(running)
+
+    def _on_rest(self, running: Running, nothing: None) -> None:
+        self._bury(running)
+
+    def _bury(self, running: Running) -> None:
+        """The trial's process is ended, its resources are free, and it gets its status."""
+        status, reason = running.ending
+        self._leave(running, in_order=status == TERMINATED)
+        if status in (PENDING, PAUSED):
+            self._stand_still(running.trial, status)
+        else:
+            self._finish(running.trial, status, reason)
+
+    def _leave(self, running: Running, in_order: bool = False) -> None:
+        trial = running.trial
+        del self.running[trial.trial_id]
+        for name, quantity in running.held.items():
+            self.used[name] -= quantity
+        trial.pid = None
+        self._do(Leave(trial, in_order))
+
+    def _stand_still(self, trial: Trial, status: str) -> None:
+        """A trial waits, and is PENDING or PAUSED."""
+        trial.status = status
+        self.waiting[trial.trial_id] = trial
+        self._record(status_record(trial))
+        self._release_takeovers(trial)
+
+    def _finish(self, trial: Trial, status: str, reason: str | None) -> None:
+        """A trial has ended for good."""
+        self.record_end(trial, status, reason)
+        self._release_takeovers(trial)
+        self.verdicts.end(self, trial)
+        self._do(Tell("on_trial_error" if status == ERROR else "on_trial_complete", trial))
+        if status != ERROR:
+            self.verdicts.refuse_missing_metric(trial)
+
+    def record_end(self, trial: Trial, status: str, reason: str | None) -> None:
+        """A trial has ended for good, as searcher and scheduler know already."""
+        self.waiting.pop(trial.trial_id, None)
+        trial.status, trial.stopped_by = status, reason
+        trial.settle()
+        self._record(status_record(trial))
+
+    def failed(self, trial: Trial, exception: BaseException, text: str) -> None:
+        """A trial has raised, or its process has died; it starts again from its last checkpoint if it may.
+
+        Args:
+            trial: which.
+            exception: what it raised, or how its process died.
+            text: the traceback, or the exception as text.
+        """
+        running = self.running.get(trial.trial_id)
+        if running is None:
+            return
+        self._leave(running)
+        trial.num_failures, trial.exception, trial.error = trial.num_failures + 1, exception, text
+        self._do(WriteError(trial))
+        allowed = self._spec.failures.max_failures
+        if running.ending is None and (allowed < 0 or trial.num_failures <= allowed):
+            logger.warning("%s has failed (%d of at most %s times) and starts again from %s: %s", trial,
+                           trial.num_failures, allowed if allowed >= 0 else "any number of",
+                           trial.checkpoint.name if trial.checkpoint else "the beginning",
+                           text.splitlines()[-1])  # fmt: skip
+            self._do(RollBack(trial))
+            return
+        self.first_failed = self.first_failed or trial
+        self._finish(trial, ERROR, "an error")
 
     # ------------------------------------------------------------------ what schedulers see
 
     def has_resources_for(self, trial: Trial) -> bool:
         """Whether the trial could start now."""
-        limit = self._settings.max_concurrent
-        if limit and len(self._live) >= limit:
+        limit = self._spec.max_concurrent_trials
+        if limit and len(self.running) >= limit:
             return False
-        return self._pool.fits(trial.resources)
+        need = trial.resources.total()
+        return all(self.used.get(name, 0) + q <= self.total.get(name, 0) + 1e-6 for name, q in need.items())
 
     def waiting_trials(self) -> list[Trial]:
         """Those that are PENDING or PAUSED, in the order in which they came to be so."""
-        return list(self._records.waiting.values())
+        return list(self.waiting.values())
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
         """Writes, or appends to, a file in the experiment's directory."""
-        with open(self._records.directory.path / name, "a" if append else "w") as file:
-            file.write(text)
+        self._do(WriteText(name, text, append))
 
     def pause_trial(self, trial: Trial) -> None:
-        """Saves the trial and gives its resources free; `choose_trial_to_run` may have it go on later."""
-        live = self._live.get(trial.trial_id)
-        if live and live.ending is None:
-            self.end(live, PAUSED, None, save=not self._is_function)
+        """Saves the trial and frees its resources; `choose_trial_to_run` may let it go on later."""
+        running = self.running.get(trial.trial_id)
+        if running and running.ending is None:
+            self._end(running, PAUSED, None, save=True)
 
     def stop_trial(self, trial: Trial) -> None:
         """Ends the trial, whatever it is doing."""
-        live = self._live.get(trial.trial_id)
-        if live is None:
+        running = self.running.get(trial.trial_id)
+        if running is None:
             if not trial.is_finished:
-                self.finish(trial, TERMINATED, "the scheduler")
-        elif live.calls and live.ending is None:
-            live.ending = (TERMINATED, "the scheduler")
-            self.bury(live)
-        elif live.ending is None:
-            self.end(live, TERMINATED, "the scheduler")
+                self._finish(trial, TERMINATED, "the scheduler")
+        elif running.ending is not None:
+            running.ending = (TERMINATED, "the scheduler")
+        elif running.calls:
+            running.ending = (TERMINATED, "the scheduler")
+            self._bury(running)
         else:
-            live.ending = (TERMINATED, "the scheduler")
+            self._end(running, TERMINATED, "the scheduler")
 
     def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
         """See schedulers/base.py."""
-        live = self._live.get(trial.trial_id)
-        is_saved_on_demand = live is not None and not self._is_function
-        if is_saved_on_demand and (live.ending is None or live.ending[0] == PAUSED):
+        running = self.running.get(trial.trial_id)
+        if running and not self._is_function and (running.ending is None or running.ending[0] == PAUSED):
             return None
         if trial.checkpoint is None:
-            self._observers.warn_once(f"state {trial}", f"{trial} has no checkpoint for another trial to go on from")
+            self._warn_once(f"state {trial}", f"{trial} has no checkpoint for another trial to go on from")
             return {}
         return trial.checkpoint.metrics
 
     def exploit(self, trial: Trial, source: Trial, config: dict) -> None:
-        """Has the trial go on from the newest checkpoint of another one, with another configuration."""
-        live = self._live.get(source.trial_id)
-        if self._live.get(trial.trial_id):
-            self._live[trial.trial_id].waits_for += 1
-        if live is None or self._records.is_saved(source) or self._is_function:
-            self._take_over(trial, source, config)
-            return
-        self._records.directory.exploit_planned(trial, source, config)
-        self._exploits.setdefault(source.trial_id, []).append((trial, config))
-        if live.ending is None:
-            self.ask(live, "save", self._records.place_for_checkpoint(source))
+        """Lets the trial go on from the newest state of another one, with another configuration."""
+        if running := self.running.get(trial.trial_id):
+            running.takeovers += 1
+        saves = self.running.get(source.trial_id)
+        if saves and saves.ending is None and not (source.is_saved or self._is_function or "save" in saves.calls):
+            self._ask_to_save(saves)
+        if self._is_saving(source) or self._is_saving(trial):
+            self._record(exploit_record(trial, source, config))
+        self._take_over(trial, source, config)
+
+    def _is_saving(self, trial: Trial) -> bool:
+        return trial.trial_id in self.running and "save" in self.running[trial.trial_id].calls
 
     def _take_over(self, trial: Trial, source: Trial, config: dict) -> None:
-        """The second half of `exploit`: the source's checkpoint is there, if it could be made."""
-        live = self._live.get(trial.trial_id)
-        if live:
-            live.waits_for -= 1
-        if source.checkpoint is None:
-            self._observers.warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
-            if live and not live.calls and live.ending is None:
-                self.ask(live, "step")
+        """The second half of `exploit`, which waits until neither of the two is being saved."""
+        for blocking in (source, trial):
+            if self._is_saving(blocking):
+                self._takeovers.setdefault(blocking.trial_id, []).append((trial, source, config))
+                return
+        if trial.is_finished:
             return
-        self._records.adopt(trial, source, config)
-        self._decisions.goes_over(trial, trial.checkpoint.iteration)
-        if live and live.ending is None:
-            self.end(live, PENDING, None)
-
-    def _release_exploits(self, source: Trial) -> None:
-        for trial, config in self._exploits.pop(source.trial_id, []):
-            self._take_over(trial, source, config)
-
-    # ------------------------------------------------------------------ starting and asking
-
-    def start(self, trial: Trial) -> None:
-        """A trial that waits starts, or goes on from its checkpoint."""
-        if trial.status == PAUSED and self._is_function:
-            # It could not be saved when it was paused, and does again what came after its own last checkpoint.
-            trial_files.roll_back(trial)
-            self._decisions.goes_back(trial)
-        restore = self._restored_from(trial)
-        live = self._pool.start(trial, restore)
-        self._records.started(trial)
-        self._decisions.goes_on(trial)
-        self.ask(live, "step")
-        if restore:
-            self._observers.hear("on_trial_restore", trial=trial)
-
-    def _restored_from(self, trial: Trial) -> str | None:
-        return trial.checkpoint_path(trial.checkpoint) if trial.checkpoint else self._settings.restore
-
-    def ask(self, live: Live, what: str, *arguments) -> None:
-        """Asks the trial for something; one that cannot be asked has failed."""
-        if self._live.get(live.trial.trial_id) is not live:
+        if source.checkpoint is not None:
+            self._do(Adopt(trial, source, config))
             return
-        try:
-            self._pool.ask(live, what, *arguments)
-        except RuntimeFailure as error:
-            self._fail(live, error)
+        self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
+        if running := self.running.get(trial.trial_id):
+            running.takeovers -= 1
+            if running.ending is None and not running.calls:
+                self._ask(running, "step")
 
-    def take_answer(self, live: Live) -> None:
-        """The oldest question of this trial has been answered."""
-        if self._live.get(live.trial.trial_id) is not live or not live.calls:
-            return  # ended meanwhile, by what another trial's result led to
-        what, reference = live.take_answered()
-        try:
-            answer = runtime.get(reference)
-        except RuntimeFailure as error:
-            if what == "save" and isinstance(error, TaskError) and live.ending is None:
-                self._release_exploits(live.trial)
-            self._fail(live, error)
+    def _release_takeovers(self, trial: Trial) -> None:
+        for takeover in self._takeovers.pop(trial.trial_id, []):
+            self._take_over(*takeover)
+
+    def adopted(self, trial: Trial, checkpoint: TrialCheckpoint, config: dict) -> None:
+        """A checkpoint of another trial has been copied into the trial's directory; the trial starts from it."""
+        self._add_checkpoint(trial, checkpoint)
+        self._configure(trial, config, checkpoint.iteration)
+        self.verdicts.goes_over(trial, checkpoint.iteration)
+        if running := self.running.get(trial.trial_id):
+            running.takeovers -= 1
+            if running.ending is None:
+                self._end(running, PENDING, None)
+
+
+# ---------------------------------------------------------------------- searcher and scheduler
+
+
+class Verdicts:
+    """What searcher and scheduler hear of the trials, and what they have decided.
+
+    They hear of each result once. A trial that has gone back to its last checkpoint, after a failure or with `resume`,
+    repeats results that they have judged: these are not passed on, and the decision about the last of them holds.
+    Results without the metric by which trials are compared are not passed on either.
+
+    Args:
+        searcher: suggests configurations.
+        scheduler: decides which trials go on.
+        metric: by which trials are compared; None where nobody compares.
+        warn_once: (topic, message) -> None, for what does no harm.
+    """
+
+    def __init__(self, searcher, scheduler, metric: str | None, warn_once: Callable[[str, str], None]):
+        self.searcher, self.scheduler = searcher, scheduler
+        self._metric, self._warn_once = metric, warn_once
+        self._seen_metric = False
+        # Trial id -> (iteration of the last result that was judged, decision); not of trials that have ended well.
+        self._verdicts: dict[str, tuple[int, str]] = {}
+        self._behind: set[str] = set()  # trials that may repeat results
+
+    def standing(self, trial: Trial, result: Mapping, is_new: bool = True) -> str | None:
+        """The decision that holds for a result, without asking; None: searcher and scheduler must hear of it.
+
+        Args:
+            trial: which.
+            result: of it.
+            is_new: False: the trial's last result before it was interrupted, which may have been judged.
+        """
+        if not self._is_comparable(result):
+            return "CONTINUE"
+        iteration = result.get("training_iteration", 0)
+        judged, decision = self._verdicts.get(trial.trial_id, (0, "CONTINUE"))
+        if is_new and trial.trial_id not in self._behind:
+            return None
+        if is_new and iteration >= judged:
+            self._behind.discard(trial.trial_id)
+        if iteration > judged:
+            return None
+        return decision if iteration == judged else "CONTINUE"
+
+    def hear(self, runner, trial: Trial, result: dict) -> str:
+        """Tells searcher and scheduler of a result; the decision is CONTINUE, PAUSE, STOP or NOOP."""
+        iteration = result["training_iteration"]
+        self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
+        self.searcher.on_trial_result(trial.trial_id, result)
+        decision = self.scheduler.on_trial_result(runner, trial, result)
+        if decision in ("STOP", "PAUSE"):
+            self._verdicts[trial.trial_id] = (iteration, decision)
+        return decision
+
+    def goes_back(self, trial: Trial) -> None:
+        """The trial goes on from its last checkpoint, or starts over."""
+        judged, _ = self._verdicts.get(trial.trial_id, (0, None))
+        if judged > trial.last_result.get("training_iteration", 0):
+            self._behind.add(trial.trial_id)
+
+    def goes_on(self, trial: Trial) -> None:
+        """The trial may go on after a pause."""
+        judged, decision = self._verdicts.get(trial.trial_id, (0, None))
+        if decision == "PAUSE":
+            self._verdicts[trial.trial_id] = (judged, "CONTINUE")
+
+    def goes_over(self, trial: Trial, iteration: int) -> None:
+        """The trial goes on from another one's checkpoint, at this iteration."""
+        self._verdicts[trial.trial_id] = (iteration, "CONTINUE")
+        self._behind.discard(trial.trial_id)
+
+    def see(self, result: Mapping) -> None:
+        """Any result of the experiment: notes whether it has the metric."""
+        self._seen_metric = self._seen_metric or self._is_comparable(result)
+
+    def end(self, runner, trial: Trial) -> None:
+        """A trial has ended for good, unless it has failed and is resumed."""
+        if trial.status != ERROR:
+            self._verdicts.pop(trial.trial_id, None)
+        self._behind.discard(trial.trial_id)
+        if trial.status == ERROR:
+            self.scheduler.on_trial_error(runner, trial)
+            self.searcher.on_trial_complete(trial.trial_id, error=True)
             return
-        getattr(self, f"_on_{what}")(live, answer)
-
-    # ------------------------------------------------------------------ answers
-
-    def _on_start(self, live: Live, answer: dict) -> None:
-        live.trial.pid, live.trial.hostname = answer["pid"], answer["hostname"]
-        self._observers.hear("on_trial_start", trial=live.trial)
-
-    def _on_reset(self, live: Live, answer: dict | None) -> None:
-        """An actor of an ended trial has been asked to start over; if it cannot, a new one is started."""
-        if answer:
-            self._on_start(live, answer)
-            return
-        live.calls.clear()
-        self._pool.start_anew(live, self._restored_from(live.trial))
-        self.ask(live, "step")
-
-    def _on_step(self, live: Live, answer: tuple[dict, str | None]) -> None:
-        result, checkpoint = answer
-        trial = live.trial
-        if result.get("no_report"):
-            trial.last_result["done"] = True
-            if checkpoint:
-                self._take_checkpoint(trial, checkpoint)
-            self._complete(live, None)
-            return
-        self._take_result(live, result, checkpoint)
-        if live.ending is not None:
-            return
-        reached = self._settings.stopper.reached(trial.trial_id, result)
-        if result.get("done") or reached:
-            result["done"] = True
-            self._complete(live, reached)
-            return
-        self._follow(live, result, self._decisions.decide(self, trial, result))
-
-    def _take_result(self, live: Live, result: dict, checkpoint: str | None) -> None:
-        """Everybody has the result, and the checkpoint that came with it."""
-        trial = live.trial
-        result["config"] = trial.config
-        trial.take(result)
-        live.files.on_result(result)
-        self._decisions.see(result)
-        if checkpoint:
-            self._take_checkpoint(trial, checkpoint)
-        self._observers.hear("on_trial_result", trial=trial, result=result)
-
-    def _follow(self, live: Live, result: dict, decision: str) -> None:
-        """Does what was decided after this result."""
-        trial = live.trial
-        if live.ending is not None or self._live.get(trial.trial_id) is not live:
-            return  # the scheduler has seen to it
-        if decision == "STOP":
-            result["done"] = True
-            self._complete(live, "the scheduler")
-        elif decision == "PAUSE":
-            self.pause_trial(trial)
+        comparable = bool(trial.last_result) and self._is_comparable(trial.last_result)
+        if comparable:
+            self.scheduler.on_trial_complete(runner, trial, trial.last_result)
         else:
-            if self._is_due(trial):
-                self.ask(live, "save", self._records.place_for_checkpoint(trial))
-            if not live.waits_for:
-                self.ask(live, "step")
+            self.scheduler.on_trial_remove(runner, trial)
+        self.searcher.on_trial_complete(trial.trial_id, trial.last_result if comparable else None)
 
-    def _is_due(self, trial: Trial) -> bool:
-        """Whether its checkpoint_freq wants a checkpoint now."""
-        frequency = self._settings.checkpoint_freq
-        return bool(frequency) and trial.last_result["training_iteration"] % frequency == 0
+    def refuse_missing_metric(self, trial: Trial) -> None:
+        """At the end of a trial: a metric that no trial has ever reported is a mistake.
 
-    def _take_checkpoint(self, trial: Trial, path: str) -> None:
-        """A checkpoint has been written, and belongs to the trial's last result."""
-        iteration = trial.last_result.get("training_iteration", 0)
-        numbers = {key: stats["last"] for key, stats in trial.metric_analysis.items()}
-        self._records.add_checkpoint(trial, TrialCheckpoint(Path(path).name, iteration, numbers))
-
-    def _on_save(self, live: Live, path: str) -> None:
-        trial = live.trial
-        self._take_checkpoint(trial, path)
-        self._observers.hear("on_trial_save", trial=trial)
-        self._release_exploits(trial)
-
-    def _on_export(self, live: Live, written: dict[str, str]) -> None:
-        logger.info("%s has exported %s", live.trial, ", ".join(written.values()))
-
-    def _on_close(self, live: Live, problem: str | None) -> None:
-        if problem:
-            logger.warning("%s could not end well:\n%s", live.trial, problem)
-        self.bury(live)
-
-    def _on_rest(self, live: Live, nothing: None) -> None:
-        self.bury(live)
-
-    # ------------------------------------------------------------------ ending
-
-    def _complete(self, live: Live, reason: str | None) -> None:
-        """A trial has come to its end by itself."""
-        save = self._settings.checkpoint_at_end or self._is_due(live.trial)
-        if self._is_function and live.trial.last_result.get("done") and reason is None:
-            live.ending = (TERMINATED, None)  # the function has returned: there is nothing to close
-            self.bury(live)
-        else:
-            self.end(live, TERMINATED, reason, save)
-
-    def end(self, live: Live, status: str, reason: str | None, save: bool = False) -> None:
-        """Has the trial close; it ends with this status when it has, or when its time for that is over."""
-        live.ending = (status, reason)
-        live.deadline = time.monotonic() + _CLOSE_S
-        trial = live.trial
-        if save and trial.last_result and not self._records.is_saved(trial):
-            self.ask(live, "save", self._records.place_for_checkpoint(trial))
-        if status == TERMINATED and self._settings.export_formats and trial.last_result:
-            self.ask(live, "export", list(self._settings.export_formats))
-        self.ask(live, "rest" if self._pool.reuses_actors and status == TERMINATED else "close")
-
-    def bury(self, live: Live) -> None:
-        """The trial's process is ended, its resources are free, and it gets its status."""
-        trial = live.trial
-        status, reason = live.ending
-        self._leave(live, in_order=status == TERMINATED)
-        if status in (PENDING, PAUSED):
-            self._records.stands_still(trial, status)
-            self._release_exploits(trial)
-        else:
-            self.finish(trial, status, reason)
-
-    def _leave(self, live: Live, in_order: bool = False) -> None:
-        live.trial.pid = None
-        self._pool.leave(live, in_order)
-
-    def finish(self, trial: Trial, status: str, reason: str | None) -> None:
-        """The trial has ended for good: everybody hears of it."""
-        self._records.finished(trial, status, reason)
-        self._release_exploits(trial)
-        self._decisions.end(self, trial)
-        if status == ERROR:
-            self._observers.hear("on_trial_error", trial=trial)
-        else:
-            self._observers.hear("on_trial_complete", trial=trial)
-            self._decisions.refuse_missing_metric(trial)
-
-    def _fail(self, live: Live, error: BaseException) -> None:
-        """The trial has raised, or its process has died."""
-        trial = live.trial
-        if self._live.get(trial.trial_id) is not live:
+        Raises:
+            ValueError: if searcher or scheduler cannot do without it.
+        """
+        if self._seen_metric or not trial.last_result:
             return
-        self._leave(live)
-        allowed = self._settings.max_failures
-        tries_again = live.ending is None and (allowed < 0 or trial.num_failures < allowed)
-        self._records.failed(trial, error, tries_again, allowed)
-        if tries_again:
-            self._decisions.goes_back(trial)
-            self._release_exploits(trial)
-            return
-        self.first_failed = self.first_failed or trial
-        self.finish(trial, ERROR, "an error")
-        if self._settings.fail_fast == "raise":
-            raise trial.exception
+        have = ", ".join(sorted(trial.metric_analysis))
+        message = f"the results of {trial} have no metric {self._metric!r}; they have: {have}"
+        if getattr(self.scheduler, "needs_metric", False) or getattr(self.searcher, "needs_metric", False):
+            raise ValueError(f"{message}. Trials cannot be compared by it")
+        self._warn_once("metric", message)
 
-    # ------------------------------------------------------------------ by force
+    def get_state(self) -> dict[str, Any]:
+        """What searcher and scheduler know, and their verdicts."""
+        return {
+            "searcher": _state(self.searcher),
+            "scheduler": _state(self.scheduler),
+            "verdicts": self._verdicts,
+            "kinds": self._kinds(),
+        }
 
-    def check_deadlines(self) -> None:
-        """Ends the trials that do not answer."""
-        now = time.monotonic()
-        for live in list(self._live.values()):
-            if live.deadline is not None and live.deadline < now:
-                self.kill(live)
-            elif reason := hangs.overdue(live, self._settings.trial_time_s):
-                live.ending = (TERMINATED, reason)
-                self.kill(live)
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `get_state` was called.
 
-    def kill(self, live: Live) -> None:
-        """Ends a trial that does not answer, and says so."""
-        logger.warning("%s hangs in %s, and its process is killed; its results so far are kept", live.trial,
-                       hangs.doing(live))  # fmt: skip
-        self.bury(live)
+        Raises:
+            ValueError: if it was called with a searcher or scheduler of another kind.
+        """
+        now = self._kinds()
+        for part, before in state.get("kinds", {}).items():
+            if now[part] != before:
+                raise ValueError(
+                    f"the experiment has a {part} of kind {before}, and cannot go on with {now[part]}. Give the same "
+                    f"{part} again, or let Tuner.restore take it from the experiment"
+                )
+        for part, saved in ((self.searcher, state["searcher"]), (self.scheduler, state["scheduler"])):
+            if saved:
+                part.set_state(saved)
+            if (name := _that_begins_anew(part, saved)) is not None:
+                self._warn_once(
+                    f"state {name}",
+                    f"{name} has no get_state and set_state, so it begins anew: it knows nothing of the experiment's "
+                    "results so far",
+                )
+        self._verdicts = {trial_id: tuple(verdict) for trial_id, verdict in state["verdicts"].items()}
 
-    def abandon(self) -> None:
-        """Kills what runs, in spite of everything; nothing is written any more."""
-        for live in list(self._live.values()):
-            try:
-                self._leave(live)
-            except Exception:
-                logger.debug("while giving up %s", live.trial, exc_info=True)
+    def _kinds(self) -> dict[str, str]:
+        return {"search_alg": _kind(self.searcher), "scheduler": _kind(self.scheduler)}
+
+    def _is_comparable(self, result: Mapping) -> bool:
+        return self._metric is None or lookup(result, self._metric) is not None
+
+
+def _kind(part) -> str:
+    """The class of a searcher or scheduler, and of the searcher that it wraps."""
+    inner = getattr(part, "searcher", None)
+    return type(part).__name__ + (f"({_kind(inner)})" if inner is not None else "")
+
+
+def _state(part) -> dict[str, Any]:
+    """What a searcher or scheduler remembers; {}: it has nothing to go on with."""
+    return part.get_state() if hasattr(part, "get_state") else {}
+
+
+def _that_begins_anew(part, saved: Mapping[str, Any]) -> str | None:
+    """The class of a searcher or scheduler, or of the searcher that it wraps, that had no state to save."""
+    if saved:
+        inner = getattr(part, "searcher", None)
+        return None if inner is None else _that_begins_anew(inner, saved["searcher"])
+    return None if type(part) is FIFOScheduler else type(part).__name__

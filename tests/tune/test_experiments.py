@@ -287,7 +287,7 @@ HANGING = [
 
 @pytest.fixture
 def short_grace(monkeypatch):
-    monkeypatch.setattr("rllib.tune.hangs.GRACE_S", 0.5)
+    monkeypatch.setattr("rllib.tune.trials.GRACE_S", 0.5)
 
 
 @pytest.mark.parametrize("trainable, num_results, where", HANGING[1:])

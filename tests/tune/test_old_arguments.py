@@ -9,8 +9,7 @@ from rllib import PPO, tune
 from rllib.checkpoint import read_checkpoint
 from rllib.models.catalog import PolicySpec
 from rllib.policy import Policy
-from rllib.tune.loggers import CsvLogger
-from rllib.tune.trial_files import read_results
+from rllib.tune.loggers import CsvLogger, read_results
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 

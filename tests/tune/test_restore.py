@@ -8,7 +8,7 @@ import pytest
 
 from rllib import tune
 from rllib.tune import searchers
-from rllib.tune.experiment_opening import described, difference
+from rllib.tune.experiment import described, difference
 from rllib.tune.schedulers import AsyncHyperBandScheduler
 
 pytestmark = pytest.mark.usefixtures("two_cpus")

@@ -178,7 +178,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_help_of_train_loads_nothing_that_it_does_not_use():
-    assert not _imported_by("train", "--help") & LOADED_WHEN_USED
+    assert not _imported_by("train", "--help") & (LOADED_WHEN_USED - {"rich"})
 
 
 @pytest.mark.parametrize("module", ["PPO", "PPOConfig", "Algorithm", "Policy", "SampleBatch", "register_env"])

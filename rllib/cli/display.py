@@ -3,7 +3,8 @@
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import click
 
@@ -70,6 +71,24 @@ class LogToDisplay(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._display.note(self.format(record))
+
+
+@contextmanager
+def shown_logs(display: QuietDisplay, verbose: bool) -> Iterator[None]:
+    """Inside it the display shows what the library logs at INFO, and with `verbose` at DEBUG."""
+    handler = LogToDisplay(display)
+    loggers = [logging.getLogger(package) for package in ("rllib", "runtime")]
+    for logger in loggers:
+        logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.setLevel(logging.NOTSET)
+            logger.removeHandler(handler)
+            logger.propagate = True
 
 
 def number(value: float | None, digits: int = 1) -> str:

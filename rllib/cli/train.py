@@ -1,18 +1,31 @@
 """`rllib train`."""
 
 import importlib
+import itertools
+import re
+import signal
 import sys
+import traceback
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import click
 
 from rllib.algorithms.registry import algorithm_names, get_algorithm_config
-from rllib.cli import session
-from rllib.cli.display import LineDisplay, QuietDisplay, elapsed
+from rllib.cli.display import LineDisplay, QuietDisplay, elapsed, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
+from rllib.cli.panel import PanelDisplay
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
+from rllib.tune.loggers import write_params
+from rllib.tune.sidecar import SidecarLogger
+from rllib.tune.stoppers import ThresholdStopper
+from rllib.tune.trial_files import ResultFiles
+from rllib.tune.trial_runner import Interrupts
+
+_FIRST_INTERRUPT = "Finishing this iteration, then saving a checkpoint. Once more: stop at once, without."
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -62,9 +75,13 @@ def command(words, file, results_dir, quiet, verbose, checkpoint_at_end, **optio
         with user_input():
             spec = make_spec(below, given, file or "command line")
         display = _display(quiet)
-        with session.shown_logs(display, verbose):
-            session.refuse_used_name(results_dir, spec)
-            outcome = session.Session(_build(spec), spec, results_dir, display).run()
+        with shown_logs(display, verbose):
+            _refuse_used_name(results_dir, spec)
+            algorithm = _build(spec)
+            try:
+                outcome = _train(algorithm, spec, _make_directory(results_dir, spec), display)
+            finally:
+                algorithm.stop()
         _tell(outcome)
     if outcome.signal:
         sys.exit(EXIT_SIGNAL + outcome.signal)
@@ -94,11 +111,7 @@ def _keys(words: tuple[str, ...], file: str | None, options: dict) -> tuple[dict
 def _display(quiet: bool) -> QuietDisplay:
     if quiet:
         return QuietDisplay()
-    if not sys.stdout.isatty():
-        return LineDisplay()
-    from rllib.cli.panel import PanelDisplay  # needs rich, which lines do without
-
-    return PanelDisplay()
+    return PanelDisplay() if sys.stdout.isatty() else LineDisplay()
 
 
 def _build(spec: RunSpec):
@@ -114,7 +127,103 @@ def _build(spec: RunSpec):
         return config.build()
 
 
-def _tell(outcome: session.Outcome) -> None:
+@dataclass
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        directory: where its files are.
+        checkpoint: the last one.
+        result: of the last iteration; None if there was none.
+        reached: the threshold that ended it; None if something else did.
+        signal: number of the one that interrupted it; None if none did.
+        notices: what could not be written.
+    """
+
+    directory: Path
+    checkpoint: Path | None = None
+    result: dict | None = None
+    reached: str | None = None
+    signal: int | None = None
+    notices: list[str] = field(default_factory=list)
+
+    def save(self, algorithm) -> None:
+        """Writes the checkpoint of the last iteration, unless it has been written."""
+        path = self.directory / f"checkpoint_{self.result['training_iteration'] if self.result else 0:06}"
+        if path != self.checkpoint:
+            algorithm.save(path)
+            self.checkpoint = path
+
+
+def _train(algorithm, spec: RunSpec, directory: Path, display: QuietDisplay) -> Outcome:
+    """Trains until the stop criterion, Ctrl-C or an error; the files are whole in each case.
+
+    Raises:
+        Mistake: if the results have no such key as the stop criterion names.
+    """
+    outcome, stop = Outcome(directory), ThresholdStopper(spec.stop)
+    title = f"{spec.algorithm} on {spec.env}"
+    write_params(directory, {**algorithm.config.to_dict(), "seed": algorithm.seed})
+    sidecar = SidecarLogger(directory, title)
+    loggers = [ResultFiles(directory), sidecar]
+    try:
+        display.start(title, str(stop), str(directory))
+        with Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT)) as interrupts:
+            while outcome.reached is None and interrupts.seen is None:
+                result = outcome.result = algorithm.train()
+                for logger in loggers:
+                    logger.on_result(result)
+                display.on_result(result, stop.progress(result))
+                if result["training_iteration"] == 1:
+                    with user_input():
+                        stop.check_keys(result)
+                outcome.reached = stop.reached("", result)
+                if spec.checkpoint_freq and result["training_iteration"] % spec.checkpoint_freq == 0:
+                    outcome.save(algorithm)
+            sidecar.finish()
+            outcome.save(algorithm)
+            algorithm.stop()
+    except Exception:
+        (directory / "error.txt").write_text(traceback.format_exc())
+        raise
+    finally:
+        display.close()
+        for logger in loggers:
+            logger.close()
+    outcome.signal, outcome.notices = interrupts.seen, sidecar.notices
+    return outcome
+
+
+def _refuse_used_name(results: Path, spec: RunSpec) -> None:
+    """Raises Mistake if there is a run of that name, before anything is started for the new one."""
+    if spec.name and (results / _file_name(spec.name)).exists():
+        raise Mistake(f"{results / _file_name(spec.name)} exists already; give this run another --name")
+
+
+def _make_directory(results: Path, spec: RunSpec) -> Path:
+    """A new directory for the run: RESULTS/NAME, or RESULTS/ALGORITHM_ENV_DATE.
+
+    Raises:
+        Mistake: if a run of that name has been there before, or it cannot be made.
+    """
+    _refuse_used_name(results, spec)
+    name = _file_name(spec.name or f"{spec.algorithm}_{spec.env}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
+    for number in itertools.count(1):
+        directory = results / (name if number == 1 else f"{name}_{number}")
+        try:
+            directory.mkdir(parents=True)
+            return directory
+        except FileExistsError:
+            continue  # of another run that began in this second
+        except OSError as error:
+            raise Mistake(f"cannot make the directory of the run: {error}") from error
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.+-]+", "_", name)
+
+
+def _tell(outcome: Outcome) -> None:
     """Where everything is, and what to do next."""
     for notice in outcome.notices:
         click.echo(notice, err=True)

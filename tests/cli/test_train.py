@@ -225,7 +225,7 @@ def test_the_users_own_exception_keeps_its_traceback(rllib_command, behaviour, w
     assert result.exit_code == 1
     assert "in users_environment_fails" in result.output and "KeyError: 'position'" in result.output
     assert "environment 3 of rollout worker 2 raised in step()" in result.output
-    assert "session.py" not in result.output
+    assert "cli/train.py" not in result.output
 
 
 def test_quiet_shows_only_the_end(rllib_command, behaviour):

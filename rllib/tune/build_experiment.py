@@ -17,7 +17,7 @@ from rllib.tune.schedulers import create_scheduler
 from rllib.tune.search_space import evaluated_params, holds_domains
 from rllib.tune.searchers import create_searcher
 from rllib.tune.searchers.base import announce_search
-from rllib.tune.experiment_sidecar import TensorBoardCallback
+from rllib.tune.sidecar import TensorBoardCallback
 from rllib.tune.stoppers import make_stopper, seconds
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from rllib.tune.experiment import journal_file, read_records
-from rllib.tune.loggers import flatten, lookup
-from rllib.tune.plots_html import html_page
-from rllib.tune.plots_png import write_png
+from rllib.tune.figures import write_figures
+from rllib.tune.loggers import flatten, lookup, read_results
 from rllib.tune.reporters import AUTOMATIC_KEYS
 from rllib.tune.searchers.base import check_mode, metric_value
 
@@ -32,6 +30,7 @@ _NOT_SETTINGS = {"seed", "__trial_index__"}
 # Beside the metric, a single run shows this many other numbers that it reported.
 _MOST_DETAILS = 6
 _RETURN, _LOWEST_AND_HIGHEST = "episode_reward_mean", ("episode_reward_min", "episode_reward_max")
+_STEPS = "timesteps_total"
 
 
 @dataclass
@@ -110,7 +109,7 @@ def plot(
     kinds: str | Sequence[str] | None = None,
     title: str = "",
 ) -> Path:
-    """Draws runs into one file: .png (needs matplotlib) or .html (self-contained, needs nothing).
+    """Draws runs into one file: .png, or .html, which loads nothing.
 
     Args:
         runs: see `read_runs`.
@@ -124,7 +123,7 @@ def plot(
 
     Raises:
         ValueError: if there is nothing to draw, or no such kind or ending, or no result has the metric.
-        ImportError: if a .png is wanted and matplotlib is not installed.
+        ImportError: if matplotlib is not installed.
     """
     path = Path(path)
     kinds = [kinds] if isinstance(kinds, str) else list(kinds or ())
@@ -136,12 +135,47 @@ def plot(
     figures = _figures(runs, metric, mode, x, kinds, title)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}")
-    if path.suffix == ".html":
-        draft.write_text(html_page(figures), encoding="utf-8")
-    else:
-        write_png(figures, draft)
+    write_figures(figures, draft, path.suffix[1:])
     os.replace(draft, path)
     return path
+
+
+class CurveLogger:
+    """Draws a run's curve.png, return by environment steps, when it is closed.
+
+    Args:
+        directory: where curve.png goes.
+        title: above the curve.
+
+    Attributes:
+        points_per_poll: number of results that are taken in each half second.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+    """
+
+    points_per_poll = 1000
+
+    def __init__(self, directory: Path, title: str = ""):
+        self._path, self._title = directory / "curve.png", title
+        self._results: list[dict] = []
+        # The first figure loads fonts and takes longer than all later ones: better now than at the end of the run.
+        write_figures(Figures("", "", "", curves=[]), Path(os.devnull), "png")
+
+    def on_result(self, result: Mapping) -> None:
+        """Remembers one point; results without a finished episode are gaps."""
+        if result.get(_STEPS) is not None:
+            self._results.append({key: result.get(key) for key in (_STEPS, _RETURN, *_LOWEST_AND_HIGHEST)})
+
+    def close(self) -> None:
+        """Draws the picture, if there is anything to draw."""
+        run = Run("mean of the last episodes", self._results)
+        x, y = _points(run, _RETURN, _STEPS)
+        if len(y):
+            curve = _with_band(Curve(run.name, x, y), run, _STEPS)
+            draft = self._path.with_suffix(".png.tmp")
+            write_figures(Figures(self._title, "episode return", "environment steps", [curve]), draft, "png")
+            os.replace(draft, self._path)
 
 
 def read_runs(*directories: str | os.PathLike) -> list[Run]:
@@ -188,18 +222,12 @@ def _in_order(file: Path) -> list:
 
 
 def _read_run(file: Path) -> Run:
-    results = []
-    for line in file.read_bytes().splitlines():
-        try:
-            results.append(msgspec.json.decode(line))
-        except msgspec.DecodeError:  # half a line: the run was killed, or goes on
-            continue
     params_file = file.with_name("params.json")
     try:
         params = json.loads(params_file.read_text()) if params_file.exists() else {}
     except ValueError:
         params = {}
-    return Run(file.parent.name, results, _flat(params))
+    return Run(file.parent.name, read_results(file.parent), _flat(params))
 
 
 def _flat(params, prefix: str = "") -> dict[str, Any]:
@@ -269,9 +297,8 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
 
 def _points(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
     """[P] and [P] float64, from the first to the last result in which the metric is finite; NaN in between."""
-    array = np.array(
-        [(_place(result, x, number), _finite(result, metric)) for number, result in enumerate(run.results, 1)]
-    )
+    pairs = [(_place(result, x, number), _finite(result, metric)) for number, result in enumerate(run.results, 1)]
+    array = np.array(pairs, float).reshape(-1, 2)
     array = array[np.argsort(array[:, 0], kind="stable")]
     known = np.flatnonzero(np.isfinite(array[:, 1]))
     array = array[known[0] : known[-1] + 1] if len(known) else array[:0]

@@ -1,49 +1,53 @@
-"""A process beside the run that writes what needs slow libraries: TensorBoard events and the curve.
+"""A process beside the run that writes what needs slow libraries: TensorBoard events and the learning curve.
 
-It follows result.json, which the run writes anyway, so that the run never waits for it. It ends when its standard input
-does: when the run closes it, or has died. What it has to say goes to its standard output.
+It follows files that the run writes anyway, so that the run never waits for it: result.json of a single run, or the
+journal of an experiment and each trial's result.json. It ends when its standard input does: when the run closes it, or
+has died. Its notices go to its standard output.
 """
 
+import atexit
 import math
 import os
 import select
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from rllib.tune.curve import CurveLogger
-from rllib.tune.loggers import TensorBoardLogger
+from rllib.tune.experiment import journal_file
+from rllib.tune.experiment_callbacks import Callback
+from rllib.tune.loggers import TensorBoardLogger, flatten
+from rllib.tune.plots import CurveLogger
 
 _POLL_INTERVAL_S = 0.5
+_ENDS = ("TERMINATED", "ERROR")
 
 
 class Sidecar:
-    """A python process that runs a module of ours until its standard input ends.
+    """The process; it follows one run, or one experiment, until its standard input ends.
 
     Args:
-        module: its name.
-        arguments: of the command line.
+        arguments: of the command line: "run", directory and title, or "experiment", directory and position.
         what: it writes, for notices.
         timeout_s: how long `close` waits for the last files.
 
     Attributes:
-        notices: what the process said: what could not be written.
+        notices: of the process: what could not be written.
     """
 
-    def __init__(self, module: str, arguments: list[str], what: str, timeout_s: float = 60.0):
+    def __init__(self, arguments: list[str], what: str, timeout_s: float = 60.0):
         self.notices: list[str] = []
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._command = [sys.executable, "-m", __name__, *arguments]
         self._what, self._timeout_s = what, timeout_s
         self._process: subprocess.Popen | None = None
 
-    def start(self, *more: str) -> None:
-        """Starts the process, with further arguments, if it has not been started."""
+    def start(self) -> None:
+        """Starts the process, if it has not been started."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [*self._command, *more],
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -57,7 +61,7 @@ class Sidecar:
         return self._process.pid if self._process else None
 
     def finish(self) -> None:
-        """Tells the process that there are no more results, without waiting."""
+        """Says that there are no more results, without waiting."""
         if self._process and self._process.stdin:
             self._process.stdin.close()
             self._process.stdin = None  # communicate() would use it again
@@ -78,7 +82,7 @@ class Sidecar:
 
 
 class SidecarLogger(Sidecar):
-    """Starts the process with the first result and ends it with the run.
+    """Starts the process with the first result of a single run.
 
     Args:
         directory: the run's directory, in which JsonLogger writes result.json.
@@ -87,49 +91,138 @@ class SidecarLogger(Sidecar):
     """
 
     def __init__(self, directory: Path, title: str = "", timeout_s: float = 60.0):
-        super().__init__("rllib.tune.sidecar", [str(directory), title], "TensorBoard events and curve", timeout_s)
+        super().__init__(["run", str(directory), title], "TensorBoard events and curve", timeout_s)
 
     def on_result(self, result: Mapping) -> None:
         """Starts the process if it does not run yet."""
         self.start()
 
 
-def main(directory: Path, title: str) -> None:
-    """Follows result.json until standard input ends."""
-    os.nice(10)
-    loggers = _loggers(directory, title)
-    with open(directory / "result.json", "rb") as file:
-        ended = False
-        while not ended:
-            ended = bool(select.select([sys.stdin], [], [], _POLL_INTERVAL_S)[0])
-            results = list(complete_lines(file))
-            for logger in loggers:
-                for result in thinned(results, logger.points_per_poll):
-                    logger.on_result(result)
-    for logger in loggers:
-        logger.close()
+class TensorBoardCallback(Callback):
+    """Starts the process with an experiment's first result, and ends it with the experiment.
+
+    Args:
+        directory: of the experiment.
+    """
+
+    def __init__(self, directory: Path):
+        # What a resumed experiment had written is there already.
+        before = journal_file(directory).stat().st_size if directory.exists() else 0
+        self._sidecar = Sidecar(["experiment", str(directory), str(before)], "TensorBoard events")
+
+    def on_trial_result(self, **info) -> None:
+        self._sidecar.start()
+
+    def on_experiment_end(self, **info) -> None:
+        # The experiment need not wait for the last events; the program does, when it ends.
+        self._sidecar.finish()
+        atexit.register(self._sidecar.close)
+
+
+# ---------------------------------------------------------------------- in the process
+
+
+class _Follower:
+    """Passes the results in a directory's result.json on to loggers, which are opened when the file is there."""
+
+    def __init__(self, directory: Path, open_loggers: Callable[[], list]):
+        self._directory, self._open_loggers = directory, open_loggers
+        self._file = None
+        self.loggers: list = []
+        self.last: dict = {}
+
+    def poll(self) -> None:
+        """Passes on what is new."""
+        if self._file is None:
+            try:
+                self._file = open(self._directory / "result.json", "rb")  # noqa: SIM115 (closed in close())
+            except FileNotFoundError:
+                return
+            self.loggers = self._open_loggers()
+        results = list(complete_lines(self._file))
+        for logger in self.loggers:
+            for result in thinned(results, logger.points_per_poll):
+                logger.on_result(result)
+        self.last = results[-1] if results else self.last
+
+    def close(self, params: Mapping | None = None) -> None:
+        """Passes on the rest and closes the loggers.
+
+        Args:
+            params: "a/b" path -> what was chosen for a trial, which TensorBoard shows beside what the trial reached.
+        """
+        self.poll()
+        for logger in self.loggers:
+            if params is not None:
+                metrics = {key: value for key, value in flatten(self.last) if isinstance(value, (int, float))}
+                logger.add_hparams(params, metrics)
+            logger.close()
+        if self._file is not None:
+            self._file.close()
+
+
+def follow_run(directory: Path, title: str) -> None:
+    """Follows a single run until standard input ends."""
+
+    def loggers() -> list:
+        opened = []
+        for make, missing in (
+            (lambda: TensorBoardLogger(directory), "TensorBoard events need tensorboardX: pip install tensorboardX"),
+            (lambda: CurveLogger(directory, title), "curve.png needs matplotlib: pip install 'rllib[plot]'"),
+        ):
+            try:
+                opened.append(make())
+            except ImportError:
+                print(missing, flush=True)
+        return opened
+
+    follower = _Follower(directory, loggers)
+    for _ in _rounds():
+        follower.poll()
+    follower.close()
+
+
+def follow_experiment(directory: Path, before: int) -> None:
+    """Follows the trials of an experiment that run after a position in its journal, until standard input ends."""
+    followers: dict[str, _Follower] = {}
+    with open(journal_file(directory), "rb") as journal:
+        known = {record["id"]: record for record in complete_lines(journal, before) if record["type"] == "trial"}
+        for _ in _rounds():
+            ended = []
+            for record in complete_lines(journal):
+                trial = known.get(record.get("id"))
+                if record["type"] == "trial":
+                    known[record["id"]] = record
+                elif record["type"] == "status" and record["status"] == "RUNNING" and trial is not None:
+                    place = directory / trial["dir"]
+                    followers.setdefault(trial["id"], _Follower(place, lambda place=place: [TensorBoardLogger(place)]))
+                elif record["type"] == "status" and record["status"] in _ENDS:
+                    ended.append(record["id"])
+            for follower in followers.values():
+                follower.poll()
+            for trial_id in ended:
+                trial = known.pop(trial_id, None)
+                if trial_id in followers:
+                    followers.pop(trial_id).close(trial["params"])
+        for trial_id, follower in followers.items():
+            follower.close(known[trial_id]["params"])
+
+
+def _rounds() -> Iterator[None]:
+    """Now and then, and once more when standard input has ended."""
+    ended = False
+    while not ended:
+        ended = bool(select.select([sys.stdin], [], [], _POLL_INTERVAL_S)[0])
+        yield
 
 
 def thinned(results: list, most: int) -> list:
-    """At most so many of them, evenly chosen, the last one included."""
+    """At most this number of them, evenly chosen, the last one included."""
     step = -(-len(results) // most) or 1
     return results[::-1][::step][::-1]
 
 
-def _loggers(directory: Path, title: str) -> list:
-    opened = []
-    for make, missing in (
-        (lambda: TensorBoardLogger(directory), "TensorBoard events need tensorboardX: pip install tensorboardX"),
-        (lambda: CurveLogger(directory, title), "curve.png needs matplotlib: pip install 'rllib[plot]'"),
-    ):
-        try:
-            opened.append(make())
-        except ImportError:
-            print(missing, flush=True)
-    return opened
-
-
-def complete_lines(file, end: float = math.inf):
+def complete_lines(file, end: float = math.inf) -> Iterator:
     """The JSON lines that have been written since the last call; half a line waits for its end.
 
     Args:
@@ -144,8 +237,15 @@ def complete_lines(file, end: float = math.inf):
 
 
 if __name__ == "__main__":
+    os.nice(10)
+    kind, place, more = sys.argv[1:]
     try:
-        main(Path(sys.argv[1]), sys.argv[2])
+        if kind == "run":
+            follow_run(Path(place), more)
+        else:
+            follow_experiment(Path(place), int(more))
+    except ImportError:
+        print("TensorBoard events need tensorboardX: pip install tensorboardX")
     except Exception as error:
         print(f"TensorBoard events and curve are incomplete: {type(error).__name__}: {error}")
     sys.stdout.flush()

@@ -13,8 +13,8 @@ import pytest
 
 import runtime
 from rllib import tune
-from rllib.tune.curve import CurveLogger
 from rllib.tune.loggers import CsvLogger, JsonLogger, flatten, write_params
+from rllib.tune.plots import CurveLogger
 from rllib.tune.sidecar import SidecarLogger, thinned
 from rllib.tune.trial import Trial
 

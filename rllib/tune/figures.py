@@ -1,26 +1,58 @@
-"""Draws figures with matplotlib."""
+"""Draws figures with matplotlib, as a picture or as one HTML page that loads nothing."""
 
+import html
+import io
 import math
+import re
 from pathlib import Path
 
 # Of the panels, in inches.
 _HEIGHT, _DETAIL_HEIGHT = 4.6, 2.6
 _FEW_POINTS = 30
+# Pointing at a run brings it to the front.
+_STYLE = """
+body { max-width: 900px; margin: 2em auto; background: #fff } svg { width: 100%; height: auto }
+g[id^=run]:hover path { stroke-width: 4 !important } svg:has(g[id^=run]:hover) g[id^=run]:not(:hover) { opacity: .25 }
+"""
 
 
-def write_png(figures, path: Path) -> None:
+def write_figures(figures, path: Path, kind: str) -> None:
     """Writes the figures below one another, the details of a single run in two columns.
+
+    Args:
+        figures: plots.Figures.
+        path: of the file.
+        kind: "png" or "html".
 
     Raises:
         ImportError: if matplotlib is not installed.
     """
     try:
-        from matplotlib import colormaps
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
+        from matplotlib import rc_context
     except ImportError:
-        raise ImportError("A .png needs matplotlib: pip install 'rllib[plot]'; a .html needs nothing") from None
+        raise ImportError("plots need matplotlib: pip install 'rllib[plot]'") from None
+    figure, names = _drawn(figures)
+    if kind == "png":
+        figure.savefig(path, format="png", dpi=110)
+        return
+    drawn = io.StringIO()
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", drawn.getvalue()[drawn.getvalue().index("<svg") :])
+    for name, meaning in names.items():
+        svg = svg.replace(f'<g id="{name}">', f'<g id="{name}"><title>{html.escape(meaning)}</title>', 1)
+    title = html.escape(figures.title or figures.metric)
+    head = f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
+    path.write_text(f"<!doctype html><html>{head}<body>{svg}</body></html>\n", encoding="utf-8")
+
+
+def _drawn(figures):
+    """The figure, and the SVG ids of its runs with what is said when one points at them."""
+    from matplotlib import colormaps
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     panels = [
         draw
         for draw, there in ((_curves, figures.curves), (_parallel, figures.axes), (_best, figures.best))
@@ -47,19 +79,21 @@ def write_png(figures, path: Path) -> None:
         axes.tick_params(labelsize="small")
     if figures.title:
         figure.suptitle(figures.title)
-    figure.savefig(path, format="png", dpi=110)
+    curves = figures.curves or []
+    return figure, {f"run{i}": f"{curve.name}: {curve.y[-1]:.5g} at the end" for i, curve in enumerate(curves)}
 
 
 def _curves(axes, figures, colours) -> None:
-    for curve in figures.curves:
-        _draw(axes, curve, curve.name + (f" (IQM of {curve.runs})" if curve.runs > 1 else ""))
-    if len(figures.curves) <= 12:
+    for index, curve in enumerate(figures.curves):
+        name = curve.name + (f" (IQM of {curve.runs}, 95 % interval)" if curve.runs > 1 else "")
+        _draw(axes, curve, name).set_gid(f"run{index}")
+    if 0 < len(figures.curves) <= 12:
         axes.legend(frameon=False, fontsize="small")
     axes.set(xlabel=figures.x, ylabel=figures.metric)
 
 
-def _draw(axes, curve, label: str | None = None) -> None:
-    """A curve with its band; a point between two gaps, and each of a few points, has a mark."""
+def _draw(axes, curve, label: str | None = None):
+    """A curve with its band; a point between two gaps, and each of a few points, has a mark. Returns the line."""
     lone = [part.start for part in curve.stretches() if part.stop - part.start == 1]
     marks = None if len(curve.x) < _FEW_POINTS else lone
     (line,) = axes.plot(curve.x, curve.y, linewidth=1.6, marker=".", markevery=marks, label=label)
@@ -67,13 +101,15 @@ def _draw(axes, curve, label: str | None = None) -> None:
         axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, linewidth=0, color=line.get_color(),
                           label="lowest to highest episode" if curve.runs == 1 else None)  # fmt: skip
     axes.grid(alpha=0.3)
+    return line
 
 
 def _parallel(axes, figures, colours) -> None:
     names = [axis.name.rsplit("/", 1)[-1] for axis in figures.axes]
     for run, colour in sorted(enumerate(figures.colours), key=lambda item: item[1]):
         places = [axis.places[run] for axis in figures.axes]
-        axes.plot(range(len(places)), places, color=colours(colour), linewidth=1, marker="o", markersize=3, alpha=0.8)
+        axes.plot(range(len(places)), places, color=colours(colour), linewidth=1, marker="o", markersize=3, alpha=0.8,
+                  gid=f"run of axes {run}")  # fmt: skip
     for index, axis in enumerate(figures.axes):
         axes.axvline(index, color="0.8", linewidth=0.8, zorder=0)
         for place, text in axis.labels:

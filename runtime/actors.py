@@ -55,7 +55,7 @@ class RemoteClass(Remote):
         _ = self._definition.methods  # raises here what is wrong with them
 
     def remote(self, *args, **kwargs) -> ActorHandle:
-        """Starts an actor: an instance in a process of its own, made with these arguments.
+        """Starts an actor: an instance in another process, made with these arguments.
 
         The handle can be used at once. If the constructor fails, the first call says so.
 

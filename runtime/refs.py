@@ -1,4 +1,4 @@
-"""`ObjectRef`: the promise of a value that a task, an actor call or `put` will give; and errors that nobody has got."""
+"""`ObjectRef`, the promise of a value that a task, an actor call or `put` will give; errors that were never raised."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _restored(session_id, id_):
 
 
 class Unseen:
-    """Held by everything through which an error can be seen: the references of the call, a failed actor, dependents.
+    """An error that was not raised yet, held by all that could raise it: references, a failed actor, dependents.
 
     When the last of them has gone and `seen()` was not called, the error would be lost: then it is reported, once.
 

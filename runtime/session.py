@@ -19,7 +19,7 @@ ENGINES = {"local": "runtime.engines.local", "zeromq": "runtime.engines.zeromq"}
 SMALLEST_STORE_BYTES = 2**20
 
 _lock = threading.RLock()
-_driver_pid: int | None = None  # the process that called init(); None where there is no session of its own
+_driver_pid: int | None = None  # the process that called init(); None where it has none, as in workers
 
 
 class SessionResources(dict):

@@ -1,4 +1,4 @@
-"""Finds the part of a value that cannot be pickled, for error messages: `args[0].env._lock`."""
+"""Errors for values that cannot be pickled; they name the part that is to blame: `args[0].env._lock`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def explain(value, name: str, error: BaseException, dumps=pickling.dumps) -> str
 
 
 def refuse(value, name: str, error: Exception, dumps=pickling.dumps) -> NoReturn:
-    """Raises what a value that could not be pickled means: for its arguments see `explain`.
+    """Raises the error for a value that could not be pickled; for the arguments see `explain`.
 
     Raises:
         TypeError: the value, or a part of it, cannot be pickled.

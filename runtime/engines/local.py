@@ -168,7 +168,7 @@ class LocalEngine:
         self._leaving: list[Actor] = []  # without a handle, but with calls to finish
         self._functions = weakref.WeakKeyDictionary()  # definition -> copy of the function, as a worker would have it
         self._closed: type[errors.RuntimeFailure] | None = None
-        self._exported: dict[bytes, object] = {}  # references and leases of which somebody has a pickle
+        self._exported: dict[bytes, object] = {}  # references and leases that were pickled
         self._total = dict(config.resources)
         self._resources = Resources(units(config.resources), tuple(config.gpu_ids))
         for name in config.preload:

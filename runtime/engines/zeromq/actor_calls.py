@@ -24,11 +24,13 @@ _pack = wire.HEADER.pack
 
 
 class ActorCalls:
-    """Args:
-    mailbox: of this process.
-    actor_channels, local_refs, arguments, unseen_errors: of this process.
-    totals: all resources of the session.
-    enter: `Client.enter`.
+    """Creates, calls and kills actors, and keeps their calls in order.
+
+    Args:
+        mailbox: of this process.
+        actor_channels, local_refs, arguments, unseen_errors: of this process.
+        totals: all resources of the session.
+        enter: `Client.enter`.
     """
 
     def __init__(

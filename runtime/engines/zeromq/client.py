@@ -1,4 +1,4 @@
-"""The verbs of the engine, in the driver and in workers alike: `Client` is an engine as engines/base.py wants it.
+"""The verbs of the engine, in the driver and in workers alike: `Client` is a `base.Engine`.
 
 One lock, the mailbox's, guards everything that messages change, here and in what a client is made of. Values are
 pickled and unpickled without it. `__del__` methods and finalizers only append to queues, which every verb looks into
@@ -41,7 +41,9 @@ _unpack = wire.HEADER.unpack_from
 
 
 class Client:
-    """`submit` is that of Tasks, `create_actor`, `call` and `kill` are those of ActorCalls, `handle_added` and
+    """The engine of one process: its own verbs, and those of its parts.
+
+    `submit` is that of Tasks, `create_actor`, `call` and `kill` are those of ActorCalls, `handle_added` and
     `handle_dropped` those of ActorChannels.
 
     Args:
@@ -63,7 +65,7 @@ class Client:
         self.process, self.session, self.node_pid, self.totals = process, session, node_pid, totals
         self.session_id = os.path.basename(session)
         self.watches: list[Watch] = []
-        self._exported: dict[bytes, object] = {}  # references and leases of which somebody has a pickle
+        self._exported: dict[bytes, object] = {}  # references and leases that were pickled
         self._refusal: type[errors.RuntimeFailure] | None = None
         self.malformed = 0
         self.mailbox = mailbox = Mailbox(session, process, self._dispatch)
@@ -290,7 +292,7 @@ class Client:
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
 
     def _on_collect(self, frame, head):
-        """In a thread of its own: finalizers of the user's may use the verbs, which wait for the thread that reads."""
+        """Collects garbage in another thread: user code in finalizers may use the verbs, which wait for this one."""
         threading.Thread(target=self._collect, name="runtime collects garbage", daemon=True).start()
 
     def _collect(self):

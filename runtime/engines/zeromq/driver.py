@@ -22,10 +22,12 @@ END_S = 3.0
 
 
 class Driver(Client):
-    """Args:
-    node: the node agent, started.
-    totals: all resources of the session.
-    interrupts: closed at the end.
+    """The client of the process that has called `init`.
+
+    Args:
+        node: the node agent, started.
+        totals: all resources of the session.
+        interrupts: closed at the end.
     """
 
     def __init__(self, node: NodeProcess, totals: dict[str, float], interrupts: Interrupts):

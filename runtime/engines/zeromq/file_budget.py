@@ -7,8 +7,10 @@ SEGMENT_FILES = 8  # that actors leave to shared memory
 
 
 class FileBudget:
-    """Args:
-    limit: number of files that the node may have open for workers and segments.
+    """Number of files that the node has open, and whether there is room for more.
+
+    Args:
+        limit: number of files that the node may have open for workers and segments.
 
     Attributes:
         workers: number of workers that live, those of actors included.

@@ -10,8 +10,10 @@ LARGEST_COUNT = 32
 
 
 class HeldReplies:
-    """They are sent when another method comes next, when user code waits, or by the keeper, so that a call that turns
-    out slow delays nobody long.
+    """The replies of one worker that are held back.
+
+    They are sent when another method comes next, when user code waits, or by the keeper, so that a call that turns out
+    slow does not delay them long.
 
     Attributes:
         count: number of replies that are held back.

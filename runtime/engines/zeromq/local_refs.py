@@ -22,12 +22,14 @@ _unpack_value = wire.VALUE.unpack_from
 
 
 class LocalRefs:
-    """Args:
-    engine: what the references belong to.
-    mailbox: of this process.
-    next_serial: a new number for a call, a value or a block.
-    node_requests: where the store gets its segments.
-    node_pid: whose /proc/PID/fd holds the segments.
+    """The references of a process, and its shares in what processes share.
+
+    Args:
+        engine: what the references belong to.
+        mailbox: of this process.
+        next_serial: a new number for a call, a value or a block.
+        node_requests: where the store gets its segments.
+        node_pid: whose /proc/PID/fd holds the segments.
 
     Attributes:
         engine: what the references belong to.

@@ -103,10 +103,12 @@ class Waiter:
 
 
 class Mailbox:
-    """Args:
-    directory: of the session.
-    process: own number; an attribute as well.
-    dispatch: called with each frame, by the leader, without `lock`. Must not raise.
+    """The sockets of a process, and the turns in which its threads read.
+
+    Args:
+        directory: of the session.
+        process: own number; an attribute as well.
+        dispatch: called with each frame, by the leader, without `lock`. Must not raise.
     """
 
     def __init__(self, directory: str, process: int, dispatch):

@@ -37,10 +37,12 @@ SEGMENT_MODE = os.MFD_CLOEXEC
 
 
 class Node:
-    """Args:
-    config: see `launch.NodeProcess`.
-    zygote: pid.
-    channel: socket to the zygote.
+    """The node agent: sockets, pipes and processes around a `NodeState`.
+
+    Args:
+        config: see `launch.NodeProcess`.
+        zygote: pid.
+        channel: socket to the zygote.
     """
 
     def __init__(self, config: dict, zygote: int, channel: socket.socket):

@@ -12,11 +12,13 @@ STORE_FULL_S = 30.0
 
 
 class NodeRequests:
-    """Args:
-    mailbox: of this process.
-    next_serial: a new number for a request.
-    wait_for: `Client.wait_for`.
-    flush: releases what is not needed here any more; called with the mailbox's lock held.
+    """Requests to the node that wait for its answer.
+
+    Args:
+        mailbox: of this process.
+        next_serial: a new number for a request.
+        wait_for: `Client.wait_for`.
+        flush: releases what is not needed here any more; called with the mailbox's lock held.
 
     Attributes:
         growing: number of threads that wait for shared memory: what is freed meanwhile goes back to the node at once.

@@ -9,10 +9,12 @@ from .refcounts import OBJECT, RefCounts
 
 
 class ObjectDirectory:
-    """Args:
-    refcounts: the table in which they stand.
-    hold: (key, process) says that a process holds an item from now on.
-    tell: sends a frame to a process, if it lives.
+    """The objects that more than one process knows.
+
+    Args:
+        refcounts: the table in which they stand.
+        hold: (key, process) says that a process holds an item from now on.
+        tell: sends a frame to a process, if it lives.
     """
 
     def __init__(self, refcounts: RefCounts, hold: Callable[[bytes, int], None], tell: Callable[[int, bytes], None]):

@@ -49,11 +49,13 @@ class Encoded(NamedTuple):
 
 
 class Serializer:
-    """Args:
-    store: where large buffers go.
-    find_reference: (key, hold) -> this process's reference for a key found in a message.
-    find_actor: (key, hold); called before a handle of this actor is made.
-    session_id: references and handles of other sessions are refused.
+    """Values to bytes and back.
+
+    Args:
+        store: where large buffers go.
+        find_reference: (key, hold) -> this process's reference for a key found in a message.
+        find_actor: (key, hold); called before a handle of this actor is made.
+        session_id: references and handles of other sessions are refused.
     """
 
     def __init__(self, store: Store, find_reference, find_actor, session_id: str):

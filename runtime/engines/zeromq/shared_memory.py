@@ -22,11 +22,13 @@ class Segment:
 
 
 class SharedMemory:
-    """Args:
-    quota: bytes that there may be at once.
-    instruct: takes an instruction.
-    tell: sends a frame to a process, if it lives.
-    files: the node's budget of open files, of which each segment takes one.
+    """The segments of a session, within its quota.
+
+    Args:
+        quota: bytes that there may be at once.
+        instruct: takes an instruction.
+        tell: sends a frame to a process, if it lives.
+        files: the node's budget of open files, of which each segment takes one.
 
     Attributes:
         size_bytes: of all segments.

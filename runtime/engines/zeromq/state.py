@@ -23,17 +23,19 @@ from .object_directory import ObjectDirectory
 from .refcounts import ACTOR, BLOCK, RefCounts
 from .shared_memory import SharedMemory
 
-NOTICE_AFTER_TICKS = 10  # ticks come once a second while somebody waits
+NOTICE_AFTER_TICKS = 10  # ticks come once a second while a task or an actor waits
 IDLE_TICKS = 60
-COLLECT_TICKS = 10  # of somebody's wait for memory, between two collections of garbage
+COLLECT_TICKS = 10  # of a wait for memory, between two collections of garbage
 
 
 class NodeState:
-    """Args:
-    total: request of everything there is.
-    gpu_ids: devices, one per whole GPU.
-    quota: bytes of shared memory.
-    files: number of files that the node may have open for workers and segments.
+    """The state of a session, and every decision of its node.
+
+    Args:
+        total: request of everything there is.
+        gpu_ids: devices, one per whole GPU.
+        quota: bytes of shared memory.
+        files: number of files that the node may have open for workers and segments.
     """
 
     def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30, files: int = 2**30):

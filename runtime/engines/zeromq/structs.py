@@ -63,7 +63,7 @@ class References(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Waits(msgspec.Struct, array_like=True, frozen=True):
-    """what a call waits for.
+    """What a call waits for without a timeout; all of it is needed.
 
     Attributes:
         name: of the call, for messages.

@@ -24,11 +24,13 @@ TEMPLATES = 256
 
 
 class Tasks:
-    """Args:
-    mailbox: of this process.
-    local_refs, arguments, unseen_errors: of this process.
-    totals: all resources of the session.
-    enter, wait_for: those of `Client`.
+    """Submits tasks, and keeps account of those that are not done.
+
+    Args:
+        mailbox: of this process.
+        local_refs, arguments, unseen_errors: of this process.
+        totals: all resources of the session.
+        enter, wait_for: those of `Client`.
 
     Attributes:
         pending: serial -> references of those that are not done.

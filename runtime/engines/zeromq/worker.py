@@ -84,8 +84,10 @@ class Leave(Exception):
 
 
 class Worker(Client):
-    """Args:
-    settings: what the process was born with.
+    """The client of a worker process, and its loop.
+
+    Args:
+        settings: what the process was born with.
     """
 
     def __init__(self, settings: structs.Settings):
@@ -427,7 +429,7 @@ def main(config: dict) -> None:
 
 
 def run(settings: structs.Settings, parent: int) -> None:
-    """Is a worker, in a process just forked or spawned. Never returns.
+    """Serves as a worker, in a process just forked or spawned. Never returns.
 
     Args:
         settings: what it is.
@@ -464,7 +466,7 @@ def _flush_output():
 
 
 def _set_up(settings):
-    """Makes a copy of the zygote a process of its own."""
+    """Undoes in a worker what only the zygote needs, and sets up streams, environment and seeds."""
     confine_handlers_to_user_code()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

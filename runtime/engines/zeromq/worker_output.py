@@ -40,9 +40,11 @@ class Stream:
 
 
 class WorkerOutput:
-    """Args:
-    poll: the pipes are registered there.
-    show: (process, 1 for stdout or 2 for stderr, lines); None: nothing is shown.
+    """The pipes of all workers, and the lines read from them.
+
+    Args:
+        poll: the pipes are registered there.
+        show: (process, 1 for stdout or 2 for stderr, lines); None: nothing is shown.
 
     Attributes:
         partial: pipes with a line that has no end yet.

@@ -31,9 +31,11 @@ LARGEST_SETTINGS = 2**20
 
 
 class Zygote:
-    """Args:
-    channel: to the node.
-    preload: modules to import before the first fork.
+    """Forks workers, and reports their births and ends.
+
+    Args:
+        channel: to the node.
+        preload: modules to import before the first fork.
     """
 
     def __init__(self, channel: socket.socket, preload: list[str]):

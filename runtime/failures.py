@@ -21,6 +21,8 @@ from .refs import SessionBound
 
 TRACEBACK_CHARACTERS = 100_000  # a recursion error of long lines must not fill the store
 
+_ENGINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines") + os.sep
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteFailure:
@@ -111,7 +113,9 @@ class _ExceptionPickler(Pickler):
         if isinstance(obj, SessionBound):  # an exception that is kept must not keep values and actors
             raise TypeError(f"{obj!r} does not travel with an exception")
         if isinstance(obj, BaseException) and not isinstance(obj, TaskError):
-            args, state = BaseException.args.__get__(obj), {**_state(obj), **_chain(obj)}
+            args, state = BaseException.args.__get__(obj), _state(obj)
+            chain = ("__cause__", "__context__", "__suppress_context__")  # what it was raised from, or during
+            state |= {name: value for name in chain if (value := getattr(obj, name))}
             if self.prune:
                 args = tuple(a if _picklable(a) else repr(a) for a in args)
                 state = {name: value for name, value in state.items() if _picklable(value)}
@@ -158,12 +162,6 @@ def _state(exception) -> dict:
     return state
 
 
-def _chain(exception) -> dict:
-    """The exceptions that it was raised from, or while they were handled, and whether the latter is shown."""
-    names = ("__cause__", "__context__", "__suppress_context__")
-    return {name: value for name in names if (value := getattr(exception, name))}
-
-
 def _set_state(exception, state):
     for name, value in state.items():
         try:
@@ -203,7 +201,9 @@ def _text(exception) -> str:
 def _format(exception) -> str:
     """The traceback from the user's code on: the runtime's own frames above it are left out."""
     frames = exception.__traceback__
-    while frames is not None and _is_ours(frames.tb_frame) and frames.tb_next is not None:
+    while frames is not None and frames.tb_next is not None:
+        if not frames.tb_frame.f_code.co_filename.startswith(_ENGINES):
+            break
         frames = frames.tb_next
     try:
         text = "".join(traceback.format_exception(type(exception), exception, frames))
@@ -211,10 +211,3 @@ def _format(exception) -> str:
         text = f"<{_class_name(type(exception))} whose traceback cannot be formatted: {type(error).__name__}>"
     half = TRACEBACK_CHARACTERS // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n  ...\n{text[-half:]}"
-
-
-_ENGINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines") + os.sep
-
-
-def _is_ours(frame) -> bool:
-    return frame.f_code.co_filename.startswith(_ENGINES)

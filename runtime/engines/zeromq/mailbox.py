@@ -63,11 +63,6 @@ def peer_socket(context: zmq.Context, directory: str, process: int) -> zmq.Socke
     return socket
 
 
-def _milliseconds(until: float) -> int:
-    """How long to poll for a moment in monotonic seconds, rounded up."""
-    return min(int(max(0.0, until - monotonic() + 0.000999) * 1000), LARGEST_POLL_MS)
-
-
 @interruptible
 def _arrived(poll, milliseconds):
     return zmq_poll(poll, milliseconds)
@@ -126,7 +121,11 @@ class Mailbox:
         self._poll = [(self._pull, zmq.POLLIN)]
         self._peers: dict[int, zmq.Socket] = {}
         self._sends: dict[int, Callable] = {}  # process -> the send method of its socket
-        self._add_peer(process, self._socket_to_itself())
+        self._pull.bind("inproc://itself")  # for waking the leader; the node removes the session's directory at the end
+        itself = self._context.socket(zmq.PUSH)
+        itself.set(zmq.LINGER, 0)
+        itself.connect("inproc://itself")
+        self._add_peer(process, itself)
         self._leading = threading.Lock()
         self._leader: int | None = None  # its thread, unless it is the keeper
         self._followers: deque[threading.Event] = deque()
@@ -137,14 +136,6 @@ class Mailbox:
         self._later: list = []
         self.round_ms: int | None = None  # how often the keeper makes a round though nothing has come
         self._closed = self._over = self.node_died = False  # _over: no wait makes sense any more
-
-    def _socket_to_itself(self):
-        """For waking the leader; it works without the session's directory, which the node removes at the end."""
-        self._pull.bind("inproc://itself")
-        socket = self._context.socket(zmq.PUSH)
-        socket.set(zmq.LINGER, 0)
-        socket.connect("inproc://itself")
-        return socket
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -235,7 +226,7 @@ class Mailbox:
         try:
             while target.frame is None and not self._over:
                 if until is not None:
-                    milliseconds = _milliseconds(until)
+                    milliseconds = min(int(max(0.0, until - monotonic() + 0.000999) * 1000), LARGEST_POLL_MS)
                 if not _arrived(poll, milliseconds):
                     break
                 dispatch(receive(zmq.DONTWAIT))

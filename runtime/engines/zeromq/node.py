@@ -304,17 +304,13 @@ class Node:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._zygote, signal.SIGKILL)
         kill_children()
-        self._take_leave()
-        shutil.rmtree(self._session, ignore_errors=True)
-
-    def _take_leave(self):
-        """Sends the last lines of all workers to the driver, then GOODBYE: nothing more will come."""
-        self._output.close_all()
+        self._output.close_all()  # the driver gets the last lines, then GOODBYE: nothing more will come
         self._send(wire.DRIVER, wire.message(wire.GOODBYE, wire.NODE))
         for process, peer in self._peers.items():
             peer.close(LEAVE_MS if process == wire.DRIVER else 0)
         self._pull.close(0)
         self._context.term()
+        shutil.rmtree(self._session, ignore_errors=True)
 
     def _await_ends(self, seconds):
         until = time.monotonic() + seconds

@@ -131,7 +131,11 @@ class Serializer:
                 loose.append((len(table), view))
                 table.append(_new_tuple(wire.Buffer, (0, 0, 0, 0, 0, view.nbytes)))
             else:
-                table.append(_described(view, block, items))
+                if block.flags.writeable:
+                    freeze(view.obj)
+                item = _number(items, block.hold.key, block.hold)
+                place = position(view, block)
+                table.append(_new_tuple(wire.Buffer, (block.segment, block.fd, item, 0, place, view.nbytes)))
         inline = [view for _, view in loose]
         if not all_inline and sum(view.nbytes for view in inline) > INLINE_BYTES:
             self._move(loose, table, items)
@@ -181,14 +185,6 @@ class Serializer:
 def _number(items, key, pin):
     """The number of an item among those of a value: key -> (number, what keeps it alive here)."""
     return items.setdefault(key, (len(items), pin))[0]
-
-
-def _described(view, block, items):
-    """The table's line for memory that is shared already."""
-    if block.flags.writeable:
-        freeze(view.obj)
-    item = _number(items, block.hold.key, block.hold)
-    return _new_tuple(wire.Buffer, (block.segment, block.fd, item, 0, position(view, block), view.nbytes))
 
 
 class _Pickler(Pickler):

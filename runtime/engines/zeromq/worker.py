@@ -170,7 +170,9 @@ class Worker(Client):
                 args, kwargs = self.serializer.decode(frame, start, self._pins(frame, start))
             else:
                 args, kwargs = self._load_arguments(frame, start, count)
-            method = self._methods.get(name) or self._find_method(name)
+            method = self._methods.get(name)
+            if method is None:
+                method = self._methods[name] = find_method(self._instance, name)
             value = method(*args, **kwargs)
             args = kwargs = None
             reply = self._result(source, serial, num_returns, value)
@@ -185,10 +187,6 @@ class Worker(Client):
             if self._held.count:
                 self._held.send()
             self.mailbox.send(source, reply)
-
-    def _find_method(self, name):
-        method = self._methods[name] = find_method(self._instance, name)
-        return method
 
     def _send_held(self):
         with self.mailbox.lock:

@@ -74,7 +74,7 @@ class Zygote:
                     return settings
 
     def _start(self, settings, pipes):
-        if _thread_count() > 1:
+        if len(os.listdir("/proc/self/task")) > 1:  # threads, which do not survive a fork
             pid = _spawn(settings, pipes)
         else:
             pid = os.fork()
@@ -119,12 +119,8 @@ def _import(name):
         print(f"runtime: the module {name!r} could not be preloaded", file=sys.stderr)
 
 
-def _thread_count():
-    return len(os.listdir("/proc/self/task"))
-
-
 def _spawn(settings, pipes):
-    """A new interpreter instead of a fork: a preloaded module has started threads, which do not survive a fork."""
+    """A new interpreter instead of a fork: a preloaded module has started threads."""
     config = {"module": worker.__name__, "path": sys.path, "parent": os.getpid()}
     config["settings"] = msgspec.to_builtins(settings)
     process = subprocess.Popen(boot.command(config), stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1])

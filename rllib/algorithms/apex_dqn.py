@@ -5,18 +5,17 @@ that their own weights make of them, so that new rows have a priority before the
 replay shards in turn. Samples are fetched from the shards ahead of the learner, and their new TD errors are sent back.
 
 Departures from the paper:
-- Sampling and learning keep to a ratio, `training_intensity` rows trained on per step sampled: whoever is ahead waits.
-  None lets both run as fast as they can. Both the ratio and how old the workers' weights are stand in the results.
-- Every queue has a bound: requests of each worker and each shard, rows and samples under way (Ray's are unbounded).
-- The oldest rows make room for new ones one by one, not in bulk.
+- Sampling and learning keep to a ratio, `training_intensity` rows trained on per step sampled: the side that is ahead
+  waits. None lets both run as fast as they can. The results show the ratio and the age of the workers' weights.
+- Every queue is bounded: requests to each worker and each shard, rows and samples on their way (Ray's are unbounded).
+- New rows replace the oldest ones one by one, not in bulk.
 - Adam instead of centred RMSprop. Everything is counted in environment steps, the updates of the target network too.
 
-Returns in the results are those of the third of the workers that explore least, as in Ray: they come closest to the
+The results show the returns of the third of the workers that explore least, as in Ray: they come closest to the
 greedy policy. With num_rollout_workers=0 this process samples and learns in turn, exploring by the epsilon schedule.
 
 A restored run goes on with the saved weights, target network and optimizer, and with the rows if
-`store_buffer_in_checkpoints` is set; fragments and samples that were under way are lost, so it is not the same to the
-bit.
+`store_buffer_in_checkpoints` is set. Fragments and samples on their way are lost, so it is not equal to the bit.
 """
 
 import dataclasses
@@ -49,7 +48,7 @@ _APEX_REPLAY = {
     "no_local_replay_buffer": True,
     "replay_buffer_shards_colocated_with_driver": True,
 }
-# Updates that the learner may be behind before the workers have to wait for it.
+# Updates by which the learner may be behind before no more fragments are taken in.
 MOST_UPDATES_OWED = 8
 
 
@@ -61,8 +60,7 @@ class ApexDQNConfig(QLearningConfig):
     replay_defaults: ClassVar[dict] = _APEX_REPLAY
 
     @section
-    def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self:
-        """Who samples, how much at a time, and how."""
+    def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self: ...
 
     @section
     def training(
@@ -113,12 +111,12 @@ class ApexDQNConfig(QLearningConfig):
 
 @dataclass
 class _Sent:
-    """What a worker acts by.
+    """The weights that a worker acts by.
 
     Attributes:
-        actor: the worker.
+        actor: handle of the worker.
         request: asks for a fragment by these weights.
-        steps: that it was asked for since it got them.
+        steps: steps requested since the worker got them.
     """
 
     actor: Any
@@ -186,7 +184,7 @@ class ApexDQN(QLearning):
         return {**self._stats, **self.exploration_stats(), **self._asynchrony()}
 
     def _arriving_fragments(self) -> list[SampleBatch]:
-        """The fragments that are there; waits for one if the learner has nothing to do."""
+        """The fragments that have arrived; waits for one if the learner has nothing to do."""
         if not self.config.num_rollout_workers:
             return [self.sample(1)]
         with self.metrics.timer("sample"):
@@ -205,7 +203,7 @@ class ApexDQN(QLearning):
         return fragments
 
     def _store(self, fragments: list[SampleBatch]) -> None:
-        """Hands rows to the replay; once learning has begun, they ask for updates."""
+        """Gives rows to the replay and, once learning has started, counts the updates they make due."""
         config = self.config
         for batch in fragments:
             while not self.replay.has_room:
@@ -240,7 +238,7 @@ class ApexDQN(QLearning):
     # ------------------------------------------------------------------ workers
 
     def _request(self, actor, index: int):
-        """Asks for a fragment, by the weights that the worker has had for less than max_weight_sync_delay steps."""
+        """Asks for a fragment; the worker gets new weights after max_weight_sync_delay steps."""
         sent = self._sent.get(index)
         if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
             sent = self._sent[index] = _Sent(actor, self._newest_request())
@@ -253,7 +251,7 @@ class ApexDQN(QLearning):
         return self._newest[1]
 
     def _counted_workers(self) -> range:
-        """The workers whose returns stand in the results."""
+        """Indices of the workers whose returns are in the results."""
         config, workers = self.config, self.config.num_rollout_workers
         explored_by = exploration_settings(config.exploration_config, config.default_exploration)["type"]
         if config.noisy or explored_by != "PerWorkerEpsilonGreedy":

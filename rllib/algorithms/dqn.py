@@ -49,8 +49,7 @@ class SimpleQConfig(DQNConfig):
     algo_class = "SimpleQ"
 
     @section
-    def rollouts(self, *, rollout_fragment_length=4) -> Self:
-        """Who samples, how much at a time, and how."""
+    def rollouts(self, *, rollout_fragment_length=4) -> Self: ...
 
     @section
     def training(

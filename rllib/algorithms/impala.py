@@ -36,8 +36,7 @@ from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
 from rllib.losses.impala import IMPALA_LOSS
-from rllib.replay.batch_ring import BatchRing
-from rllib.replay.fragment_replay import FragmentReplay
+from rllib.replay.fragment_replay import BatchRing, FragmentReplay
 from rllib.sample_batch import SampleBatch
 
 logger = logging.getLogger(__name__)

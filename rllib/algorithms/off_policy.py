@@ -185,7 +185,7 @@ class OffPolicy(Algorithm):
         return self.ring(self.config.replay_settings()["capacity"])()
 
     def ring(self, capacity: int) -> functools.partial:
-        """Makes a buffer of so many rows of these environments when it is called; it can be pickled."""
+        """Makes a buffer of `capacity` rows when it is called; it can be pickled."""
         stored, settings = self._rollout_settings.postprocess, self.config.replay_settings()
         axis = settings["frame_stack_axis"]
         if axis is not None and len(stored.shape) < 2:

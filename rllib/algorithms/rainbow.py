@@ -14,14 +14,14 @@ from rllib.algorithms.sections import section
 class RainbowConfig(DQNConfig):
     """All six parts at once; the choices are those of the Rainbow paper (table 1), one update per 4 environment steps.
 
-    The beta of the priorities reaches 1 after 100,000 steps: set it to the length of your run.
+    Set v_min and v_max to the least and the largest return of the environment. The beta of the priorities reaches 1
+    after 100,000 steps: set it to the length of your run.
     """
 
     algo_class = "Rainbow"
 
     @section
-    def rollouts(self, *, rollout_fragment_length=4) -> Self:
-        """Who samples, how much at a time, and how."""
+    def rollouts(self, *, rollout_fragment_length=4) -> Self: ...
 
     @section
     def training(
@@ -38,8 +38,7 @@ class RainbowConfig(DQNConfig):
             "prioritized_replay_alpha": 0.5,
             "prioritized_replay_beta": [[0, 0.4], [100_000, 1.0]],
         },
-    ) -> Self:
-        """How it learns; v_min and v_max are to be set to what returns can be."""
+    ) -> Self: ...
 
 
 class Rainbow(DQN):

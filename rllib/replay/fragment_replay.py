@@ -1,18 +1,22 @@
-"""Fragments that are learned from again beside new ones, in a fixed proportion (IMPALA's replay, arXiv:1802.01561)."""
+"""What IMPALA learns from again: fragments beside new ones (arXiv:1802.01561), and train batches several times."""
 
 from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from rllib.sample_batch import SampleBatch
 
+T = TypeVar("T")
+
 
 class FragmentReplay:
-    """The newest fragments, of which some come again beside each new one.
+    """Keeps the newest fragments and replays some beside each new one, in a fixed proportion.
 
     Args:
-        proportion: replayed fragments per new one, on average and as evenly as can be; 0 replays none.
-        num_slots: fragments that are kept.
+        proportion: replayed fragments per new one, spread as evenly as possible; 0 replays none.
+        num_slots: number of fragments kept.
         rng: chooses among them, each equally likely.
     """
 
@@ -26,7 +30,7 @@ class FragmentReplay:
         return len(self._slots)
 
     def mixed(self, fragment: SampleBatch) -> list[SampleBatch]:
-        """The new fragment, then those to learn from again. It is among those that may come again from the next on."""
+        """The new fragment, then the replayed ones. The new one can be replayed from the next call on."""
         if not self._proportion:
             return [fragment]
         mixed = [fragment]
@@ -42,3 +46,43 @@ class FragmentReplay:
         """Forgets all fragments."""
         self._slots.clear()
         self._owed = 0.0
+
+
+class BatchRing(Generic[T]):
+    """A ring of train batches, each used several times in turn with the others.
+
+    With one place, a batch is used as often as it may be, then the next one comes. With more, the uses of a batch are
+    as many updates apart as there are places. The first batches are used less often, one time more each, so that later
+    on they are not all replaced at once (as in RLlib's learner thread).
+
+    Args:
+        num_places: batches in the ring.
+        num_uses: how often each of them is used.
+    """
+
+    def __init__(self, num_places: int = 1, num_uses: int = 1):
+        self._num_uses = num_uses
+        self._batches: list[T | None] = [None] * num_places
+        self._uses_left = [0] * num_places
+        self._uses_of_next = num_uses if num_places == 1 else 1
+        self._place = 0
+
+    def next(self, fetch: Callable[[], T]) -> tuple[T, int]:
+        """The next batch to learn from, and the number of times to use it before the next call.
+
+        Args:
+            fetch: returns a new batch; called if the next place is used up.
+        """
+        place = self._place
+        if not self._uses_left[place]:
+            self._batches[place] = None  # its memory is free for the one that is fetched
+            self._batches[place], self._uses_left[place] = fetch(), self._uses_of_next
+            self._uses_of_next = min(self._uses_of_next + 1, self._num_uses)
+        uses = self._uses_left[place] if len(self._batches) == 1 else 1
+        self._uses_left[place] -= uses
+        self._place = (place + 1) % len(self._batches)
+        return self._batches[place], uses
+
+    def clear(self) -> None:
+        """Forgets all batches; the next ones are new."""
+        self.__init__(len(self._batches), self._num_uses)

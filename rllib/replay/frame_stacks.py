@@ -97,5 +97,5 @@ class FrameStacks:
 
 
 def _frames_for(num_rows: int, length: int) -> int:
-    """Frames to keep for so many rows with stacks of this length."""
+    """Number of frames to keep for `num_rows` rows with stacks of `length` frames."""
     return num_rows + int(num_rows * SPARE) + 8 * length

@@ -1,4 +1,4 @@
-"""How much memory a replay may take."""
+"""The check that a replay fits into memory."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ def check_memory(rows: int, size_bytes: int) -> None:
     """Refuses a replay that would not fit, before anything is allocated.
 
     Args:
-        rows: of the replay.
-        size_bytes: of all of them.
+        rows: number of rows.
+        size_bytes: memory of all rows together.
 
     Raises:
-        ValueError: if that is more than what is free; the message has the size, and a capacity that fits.
+        ValueError: if that is more than the free memory; the message gives the size, and a capacity that fits.
     """
     free = free_bytes()
     if size_bytes > free:
@@ -27,7 +27,7 @@ def check_memory(rows: int, size_bytes: int) -> None:
 
 
 def free_bytes() -> int:
-    """Memory that can still be taken: what the machine has free, or the container this process lives in."""
+    """Free memory of the machine, or of the container that this process runs in if that is less."""
     free = psutil.virtual_memory().available
     try:
         limit = (_CGROUP / "memory.max").read_text().strip()
@@ -37,5 +37,5 @@ def free_bytes() -> int:
         return free
     if limit == "max":
         return free
-    # Pages of files that nobody looks at count as used, but make room for whoever needs it.
+    # Cached pages of files count as used, but the kernel frees them when memory is needed.
     return max(min(free, int(limit) - used + int(statistics.get("inactive_file", 0))), 0)

@@ -11,9 +11,9 @@ class Priorities:
     """p = (|TD error| + epsilon)^alpha of each row, and draws with P(i) = p_i / sum p.
 
     Args:
-        rows: how many there can be.
-        alpha: exponent; 0 makes all rows alike.
-        epsilon: keeps rows without error in play.
+        rows: largest number of rows.
+        alpha: exponent; 0 gives all rows the same priority.
+        epsilon: added to |TD error|, so that rows without error can be drawn.
         stratified: a draw of B rows takes one from each of B equal parts of the total (the paper's appendix B.2.1);
             False draws them independently, which with alpha 0 is exactly what uniform replay draws.
 
@@ -27,19 +27,19 @@ class Priorities:
         self.largest = 1.0
 
     def add(self, start: int, count: int, td_errors: np.ndarray | None = None) -> None:
-        """Gives `count` rows from `start` on, round the end to the beginning, the largest p so far or their own."""
+        """Sets p of `count` rows from `start` on, wrapping at the end: from TD errors, or the largest p so far."""
         values = np.full(count, self.largest) if td_errors is None else self._values(td_errors)
         self._set_range(start, values)
 
     def drop(self, start: int, count: int) -> None:
-        """Takes `count` rows from `start` on out of play."""
+        """Sets p of `count` rows from `start` on to 0: they are not drawn any more."""
         self._set_range(start, np.zeros(count))
 
     def update(self, rows: np.ndarray, td_errors: np.ndarray) -> None:
         """Takes the new TD errors [B] of the rows [B].
 
         Raises:
-            ValueError: if one is NaN or infinite: it would spoil every later draw. Then nothing is changed.
+            ValueError: if one is NaN or infinite, which would spoil every later draw. Nothing changes then.
         """
         self.tree.set(rows, self._values(td_errors))
 
@@ -52,7 +52,7 @@ class Priorities:
                 same for every row, cancel out.
 
         Raises:
-            ValueError: if no row is in play.
+            ValueError: if p is 0 for all rows.
         """
         fractions = rng.random(count)
         if self.stratified:

@@ -29,10 +29,10 @@ class ReplayBuffer:
         columns: name, shape of one row, dtype.
         capacity: rows; the oldest make room for new ones.
         frame_axis: 0 or -1 for observations that are stacks of frames along this axis: each frame is then stored once
-            (frame_stacks.py). Where so many episodes begin that their first frames overfill the room for frames, the
-            oldest rows go before their time. None: observations are stored whole.
+            (frame_stacks.py). If many short episodes fill the room for frames, the oldest rows are dropped early. None:
+            observations are stored whole.
         alpha: exponent of the priorities; 0 makes all rows alike. None: there are no priorities.
-        epsilon: added to every |TD error|, so that no row is out of play for ever.
+        epsilon: added to every |TD error|, so that every row can be drawn.
         stratified: one row from each of B equal parts of the priorities' sum; False draws independently, which with
             alpha 0 gives the very rows of uniform sampling.
 
@@ -58,7 +58,7 @@ class ReplayBuffer:
         self._shapes = [(column.name, column.shape) for column in columns]
         self.size_bytes = self.bytes_for(columns, capacity, frame_axis, alpha)
         check_memory(capacity, self.size_bytes)
-        # Zeros cost nothing until they are written to.
+        # Zeros take no memory until they are written to.
         self._columns = {
             column.name: np.zeros((capacity, *column.shape), column.dtype) for column in _stored(columns, frame_axis)
         }
@@ -150,7 +150,7 @@ class ReplayBuffer:
             self._priorities.drop(first % self.capacity, self._oldest - first)
 
     def _checked(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None) -> tuple[list[np.ndarray], int]:
-        """The columns of the table as rows, and how many there are."""
+        """The columns of the table as rows, and the number of rows."""
         rows, given = [], -1 if td_errors is None else len(td_errors)
         for name, shape in self._shapes:
             new = batch.get(name)
@@ -279,7 +279,7 @@ class ReplayBuffer:
 
 
 def _stored(columns: Sequence[Column], frame_axis: int | None) -> list[Column]:
-    """What a row takes: with `frame_axis` the positions of the frames instead of the stacks."""
+    """The columns as they are stored: with `frame_axis`, positions of frames instead of stacks."""
     if frame_axis is None:
         return list(columns)
     length = _observation(columns)[0][frame_axis]

@@ -1,9 +1,9 @@
 """Sums over ranges of weights, and draws in proportion to the weights, all vectorised.
 
 A binary tree in an array: node i has the children 2i and 2i + 1, the leaves stand last. Instead of going down from the
-root, a draw begins at the level of TOP nodes, whose running sums lead to the node at once (a binary search over few
-thousand numbers, in one call), and only from there goes down level by level. The levels above are not kept at all, so
-that changes stop there, too. A node's sum is always computed anew from its children: nothing drifts.
+root, a draw begins at the level of TOP nodes, where a binary search in their running sums finds the node in one call,
+and goes down level by level from there. The levels above do not exist, so changes stop there too. A node's sum is
+always computed from its children, never updated by a difference: rounding errors do not accumulate.
 """
 
 import numpy as np
@@ -15,14 +15,14 @@ class SumTree:
     """Weights >= 0 in float64, all 0 at first.
 
     Args:
-        capacity: how many; any number, not only powers of two.
+        capacity: number of weights; it need not be a power of two.
     """
 
     def __init__(self, capacity: int):
         self.capacity = capacity
         self._first = 1 << (capacity - 1).bit_length()  # number of the first leaf
         self._top = min(self._first, TOP)
-        # All of the last level, so that no way down leads out of the array; zeros cost nothing until written to.
+        # The whole last level, so that no path leads out of the array. Zeros take no memory until they are written to.
         self._sums = np.zeros(2 * self._first)
         self._ends = np.zeros(self._top + 1)
 
@@ -53,7 +53,7 @@ class SumTree:
             sums[nodes] = sums.take(left) + sums.take(left + 1)
 
     def set_range(self, start: int, weights: np.ndarray) -> None:
-        """Replaces the weights of `len(weights)` places from `start` on, without a jump over the end."""
+        """Replaces the weights of `len(weights)` places from `start` on; they must not wrap at the end."""
         if not len(weights):
             return
         sums = self._sums
@@ -67,7 +67,7 @@ class SumTree:
             np.add(children[:, 0], children[:, 1], out=sums[first : last + 1])
 
     def draw(self, fractions: np.ndarray) -> np.ndarray:
-        """The places [B] that these fractions of the total weight, in [0, 1), fall on; never one of weight 0.
+        """The places [B] on which these fractions [B] of the total weight, in [0, 1), fall; never one of weight 0.
 
         Raises:
             ValueError: if all weights are 0.
@@ -96,7 +96,7 @@ class SumTree:
         return nodes - self._first
 
     def _last_weight_below(self, nodes: np.ndarray) -> np.ndarray:
-        """The last leaf with a weight below each node: meant where rounding left a rest behind all of its weights."""
+        """The last leaf below each node whose weight is above 0, for draws that rounding has moved past it."""
         while (nodes < self._first).all():
             nodes = 2 * nodes
             nodes += self._sums[nodes + 1] > 0

@@ -270,7 +270,7 @@ def test_a_ring_of_batches_uses_each_of_them_so_often(config_class):
         watched = Watched(algo)
         train(algo, 9)
         rewards = [id(batch[sb.REWARDS]) for batch in watched.batches]
-        # The order of test_batch_ring.py: 0 1 2 1 2 3 4 3 4.
+        # The order of test_fragment_replay.py: 0 1 2 1 2 3 4 3 4.
         assert [rewards.index(each) for each in rewards] == [0, 1, 2, 1, 2, 5, 6, 5, 6]
         assert {settings["num_epochs"] for settings in watched.settings} == {1}
         assert algo.metrics.counters["num_env_steps_sampled"] == 5 * 160

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from rllib import sample_batch as sb
-from rllib.replay.batch_ring import BatchRing
-from rllib.replay.fragment_replay import FragmentReplay
+from rllib.replay.fragment_replay import BatchRing, FragmentReplay
 from rllib.sample_batch import SampleBatch
 
 

@@ -61,11 +61,6 @@ class A2C(Algorithm):
 
     config_class = A2CConfig
 
-    def __init__(self, config: A2CConfig | dict | None = None, env: Any = None):
-        super().__init__(config, env)
-        self._lr = self.config.get_schedule("lr")
-        self._entropy_coeff = self.config.get_schedule("entropy_coeff")
-
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config
         return AdvantageEstimator(config.gamma, config.lambda_, config.use_gae, config.use_critic)
@@ -74,10 +69,8 @@ class A2C(Algorithm):
         return self.make_default_learner(POLICY_GRADIENT_LOSS)
 
     def training_step(self) -> dict[str, float]:
-        lr, settings = self._lr(self.timesteps), self.loss_settings()
-        batch = self.sample(self.config.min_train_batch)
-        stats = self.learn(batch, shuffle=False, lr=lr, **settings)
-        return {**stats, "cur_lr": lr, "entropy_coeff": settings["entropy_coeff"]}
+        settings = {**self.scheduled("lr"), **self.loss_settings()}
+        return self.learn(self.sample(self.config.min_train_batch), shuffle=False, **settings)
 
     def loss_settings(self) -> dict[str, Any]:
         """What a gradient depends on beside weights and batch, at this time."""
@@ -85,5 +78,5 @@ class A2C(Algorithm):
         return {
             "microbatch_size": config.microbatch_size,
             "vf_loss_coeff": config.vf_loss_coeff if config.use_critic else 0.0,
-            "entropy_coeff": self._entropy_coeff(self.timesteps),
+            **self.scheduled("entropy_coeff"),
         }

@@ -15,9 +15,8 @@ with the saved weights and optimizer, but fragments that were under way are lost
 """
 
 import functools
-import logging
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
@@ -27,8 +26,6 @@ from rllib.evaluation.rollout_worker import Gradient
 from rllib.learners.learner import Learner, make_learner
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.policy import Policy
-
-logger = logging.getLogger(__name__)
 
 
 class A3CConfig(A2CConfig):
@@ -67,11 +64,6 @@ class A3C(A2C):
     config_class = A3CConfig
     is_synchronous = False
 
-    def __init__(self, config: A3CConfig | dict | None = None, env: Any = None):
-        super().__init__(config, env)
-        if not self.config.num_rollout_workers:
-            logger.warning("A3C with num_rollout_workers=0 runs synchronously: this process samples and learns in turn")
-
     def make_worker_learner(self) -> Callable[[Policy], Learner]:
         # Workers only compute gradients; the optimizer that has no memory is the smallest.
         return functools.partial(make_learner, loss=POLICY_GRADIENT_LOSS, kind=self.config.learner, optimizer="sgd")
@@ -80,12 +72,11 @@ class A3C(A2C):
         """Applies as many gradients as there are workers, whoever sends them."""
         applied = []
         while len(applied) < max(self.config.num_rollout_workers, 1):
-            lr = self._lr(self.timesteps)
+            lr = self.scheduled("lr")["lr"]
             applied += [self.apply_gradient(gradient, lr) for gradient in self.arriving_gradients()]
         lags = [stats["policy_lag_updates"] for stats in applied]
         means = {name: float(np.mean([stats[name] for stats in applied])) for name in applied[0]}
-        entropy_coeff = self._entropy_coeff(self.timesteps)
-        return {**means, "policy_lag_updates_max": max(lags), "cur_lr": lr, "entropy_coeff": entropy_coeff}
+        return {**means, "policy_lag_updates_max": max(lags), "cur_lr": lr, **self.scheduled("entropy_coeff")}
 
     def arriving_gradients(self) -> Iterator[Gradient]:
         """The gradients that are there, after waiting for the first; then their workers are asked for the next."""

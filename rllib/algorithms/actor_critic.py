@@ -1,4 +1,4 @@
-"""What the policy-gradient algorithms (PG, A2C, A3C, PPO) have in common: settings, and where advantages come from."""
+"""What the policy-gradient algorithms share: settings, standardised advantages, the adaptive KL penalty."""
 
 from typing import Annotated, Self
 
@@ -7,6 +7,7 @@ import numpy as np
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.sections import at_least, between, section
+from rllib.losses.ppo import adapted_kl_coeff
 
 
 class PolicyGradientConfig(AlgorithmConfig):
@@ -42,6 +43,25 @@ class ActorCriticConfig(PolicyGradientConfig):
     def _check_critic(self):
         if self.use_gae and not self.use_critic:
             return "use_gae=True needs a critic. Use .training(use_gae=False, use_critic=False) or use_critic=True."
+
+
+class AdaptiveKL:
+    """The coefficient of the penalty on KL(old || new), which follows the divergence (arXiv:1707.06347, section 4).
+
+    Args:
+        config: with the settings use_kl_loss, kl_coeff and kl_target.
+
+    Attributes:
+        coefficient: of the next update.
+    """
+
+    def __init__(self, config: AlgorithmConfig):
+        self.coefficient = config.kl_coeff if config.use_kl_loss else 0.0
+        self._target = config.kl_target
+
+    def adapt(self, kl: float) -> None:
+        """Takes in the KL (nats) of an update that was made with this coefficient."""
+        self.coefficient = adapted_kl_coeff(self.coefficient, kl, self._target)
 
 
 def standardized(advantages: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ newest weights, counting and timing. Beside it: from_config.py reads the config,
 acts, checkpointed.py saves and restores.
 """
 
+import contextlib
 import logging
 import math
 import time
@@ -47,6 +48,9 @@ from rllib.sample_batch import SampleBatch
 from rllib.system_usage import SystemUsage
 
 logger = logging.getLogger(__name__)
+
+# Settings of an update that are among its statistics, and their names there
+_REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
 
 
 class Algorithm(Checkpointed):
@@ -99,15 +103,21 @@ class Algorithm(Checkpointed):
         )
         inference_rng = seeding.generator(self.seed, seeding.INFERENCE)
         self._inference = Inference(self.policy, observation_space, action_space, self.config, inference_rng)
-        self._evaluations = self._make_evaluations()
+        self._parts = contextlib.ExitStack()
+        self._evaluations = self.owns(self._make_evaluations())
         self._training_s = 0.0  # duration of the newest iteration's training steps
-        self.setup()
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         self._default_directory = Path("results", f"{type(self).__name__}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
         self._told_no_episode = False
         self._stopped = False
-        self.workers = self.make_workers()
+        if not (self.is_synchronous or self.config.num_rollout_workers):
+            logger.warning(
+                "%s with num_rollout_workers=0 runs synchronously: this process samples and learns in turn",
+                type(self).__name__,
+            )
         try:
+            self.setup()
+            self.workers = self.owns(self.make_workers())
             self.callbacks.on_algorithm_init(algorithm=self)
         except BaseException:
             self.stop()
@@ -139,7 +149,10 @@ class Algorithm(Checkpointed):
     # ------------------------------------------------------------------ what an algorithm fills in
 
     def setup(self) -> None:
-        """What the algorithm needs beside policy and learner, before any worker starts."""
+        """Makes what the algorithm needs beside policy and learner, before any worker starts.
+
+        If this raises, or the workers cannot start, what it has handed to `owns` is stopped.
+        """
 
     @abstractmethod
     def training_step(self) -> dict[str, float]:
@@ -259,7 +272,17 @@ class Algorithm(Checkpointed):
         counters["num_env_steps_trained"] += batch.env_steps
         counters["num_updates"] += 1
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
-        return {**stats, **told, "policy_lag_updates": float(lag)}
+        used = {name: settings[setting] for setting, name in _REPORTED_SETTINGS.items() if setting in settings}
+        return {**stats, **used, **told, "policy_lag_updates": float(lag)}
+
+    def scheduled(self, *names: str) -> dict[str, float]:
+        """The values of settings that may be schedules, at the present number of sampled steps."""
+        return {name: self.config.get_schedule(name)(self.timesteps) for name in names}
+
+    def owns(self, part):
+        """Returns the part; `stop` will call its `stop`."""
+        self._parts.callback(part.stop)
+        return part
 
     def apply_gradient(self, gradient: Gradient, lr: float) -> dict[str, float]:
         """One `Learner.apply_gradient`, counted and timed like `learn`, for a gradient that was computed elsewhere."""
@@ -454,11 +477,9 @@ class Algorithm(Checkpointed):
     # ------------------------------------------------------------------ the end
 
     def stop(self) -> None:
-        """Ends the workers. The policy still acts; calling it again does nothing."""
-        if not self._stopped:
-            self._stopped = True
-            self.workers.stop()
-            self._evaluations.stop()
+        """Ends the workers and all other processes of this run. The policy still acts; a second call does nothing."""
+        self._stopped = True
+        self._parts.close()
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,6 @@ A restored run goes on with the saved weights, target network and optimizer, and
 """
 
 import dataclasses
-import logging
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -34,11 +33,8 @@ from rllib.algorithms.q_learning import QLearning, QLearningConfig
 from rllib.algorithms.sections import Merged, at_least, section
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.evaluation.transitions import Transitions
-from rllib.evaluation.worker_set import WorkerSet
 from rllib.replay.memory import check_memory
 from rllib.sample_batch import SampleBatch
-
-logger = logging.getLogger(__name__)
 
 _APEX_REPLAY = {
     **REPLAY_DEFAULTS,
@@ -136,17 +132,6 @@ class ApexDQN(QLearning):
         self._sent: dict[int, _Sent] = {}
         self._newest: tuple[int, Any] | None = None
         self._lags: list[int] = [0]
-        if not self.config.num_rollout_workers:
-            logger.warning(
-                "ApexDQN with num_rollout_workers=0 runs synchronously: this process samples and learns in turn"
-            )
-
-    def make_workers(self, **more) -> WorkerSet:
-        try:
-            return super().make_workers(**more)
-        except BaseException:
-            self.replay.stop()
-            raise
 
     def make_postprocess(self) -> Transitions:
         settings, postprocess = self.config.replay_settings(), super().make_postprocess()
@@ -159,7 +144,7 @@ class ApexDQN(QLearning):
         capacity = config.replay_settings()["capacity"]
         ring = self.ring(capacity // shards)
         check_memory(capacity, shards * ring.func.bytes_for(*ring.args[:4]))
-        return ReplayShards(
+        replay = ReplayShards(
             ring,
             shards,
             self.seed,
@@ -167,6 +152,7 @@ class ApexDQN(QLearning):
             max_in_flight=config.max_requests_in_flight_per_replay_worker,
             fault_tolerance=fault_tolerance(config),
         )
+        return self.owns(replay)
 
     # ------------------------------------------------------------------ training
 
@@ -277,7 +263,3 @@ class ApexDQN(QLearning):
     def _forget_weights(self) -> None:
         self._sent.clear()
         self._newest = None
-
-    def stop(self) -> None:
-        super().stop()
-        self.replay.stop()

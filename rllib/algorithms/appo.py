@@ -16,12 +16,12 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
+from rllib.algorithms.actor_critic import AdaptiveKL
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
 from rllib.algorithms.sections import above, at_least, between, section
 from rllib.learners.learner import Learner
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
-from rllib.losses.ppo import adapted_kl_coeff
 from rllib.policy import Policy
 from rllib.sample_batch import OBS, TARGET_DIST_INPUTS, SampleBatch
 
@@ -61,9 +61,7 @@ class APPO(IMPALA):
 
     def setup(self) -> None:
         super().setup()
-        config = self.config
-        self._clip_param = config.get_schedule("clip_param")
-        self._kl_coeff = config.kl_coeff if config.use_kl_loss else 0.0
+        self.kl = AdaptiveKL(self.config)
 
     def make_learner(self) -> Learner:
         config = self.config
@@ -84,24 +82,23 @@ class APPO(IMPALA):
     def loss_settings(self) -> dict[str, float]:
         config = self.config
         return {
-            "clip_param": self._clip_param(self.timesteps),
-            "kl_coeff": self._kl_coeff,
+            **self.scheduled("clip_param"),
+            "kl_coeff": self.kl.coefficient,
             "lambda_": 1.0 if config.vtrace else config.lambda_,
             "standardize_advantages": config.standardize_advantages,
         }
 
     def after_update(self, stats: dict[str, float]) -> None:
-        stats["cur_kl_coeff"] = self._kl_coeff
         if self.learner.update_targets(self.num_updates):
-            self._kl_coeff = adapted_kl_coeff(self._kl_coeff, stats["kl"], self.config.kl_target)
+            self.kl.adapt(stats["kl"])
 
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self._kl_coeff}
+        return {"kl_coeff": self.kl.coefficient}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self._kl_coeff = state["kl_coeff"]
+        self.kl.coefficient = state["kl_coeff"]
 
     def set_state(self, state: dict[str, Any]) -> None:
         if OLD_TARGET_FILE in state:

@@ -93,13 +93,10 @@ class Evolution(Algorithm):
 
     config_class = EvolutionConfig
 
-    def __init__(self, config: EvolutionConfig | dict | None = None, env: Any = None):
+    def setup(self) -> None:
         self._num_trials = 0  # episodes so far, of whatever kind: each has a number
         self._stats: dict[str, float] = {}
         self._episodes_told = 0
-        super().__init__(config, env)
-
-    def setup(self) -> None:
         self.metrics = Metrics(self.config.report_length)
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:

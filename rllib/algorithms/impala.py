@@ -15,7 +15,6 @@ With num_rollout_workers=0 this process samples and learns in turn; V-trace then
 neither what is under way nor what is kept for replay: a restored run goes on with fresh fragments.
 """
 
-import logging
 import math
 import time
 from collections import deque
@@ -28,18 +27,15 @@ import psutil
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.from_config import fault_tolerance
 from rllib.algorithms.sections import above, at_least, between, section
 from rllib.env.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
-from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
-from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.learner import Learner
 from rllib.losses.impala import IMPALA_LOSS
 from rllib.replay.fragment_replay import BatchRing, FragmentReplay
 from rllib.sample_batch import SampleBatch
-
-logger = logging.getLogger(__name__)
 
 
 class IMPALAConfig(AlgorithmConfig):
@@ -160,8 +156,6 @@ class IMPALA(Algorithm):
 
     def setup(self) -> None:
         config = self.config
-        self._lr = config.get_schedule("lr")
-        self._entropy_coeff = config.get_schedule("entropy_coeff")
         self._arrived: deque[SampleBatch] = deque()
         self._steps_arrived = 0
         self._check_memory()
@@ -175,11 +169,8 @@ class IMPALA(Algorithm):
         self._broadcast_at = 0
         self._requests_per_worker = self._most_requests_per_worker()
         self._aggregators: Aggregators | None = None
-        if not config.num_rollout_workers:
-            logger.warning(
-                "%s with num_rollout_workers=0 runs synchronously: this process samples and learns in turn",
-                type(self).__name__,
-            )
+        if config.num_aggregation_workers:
+            self._aggregators = self.owns(Aggregators(config.num_aggregation_workers, fault_tolerance(config)))
 
     def _check_memory(self) -> None:
         """The observations that replay keeps must fit; a slot is as long as a fragment is."""
@@ -196,16 +187,6 @@ class IMPALA(Algorithm):
                 f"Use .training(replay_buffer_num_slots={available // (2 * slot_bytes)})."
             )
 
-    def make_workers(self, **more) -> WorkerSet:
-        workers = super().make_workers(**more)
-        if self.config.num_aggregation_workers:
-            try:
-                self._aggregators = Aggregators(self.config.num_aggregation_workers, workers.fleet.tolerance)
-            except BaseException:
-                workers.stop()
-                raise
-        return workers
-
     def _most_requests_per_worker(self) -> int:
         """As many as are asked for, as long as all fragments together do not overfill the learner's queue."""
         config = self.config
@@ -213,15 +194,12 @@ class IMPALA(Algorithm):
         fitting = config.learner_queue_size * config.train_batch_size // steps
         return max(1, min(config.max_requests_in_flight_per_sampler_worker, fitting))
 
-    def make_postprocess(self) -> Postprocess:
-        return NO_POSTPROCESS
-
     def make_learner(self) -> Learner:
         return self.make_default_learner(self.loss)
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        coefficients = {"lr": self._lr(self.timesteps), "entropy_coeff": self._entropy_coeff(self.timesteps)}
+        coefficients = self.scheduled("lr", "entropy_coeff")
         loss_settings = self.loss_settings()
         batch, num_epochs = self._ring.next(self.next_batch)
         lags = [self.num_updates - version for version in batch.versions]
@@ -241,8 +219,6 @@ class IMPALA(Algorithm):
         self.after_update(stats)
         return {
             **stats,
-            "cur_lr": coefficients["lr"],
-            "entropy_coeff": coefficients["entropy_coeff"],
             "var_gnorm": float(np.linalg.norm(self.policy.weights)),
             "policy_lag_mean": float(np.mean(lags)),
             "policy_lag_max": float(max(lags)),
@@ -351,11 +327,6 @@ class IMPALA(Algorithm):
         for kept in (self._arrived, self._replay, self._ring, self._aggregators):
             if kept is not None:
                 kept.clear()
-
-    def stop(self) -> None:
-        super().stop()
-        if self._aggregators is not None:
-            self._aggregators.stop()
 
     # ------------------------------------------------------------------ what APPO adds
 

@@ -11,7 +11,7 @@ fragment ends (batch_mode="truncate_episodes", the default) or a time limit. bat
 the end of every episode, for environments in which every episode ends.
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from rllib import sample_batch as sb
 from rllib.algorithms.actor_critic import PolicyGradientConfig, standardized
@@ -48,11 +48,6 @@ class PG(Algorithm):
 
     config_class = PGConfig
 
-    def __init__(self, config: PGConfig | dict | None = None, env: Any = None):
-        super().__init__(config, env)
-        self._lr = self.config.get_schedule("lr")
-        self._entropy_coeff = self.config.get_schedule("entropy_coeff")
-
     def make_postprocess(self) -> AdvantageEstimator:
         return AdvantageEstimator(self.config.gamma, use_gae=False, use_critic=False)
 
@@ -60,10 +55,10 @@ class PG(Algorithm):
         return self.make_default_learner(POLICY_GRADIENT_LOSS)
 
     def training_step(self) -> dict[str, float]:
-        lr, entropy_coeff = self._lr(self.timesteps), self._entropy_coeff(self.timesteps)
+        coefficients = self.scheduled("lr", "entropy_coeff")
         batch = self.sample(self.config.min_train_batch)
         if self.config.standardize_advantages:
             batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-        stats = self.learn(batch, shuffle=False, lr=lr, vf_loss_coeff=0.0, entropy_coeff=entropy_coeff)
+        stats = self.learn(batch, shuffle=False, vf_loss_coeff=0.0, **coefficients)
         del stats["vf_loss"], stats["vf_explained_var"]
-        return {**stats, "cur_lr": lr, "entropy_coeff": entropy_coeff}
+        return stats

@@ -10,12 +10,12 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 from typing import Annotated, Any, Self
 
 from rllib import sample_batch as sb
-from rllib.algorithms.actor_critic import ActorCriticConfig, standardized
+from rllib.algorithms.actor_critic import ActorCriticConfig, AdaptiveKL, standardized
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.sections import above, at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.learners.learner import Learner
-from rllib.losses.ppo import PPO_LOSS, adapted_kl_coeff
+from rllib.losses.ppo import PPO_LOSS
 
 _MODEL = {"vf_share_layers": False}
 
@@ -58,11 +58,7 @@ class PPO(Algorithm):
     config_class = PPOConfig
 
     def setup(self) -> None:
-        config = self.config
-        self._kl_coeff = config.kl_coeff if config.use_kl_loss else 0.0
-        self._lr = config.get_schedule("lr")
-        self._clip_param = config.get_schedule("clip_param")
-        self._entropy_coeff = config.get_schedule("entropy_coeff")
+        self.kl = AdaptiveKL(self.config)
 
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config
@@ -73,12 +69,7 @@ class PPO(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        coefficients = {
-            "lr": self._lr(self.timesteps),
-            "clip_param": self._clip_param(self.timesteps),
-            "entropy_coeff": self._entropy_coeff(self.timesteps),
-            "kl_coeff": self._kl_coeff,
-        }
+        coefficients = self.scheduled("lr", "clip_param", "entropy_coeff")
         batch = self.sample(config.min_train_batch)
         if config.standardize_advantages:
             batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
@@ -89,18 +80,14 @@ class PPO(Algorithm):
             shuffle=config.shuffle_sequences,
             vf_clip_param=config.vf_clip_param,
             vf_loss_coeff=config.vf_loss_coeff if config.use_critic else 0.0,
+            kl_coeff=self.kl.coefficient,
             **coefficients,
         )
-        self._kl_coeff = adapted_kl_coeff(self._kl_coeff, stats["kl"], config.kl_target)
-        return {
-            **stats,
-            "cur_lr": coefficients["lr"],
-            "cur_kl_coeff": coefficients["kl_coeff"],
-            "entropy_coeff": coefficients["entropy_coeff"],
-        }
+        self.kl.adapt(stats["kl"])
+        return stats
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self._kl_coeff}
+        return {"kl_coeff": self.kl.coefficient}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self._kl_coeff = state["kl_coeff"]
+        self.kl.coefficient = state["kl_coeff"]

@@ -76,10 +76,6 @@ class PQN(Algorithm):
 
     config_class = PQNConfig
 
-    def setup(self) -> None:
-        config = self.config
-        self._lr = config.get_schedule("lr")
-
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         if not isinstance(action_space, gym.spaces.Discrete):
             raise ValueError(
@@ -99,9 +95,9 @@ class PQN(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        lr, explored = self._lr(self.timesteps), self.exploration_stats()
+        lr, explored = self.scheduled("lr"), self.exploration_stats()
         batch = self.sample(config.min_train_batch)
         batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
-        stats = self.learn(batch, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, lr=lr)
+        stats = self.learn(batch, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, **lr)
         del stats["td_error"]
-        return {**stats, "cur_lr": lr, **explored}
+        return {**stats, **explored}

@@ -58,6 +58,9 @@ class Algorithm(Checkpointed):
 
     Use it as a context manager, or call `stop()` at the end.
 
+    Without an environment, but with an observation_space and an action_space in the config, it has no workers: it acts,
+    learns from batches that it is given, and is saved and restored, but does not train by itself.
+
     Args:
         config: settings; a plain dict of them is taken as well. It is validated and frozen here if it is not yet.
         env: environment, where the config names none.
@@ -167,7 +170,16 @@ class Algorithm(Checkpointed):
         return NO_POSTPROCESS
 
     def make_workers(self, **more) -> WorkerSet:
-        """Who plays for it; `more` are further arguments of WorkerSet."""
+        """Makes what samples come from: workers, or NoWorkers where there is no environment.
+
+        An algorithm that takes samples from elsewhere overrides this: `sample` asks the result for them, as for those
+        of a WorkerSet.
+
+        Args:
+            more: further arguments of WorkerSet.
+        """
+        if self._rollout_settings.env is None:
+            return NoWorkers()
         return WorkerSet(
             self._rollout_settings,
             self.config.num_rollout_workers,
@@ -486,6 +498,25 @@ class Algorithm(Checkpointed):
 
     def __exit__(self, *exc_info) -> None:
         self.stop()
+
+
+class NoWorkers:
+    """Takes the place of an algorithm's WorkerSet where there is no environment: whatever would sample raises."""
+
+    num_healthy_workers = num_restarts = restores = 0
+
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+        """Nothing, for no worker."""
+        return []
+
+    def stop(self) -> None:
+        """Nothing has to be ended."""
+
+    def __getattr__(self, name: str):
+        raise RuntimeError(
+            "this algorithm was built from an observation_space and an action_space, without an environment to sample "
+            'from. It acts, and learns from batches by learn(). For train(), build it with .environment("CartPole-v1").'
+        )
 
 
 def _set_log_level(name: str) -> None:

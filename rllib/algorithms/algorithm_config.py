@@ -326,10 +326,13 @@ class AlgorithmConfig(ConfigObject):
 
     # ------------------------------------------------------------------ relations between settings
 
-    @relation("env")
+    @relation("env", "observation_space", "action_space")
     def _check_env(self):
-        if self.env is None:
-            return 'there is no environment. Use .environment("CartPole-v1") or .build(env="CartPole-v1").'
+        if self.env is None and (self.observation_space is None or self.action_space is None):
+            return (
+                'there is no environment. Use .environment("CartPole-v1") or .build(env="CartPole-v1"), or give both '
+                "observation_space and action_space to act and learn without one."
+            )
 
     @relation("framework")
     def _check_framework(self):

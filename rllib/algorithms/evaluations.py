@@ -41,7 +41,15 @@ class Evaluations:
 
         Returns:
             a function that waits for the end and returns the episodes.
+
+        Raises:
+            RuntimeError: if there is no environment.
         """
+        if self._settings.env is None:
+            raise RuntimeError(
+                "this algorithm has no environment to evaluate in. Build it with .environment(\"CartPole-v1\"), or "
+                "with .evaluation(evaluation_config={\"env\": \"CartPole-v1\"})."
+            )
         self.count += 1
         if not self._config.evaluation_num_workers or self._stopped:
             self._local.policy.exploration = self._settings.exploration.numbers(snapshot.timesteps)

@@ -13,11 +13,13 @@ from rllib.evaluation.worker_set import FaultTolerance
 from rllib.models.catalog import MODEL_DEFAULTS
 
 
-def learned_environment(config: AlgorithmConfig) -> EnvFactory:
-    """What makes the environments that are learned in, as the policy sees them.
+def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
+    """What makes the environments that are learned in, as the policy sees them; None if the config names none.
 
     Observations are without the keys that are to be ignored; Atari games have DeepMind's preprocessing, if wanted.
     """
+    if config.env is None:
+        return None
     factory = resolve(config.env)
     if config.ignore_observation_keys:
         return PartialObservationFactory(factory, tuple(dict.fromkeys(config.ignore_observation_keys)))
@@ -32,9 +34,13 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory:
     )
 
 
-def checked_spaces(factory: EnvFactory, config: AlgorithmConfig):
-    """Observation and action space, from an environment that is made, stepped and closed here in the driver."""
-    if config.disable_env_checking and config.observation_space is not None and config.action_space is not None:
+def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
+    """Observation and action space, from an environment that is made, stepped and closed here in the driver.
+
+    Without an environment, or if it is not to be checked, those of the config.
+    """
+    unchecked = factory is None or config.disable_env_checking
+    if unchecked and config.observation_space is not None and config.action_space is not None:
         return config.observation_space, config.action_space
     observation_space, action_space = check_environment(
         factory,
@@ -62,12 +68,12 @@ _SETTINGS = {
 }
 
 
-def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> RolloutSettings:
+def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) -> RolloutSettings:
     """What rollout workers and evaluation do.
 
     Args:
         config: of the algorithm.
-        env: what makes its environments.
+        env: what makes its environments; None: there are none, and nothing can be sampled.
         more: what the algorithm decides: `policy`, `postprocess`, `seed`, `exploration`, `sequences`, `acts_among_all`,
             `learner`.
     """
@@ -81,7 +87,7 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory, **more) -> Rollou
         explore=config.explore,
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
-        clip_rewards=env.clips_rewards if config.clip_rewards is None else config.clip_rewards,
+        clip_rewards=env.clips_rewards if env and config.clip_rewards is None else config.clip_rewards,
         callbacks=partial(make_callbacks, config.callbacks_class),
         config=config if config.callbacks_class else None,
         sample_timeout_s=config.sample_timeout_s,

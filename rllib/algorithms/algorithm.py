@@ -1,15 +1,16 @@
 """What all algorithms share: build, train, evaluate, save, restore, act.
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
-newest weights, counting and timing. Beside it: from_config.py reads the config, evaluations.py evaluates, inference.py
-acts, checkpointed.py saves and restores.
+newest weights, counting and timing. Beside it: from_config.py reads the config, from_checkpoint.py checkpoints,
+evaluations.py evaluates, inference.py acts.
 """
 
 import contextlib
 import logging
 import math
+import os
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -18,9 +19,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
-from rllib.algorithms.checkpointed import Checkpointed
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration_config import make_exploration
+from rllib.algorithms.from_checkpoint import (
+    check_policy,
+    restore_workers,
+    saved_class,
+    saved_config,
+    worker_states,
+)
 from rllib.algorithms.from_config import (
     actor_options,
     checked_spaces,
@@ -29,6 +36,7 @@ from rllib.algorithms.from_config import (
     rollout_settings,
 )
 from rllib.algorithms.inference import Inference
+from rllib.checkpoint import read_checkpoint, write_checkpoint
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks
 from rllib.evaluation.evaluator import Duration
@@ -53,7 +61,7 @@ logger = logging.getLogger(__name__)
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
 
 
-class Algorithm(Checkpointed):
+class Algorithm(ABC):
     """One training run: a policy, its learner and the workers that sample for it.
 
     Use it as a context manager, or call `stop()` at the end.
@@ -108,6 +116,7 @@ class Algorithm(Checkpointed):
         self._inference = Inference(self.policy, observation_space, action_space, self.config, inference_rng)
         self._parts = contextlib.ExitStack()
         self._evaluations = self.owns(self._make_evaluations())
+        self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         self._default_directory = Path("results", f"{type(self).__name__}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
@@ -485,6 +494,145 @@ class Algorithm(Checkpointed):
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Takes over what `get_weights` gave; the workers get it with their next request."""
         self.policy.set_weights(weights[DEFAULT_POLICY])
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def save(self, checkpoint_dir: str | Path | None = None) -> Path:
+        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
+
+        Args:
+            checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
+                results/ALGORITHM_DATE/checkpoint_ITERATION, with the date at which this algorithm was built.
+
+        Returns:
+            its path.
+        """
+        if checkpoint_dir is None:
+            checkpoint_dir = self._default_directory / f"checkpoint_{self.metrics.iteration:06d}"
+        return write_checkpoint(checkpoint_dir, self.get_state())
+
+    def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
+        """Writes the policy alone, as read_checkpoint reads it: policy.json says what to build, and the spaces;
+        weights.safetensors is what Policy.set_state takes.
+
+        Returns:
+            the directory.
+        """
+        return write_checkpoint(export_dir, self._policy_files(self.get_policy(policy_id)))
+
+    def restore(self, checkpoint_path: str | Path) -> None:
+        """Goes on from a checkpoint of the same algorithm, spaces and network.
+
+        Raises:
+            ValueError: if it is not a whole checkpoint, or of something else.
+        """
+        state = read_checkpoint(checkpoint_path)
+        name = state["algorithm.json"]["algorithm"]
+        if name != type(self).__name__:
+            raise ValueError(
+                f"the checkpoint {checkpoint_path} is of {name}, but this algorithm is {type(self).__name__}; use "
+                f"Algorithm.from_checkpoint, or build a {name}Config"
+            )
+        self.set_state(state)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        checkpoint_path: str | os.PathLike,
+        overrides: dict[str, Any] | None = None,
+        *,
+        load_user_code: bool = False,
+    ) -> Self:
+        """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
+
+        Without `load_user_code` a checkpoint runs nothing but this library and its environment's class, which is
+        imported. An environment's name that was given to `register_env` must be registered.
+
+        Args:
+            checkpoint_path: what `save` returned, or a checkpoint of a trial.
+            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
+            load_user_code: also import the functions and other classes that the settings name, and unpickle those that
+                have no name. That runs code: only for checkpoints whose origin you trust.
+
+        Raises:
+            CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
+                of this class, or holds code of yours that is not loaded.
+        """
+        state = read_checkpoint(checkpoint_path, load_user_code=load_user_code)
+        algorithm_class = saved_class(state, checkpoint_path, base=cls)
+        config_class = algorithm_class.config_class
+        algorithm = algorithm_class(
+            saved_config(state, checkpoint_path, config_class, overrides or {}, load_user_code)
+        )
+        try:
+            algorithm.set_state(state)
+        except BaseException:
+            algorithm.stop()
+            raise
+        return algorithm
+
+    def get_state(self) -> dict[str, Any]:
+        """The files of a checkpoint: name -> dict of plain values, or of arrays."""
+        policy_files = self._policy_files(self.policy)
+        return {
+            "algorithm.json": {
+                "algorithm": type(self).__name__,
+                "class": type(self),
+                "seed": self.seed,
+                "metrics": self.metrics.get_state(),
+                "state": self.algorithm_state(),
+                "evaluations": self._evaluations.count,
+                "restores": self._restores,
+            },
+            "config.json": self.config.to_dict(),
+            "rng.json": {
+                "learner": self._learner_rng.bit_generator.state,
+                "inference": self._inference.rng.bit_generator.state,
+                # A stopped worker's streams are gone; a run that goes on from there draws new actions.
+                "workers": [] if self._stopped else worker_states(self.workers),
+            },
+            **{f"policies/{DEFAULT_POLICY}/{name}": content for name, content in policy_files.items()},
+            "learner.safetensors": self.learner.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes over `get_state`; spaces and network must be the same.
+
+        Environments cannot be saved: they start new episodes, with seeds that the run has not used.
+
+        Raises:
+            ValueError: if the network differs.
+        """
+        algorithm, rng = state["algorithm.json"], state["rng.json"]
+        check_policy(state[f"policies/{DEFAULT_POLICY}/policy.json"], self.policy.spec)
+        self.policy.set_state(state[f"policies/{DEFAULT_POLICY}/weights.safetensors"])
+        self.learner.set_state(state["learner.safetensors"])
+        self.metrics.set_state(algorithm["metrics"])
+        self.set_algorithm_state(algorithm["state"])
+        self._evaluations.count = algorithm["evaluations"]
+        self._restores = algorithm["restores"] + 1
+        self._learner_rng.bit_generator.state = rng["learner"]
+        self._inference.rng.bit_generator.state = rng["inference"]
+        if isinstance(self.workers, WorkerSet):
+            restore_workers(self.workers, rng["workers"], self._restores)
+
+    def algorithm_state(self) -> dict[str, Any]:
+        """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
+        return {}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        """Takes `algorithm_state` back."""
+
+    def _policy_files(self, policy: Policy) -> dict[str, Any]:
+        """A policy and all that acting needs beside it."""
+        description = {
+            "spec": policy.spec.to_json(),
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "normalize_actions": self.config.normalize_actions,
+            "clip_actions": self.config.clip_actions,
+        }
+        return {"policy.json": description, "weights.safetensors": policy.get_state()}
 
     # ------------------------------------------------------------------ the end
 

@@ -1,0 +1,145 @@
+"""From a checkpoint to what goes on from it: the algorithm's class, its config, its policy and its workers' streams."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
+from rllib.checkpoint import CheckpointError, UserCode
+from rllib.encoding import import_path, importable_path
+from rllib.env.registry import is_environment_class, register_typed_function
+from rllib.evaluation import seeding
+from rllib.evaluation.worker_set import WorkerSet
+from rllib.models.catalog import PolicySpec
+
+State = Mapping[str, Mapping[str, Any]]
+
+
+def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
+    """The class of a checkpoint's algorithm: loaded already, one of this library, or `base`, one of the user's.
+
+    Args:
+        state: what read_checkpoint returned.
+        path: where it was read, for messages.
+        base: class that the algorithm has to be of.
+
+    Raises:
+        CheckpointError: if it is not, or is the user's own and was not loaded.
+    """
+    name, saved = state["algorithm.json"]["algorithm"], state["algorithm.json"]["class"]
+    if isinstance(saved, UserCode):
+        if saved.reference == f"{ALGORITHMS.get(name)}:{name}":
+            saved = get_algorithm_class(name)
+        elif saved.reference == importable_path(base) or name == base.__name__:
+            saved = base
+        else:
+            raise CheckpointError(
+                f"the checkpoint is of {name}, an algorithm of your own ({saved.reference}). Use "
+                f"{name}.from_checkpoint(path), or from_checkpoint(path, load_user_code=True) if you trust its origin."
+            )
+    if not issubclass(saved, base):
+        raise CheckpointError(
+            f"the checkpoint {os.fspath(path)} is of {name}, not of {base.__name__}. Use {name}.from_checkpoint(path), "
+            "or Algorithm.from_checkpoint(path) for any algorithm."
+        )
+    return saved
+
+
+def saved_config(
+    state: State,
+    path: str | os.PathLike,
+    config_class: type[AlgorithmConfig],
+    overrides: dict[str, Any],
+    load_user_code: bool,
+) -> AlgorithmConfig:
+    """The config of a checkpoint's algorithm, with these changes; its environment's class is imported.
+
+    Raises:
+        CheckpointError: if it still names code of the user's that was not loaded.
+    """
+    config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
+    config.update_from_dict(overrides)
+    if load_user_code and isinstance(config.env, str):
+        register_typed_function(config.env)
+    elif isinstance(config.env, UserCode):
+        config.environment(environment_class(config.env))
+    code = [
+        f"{place} ({reference if ':' in reference else 'pickled'})"
+        for name, value in config.items()
+        for place, reference in _unloaded(name, value)
+    ]
+    if code:
+        raise CheckpointError(
+            f"the checkpoint {os.fspath(path)} holds code of yours, which runs only when you ask for it: "
+            f"{', '.join(code)}. Use from_checkpoint(path, load_user_code=True) if you trust where it comes from, or "
+            "give these settings yourself: from_checkpoint(path, overrides={...})."
+        )
+    return config
+
+
+def environment_class(code: UserCode) -> type | UserCode:
+    """The class that the reference names, if it is one of environments; else the reference, as it is."""
+    if ":" not in code.reference:
+        return code  # the place of something pickled
+    found = import_path(code.reference)
+    return found if is_environment_class(found) else code
+
+
+def _unloaded(place: str, value) -> Iterator[tuple[str, str]]:
+    """(place, reference) of each UserCode within a setting."""
+    if isinstance(value, UserCode):
+        yield place, value.reference
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _unloaded(f"{place}[{key!r}]", item)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _unloaded(f"{place}[{index}]", item)
+
+
+def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
+    """Compares the "spec" of a policy.json with a policy's own.
+
+    Raises:
+        ValueError: if they differ.
+    """
+    theirs, own = PolicySpec.from_json(saved["spec"]).to_json(), spec.to_json()
+    differing = [name for name in own if own[name] != theirs.get(name)]
+    if differing:
+        raise ValueError(
+            f"the checkpoint's policy differs from this one in {', '.join(differing)}: "
+            f"{[theirs.get(name) for name in differing]} there, {[own[name] for name in differing]} here. "
+            "Use Algorithm.from_checkpoint, or the same settings."
+        )
+
+
+def worker_states(workers: WorkerSet) -> list[list[dict]]:
+    """The state of each worker's random streams, of each of its environments."""
+    return workers.foreach_worker(_worker_state)
+
+
+def restore_workers(workers: WorkerSet, states: list[list[dict]], restores: int) -> None:
+    """Lets the workers go on from `worker_states`, with new episodes on seeds that the run has not used.
+
+    Args:
+        workers: of any number; they take over the states if they have as many environments as there were.
+        states: what `worker_states` gave.
+        restores: how often the run has gone on from a checkpoint, this time included.
+    """
+    workers.restores = restores
+    workers.foreach_worker(_restore_worker, json.dumps(states), restores)
+    workers.fleet.forget()  # what is under way was asked for by other weights
+
+
+def _worker_state(worker) -> list[dict]:
+    return worker.get_state()
+
+
+def _restore_worker(worker, states: str, restores: int) -> None:
+    worker.start_over(incarnation=seeding.incarnation(restores))
+    saved = json.loads(states)
+    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
+    if len(own) == worker.settings.num_envs:
+        worker.set_state(own)

@@ -2,8 +2,9 @@
 
     manifest.json                                  format, versions, size and SHA-256 of every other file
     algorithm.json, config.json, rng.json          values of any kind, as encoding.py writes them
-    policies/NAME/policy.json, weights.safetensors
-    learner.safetensors                            named arrays
+    policies/ID/policy.json                        what to build, and the spaces
+    policies/ID/weights.safetensors, learner.safetensors
+                                                   named arrays; in format 1 the learner's was at the top
     user_code/0.pkl                                what has no name that could be imported: lambdas, classes of a script
 
 In memory that is a tree: file name -> dict of values (for .json) or of arrays (for .safetensors). Nothing is pickled
@@ -37,7 +38,7 @@ from rllib.errors import CheckpointError
 __all__ = ["FORMAT_VERSION", "CheckpointError", "UserCode", "read_checkpoint", "read_manifest", "write_checkpoint"]
 
 FORMAT = "rllib checkpoint"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 # What `_sibling` makes for a checkpoint that is being written.
 _TEMPORARY = re.compile(r"\..+\.tmp-[0-9a-f]{8}")

@@ -198,8 +198,12 @@ class Metrics:
 
     # ------------------------------------------------------------------ results
 
-    def result(self, learner_stats: dict[str, float]) -> Result:
-        """The result of the iteration that began with `start_iteration`."""
+    def result(self, learner_stats: Mapping[str, dict[str, float]]) -> Result:
+        """The result of the iteration that began with `start_iteration`.
+
+        Args:
+            learner_stats: policy id -> what its learner has reported.
+        """
         elapsed = self.elapsed_s()
         self.iteration += 1
         self._iterations_since_restore += 1
@@ -219,12 +223,13 @@ class Metrics:
         result["info"] = {
             **steps,
             "learner": {
-                DEFAULT_POLICY: {
-                    "learner_stats": learner_stats,
+                policy_id: {
+                    "learner_stats": stats,
                     "num_agent_steps_trained": float(self.trained_this_iteration()),
                     "num_grad_updates_lifetime": self.counters["num_grad_updates"],
-                    **_lag_in_gradient_steps(learner_stats),
+                    **_lag_in_gradient_steps(stats),
                 }
+                for policy_id, stats in learner_stats.items()
             },
         }
         result.update(self._times(elapsed))

@@ -334,7 +334,7 @@ def _newer_format(path):
         (_empty_manifest, "is no checkpoint of this library: its manifest.json belongs to something else"),
         (_manifest_without_files, "is damaged: manifest.json: it lists no files"),
         (_remove_manifest, "is no checkpoint of this library: it has no manifest.json"),
-        (_newer_format, "has format_version 99, but this rllib reads up to 1"),
+        (_newer_format, "has format_version 99, but this rllib reads up to 2"),
     ],
 )
 def test_a_damaged_or_foreign_checkpoint_is_one_clear_error(tmp_path, harm, message):

@@ -32,7 +32,7 @@ def test_reward_keys_are_nan_until_an_episode_ends():
 def test_all_keys_that_ray_checks_are_there():
     metrics = Metrics()
     metrics.add_sample(finished(1.0, 3.0))
-    result = metrics.result({"kl": 0.1})
+    result = metrics.result({"default_policy": {"kl": 0.1}})
     assert [key for key in REQUIRED if key not in result] == []
     assert result["episode_reward_mean"] == 2.0
     assert result["info"]["learner"]["default_policy"]["learner_stats"] == {"kl": 0.1}
@@ -57,7 +57,7 @@ def test_smoothing_forgets_old_episodes():
 def test_later_spellings_and_paths_answer():
     metrics = Metrics()
     metrics.add_sample(finished(1.0, 3.0))
-    result = metrics.result({"kl": 0.25, "total_loss": 1.0})
+    result = metrics.result({"default_policy": {"kl": 0.25, "total_loss": 1.0}})
     assert result["env_runners/episode_return_mean"] == 2.0
     assert result["env_runners"]["num_episodes"] == 2
     assert result["sampler_results/episode_reward_mean"] == 2.0

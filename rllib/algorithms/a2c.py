@@ -14,7 +14,6 @@ from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.sections import at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
-from rllib.learners.learner import Learner
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 
 
@@ -60,17 +59,18 @@ class A2C(Algorithm):
     """The algorithm; see the module's docstring."""
 
     config_class = A2CConfig
+    loss = POLICY_GRADIENT_LOSS
 
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config
         return AdvantageEstimator(config.gamma, config.lambda_, config.use_gae, config.use_critic)
 
-    def make_learner(self) -> Learner:
-        return self.make_default_learner(POLICY_GRADIENT_LOSS)
-
-    def training_step(self) -> dict[str, float]:
+    def training_step(self) -> dict[str, dict[str, float]]:
         settings = {**self.scheduled("lr"), **self.loss_settings()}
-        return self.learn(self.sample(self.config.min_train_batch), shuffle=False, **settings)
+        return {
+            policy_id: self.learn(batch, policy_id, shuffle=False, **settings)
+            for policy_id, batch in self.train_batches().items()
+        }
 
     def loss_settings(self) -> dict[str, Any]:
         """What a gradient depends on beside weights and batch, at this time."""

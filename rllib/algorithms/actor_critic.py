@@ -1,5 +1,6 @@
 """What the policy-gradient algorithms share: settings, standardised advantages, the adaptive KL penalty."""
 
+from collections.abc import Iterable
 from typing import Annotated, Self
 
 import numpy as np
@@ -50,18 +51,19 @@ class AdaptiveKL:
 
     Args:
         config: with the settings use_kl_loss, kl_coeff and kl_target.
+        policies: ids of those that have one.
 
     Attributes:
-        coefficient: of the next update.
+        coefficients: policy id -> that of its next update.
     """
 
-    def __init__(self, config: AlgorithmConfig):
-        self.coefficient = config.kl_coeff if config.use_kl_loss else 0.0
+    def __init__(self, config: AlgorithmConfig, policies: Iterable[str]):
+        self.coefficients = dict.fromkeys(policies, config.kl_coeff if config.use_kl_loss else 0.0)
         self._target = config.kl_target
 
-    def adapt(self, kl: float) -> None:
-        """Takes in the KL (nats) of an update that was made with this coefficient."""
-        self.coefficient = adapted_kl_coeff(self.coefficient, kl, self._target)
+    def adapt(self, policy_id: str, kl: float) -> None:
+        """Takes in the KL (nats) of a policy's update with its coefficient."""
+        self.coefficients[policy_id] = adapted_kl_coeff(self.coefficients[policy_id], kl, self._target)
 
 
 def standardized(advantages: np.ndarray) -> np.ndarray:

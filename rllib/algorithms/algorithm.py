@@ -23,6 +23,7 @@ from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration_config import make_exploration
 from rllib.algorithms.from_checkpoint import (
     check_policy,
+    read_state,
     restore_workers,
     saved_class,
     saved_config,
@@ -36,7 +37,7 @@ from rllib.algorithms.from_config import (
     rollout_settings,
 )
 from rllib.algorithms.inference import Inference
-from rllib.checkpoint import read_checkpoint, write_checkpoint
+from rllib.checkpoint import write_checkpoint
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks
 from rllib.evaluation.evaluator import Duration
@@ -79,6 +80,8 @@ class Algorithm(ABC):
     """
 
     config_class: ClassVar[type[AlgorithmConfig]]
+    # What learners minimise; see `make_loss`.
+    loss: ClassVar[Loss]
     # Whether batches come as sequences with the observations to bootstrap from, for values computed by the learner.
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
@@ -97,9 +100,10 @@ class Algorithm(ABC):
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
         rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
         spec = self.make_policy_spec(observation_space, action_space)
-        self.policy = Policy(spec, rng=rng)
-        self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
-        self.learner = self.make_learner()
+        self.policies = {DEFAULT_POLICY: Policy(spec, rng=rng)}
+        for policy_id, policy in self.policies.items():
+            self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
+        self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = rollout_settings(
             self.config,
@@ -167,12 +171,31 @@ class Algorithm(ABC):
         """
 
     @abstractmethod
-    def training_step(self) -> dict[str, float]:
-        """Samples, updates, and returns the learner's statistics."""
+    def training_step(self) -> dict[str, Any]:
+        """Samples and updates.
 
-    @abstractmethod
-    def make_learner(self) -> Learner:
-        """What changes the weights of `self.policy`; checkpoints ask it for get_state and set_state."""
+        Returns:
+            policy id -> statistics of its learner; those of the only policy may be returned as they are.
+        """
+
+    def make_loss(self) -> Loss:
+        """What the learners minimise; override it where it depends on the config."""
+        return self.loss
+
+    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+        """What changes the weights of the policy; checkpoints ask it for get_state and set_state.
+
+        This one minimises `make_loss()` by one optimizer.
+        """
+        config = self.config
+        optimizer = OptimizerSettings(
+            config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon
+        )
+        objective = Objective(
+            self.make_loss(), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
+        )
+        device = "cuda" if config.num_gpus else "cpu"
+        return make_learner(policy, objective, targets=targets, kind=config.learner, device=device)
 
     def make_postprocess(self) -> Postprocess:
         """What the workers add to each fragment."""
@@ -280,15 +303,19 @@ class Algorithm(ABC):
         if report.filter_delta is not None:
             self.policy.filter.merge(report.filter_delta)
 
-    def learn(self, batch: SampleBatch, **settings) -> dict[str, float]:
-        """One `Learner.update` on the batch, counted and timed; see there for the settings."""
+    def train_batches(self) -> dict[str, SampleBatch]:
+        """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""
+        return {DEFAULT_POLICY: self.sample(self.config.min_train_batch)}
+
+    def learn(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
+        """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
         lag = self.num_updates - batch.policy_version
         told: dict[str, float] = {}
         if hears(self.callbacks, "on_learn_on_batch"):
             batch = _writable(batch)
-        self.callbacks.on_learn_on_batch(policy=self.policy, train_batch=batch, result=told)
+        self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=told)
         with self.metrics.timer("learn"):
-            stats = self.learner.update(batch, rng=self._learner_rng, **settings)
+            stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
         counters = self.metrics.counters
         counters["num_env_steps_trained"] += batch.env_steps
         counters["num_updates"] += 1
@@ -316,15 +343,15 @@ class Algorithm(ABC):
         counters["num_grad_updates"] += 1
         return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
-    def make_default_learner(self, loss: Loss, targets: Sequence[TargetCopy] = ()) -> Learner:
-        """A learner of one objective, with the settings that all algorithms have in common."""
-        config = self.config
-        optimizer = OptimizerSettings(
-            config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon
-        )
-        objective = Objective(loss, optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by)
-        device = "cuda" if config.num_gpus else "cpu"
-        return make_learner(self.policy, objective, targets=targets, kind=config.learner, device=device)
+    @property
+    def policy(self) -> Policy:
+        """The only policy."""
+        return self.policies[DEFAULT_POLICY]
+
+    @property
+    def learner(self) -> Learner:
+        """Its learner."""
+        return self.learners[DEFAULT_POLICY]
 
     @property
     def num_updates(self) -> int:
@@ -354,24 +381,23 @@ class Algorithm(ABC):
         self.metrics.start_iteration()
         evaluation = self._start_parallel_evaluation()
         training_began = time.monotonic()
-        stats = self._counted_training_step()
-        while not self._iteration_is_full():
-            stats = self._counted_training_step()
+        while True:
+            self.metrics.training_steps += 1
+            stats = self.training_step()
+            if self._iteration_is_full():
+                break
         self._training_s = time.monotonic() - training_began
         if self._evaluation_is_due():
             with self.metrics.timer("evaluation"):
                 evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
-        result = self.metrics.result(stats)
+        by_policy = any(isinstance(value, dict) for value in stats.values())
+        result = self.metrics.result(stats if by_policy else {DEFAULT_POLICY: stats})
         result.update(evaluation or {})
         self._add_surroundings(result)
         self._tell_no_episode_yet(result)
         self._tell_recreated_workers(self.workers, is_evaluation=False)
         self.callbacks.on_train_result(algorithm=self, result=result)
         return result
-
-    def _counted_training_step(self) -> dict[str, float]:
-        self.metrics.training_steps += 1
-        return self.training_step()
 
     def _evaluation_is_due(self) -> bool:
         interval = self.config.evaluation_interval
@@ -482,18 +508,19 @@ class Algorithm(ABC):
         return self._inference.compute_actions(observations, self.config.explore if explore is None else explore)
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
-        """The policy that is trained."""
-        if policy_id != DEFAULT_POLICY:
-            raise ValueError(f"there is no policy {policy_id!r}; this algorithm has {DEFAULT_POLICY!r} alone")
-        return self.policy
+        """The policy with this id."""
+        if policy_id not in self.policies:
+            raise ValueError(f"there is no policy {policy_id!r}; this algorithm has {', '.join(self.policies)}")
+        return self.policies[policy_id]
 
     def get_weights(self) -> dict[str, np.ndarray]:
-        """A copy of the flat parameter vector, by policy."""
-        return {DEFAULT_POLICY: self.policy.weights.copy()}
+        """Policy id -> a copy of its flat parameter vector."""
+        return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Takes over what `get_weights` gave; the workers get it with their next request."""
-        self.policy.set_weights(weights[DEFAULT_POLICY])
+        for policy_id, policy in self.policies.items():
+            policy.set_weights(weights[policy_id])
 
     # ------------------------------------------------------------------ checkpoints
 
@@ -526,7 +553,7 @@ class Algorithm(ABC):
         Raises:
             ValueError: if it is not a whole checkpoint, or of something else.
         """
-        state = read_checkpoint(checkpoint_path)
+        state = read_state(checkpoint_path)
         name = state["algorithm.json"]["algorithm"]
         if name != type(self).__name__:
             raise ValueError(
@@ -558,7 +585,7 @@ class Algorithm(ABC):
             CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
                 of this class, or holds code of yours that is not loaded.
         """
-        state = read_checkpoint(checkpoint_path, load_user_code=load_user_code)
+        state = read_state(checkpoint_path, load_user_code)
         algorithm_class = saved_class(state, checkpoint_path, base=cls)
         config_class = algorithm_class.config_class
         algorithm = algorithm_class(
@@ -573,8 +600,7 @@ class Algorithm(ABC):
 
     def get_state(self) -> dict[str, Any]:
         """The files of a checkpoint: name -> dict of plain values, or of arrays."""
-        policy_files = self._policy_files(self.policy)
-        return {
+        files = {
             "algorithm.json": {
                 "algorithm": type(self).__name__,
                 "class": type(self),
@@ -591,9 +617,11 @@ class Algorithm(ABC):
                 # A stopped worker's streams are gone; a run that goes on from there draws new actions.
                 "workers": [] if self._stopped else worker_states(self.workers),
             },
-            **{f"policies/{DEFAULT_POLICY}/{name}": content for name, content in policy_files.items()},
-            "learner.safetensors": self.learner.get_state(),
         }
+        for policy_id, policy in self.policies.items():
+            own = {**self._policy_files(policy), "learner.safetensors": self.learners[policy_id].get_state()}
+            files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
+        return files
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes over `get_state`; spaces and network must be the same.
@@ -604,9 +632,10 @@ class Algorithm(ABC):
             ValueError: if the network differs.
         """
         algorithm, rng = state["algorithm.json"], state["rng.json"]
-        check_policy(state[f"policies/{DEFAULT_POLICY}/policy.json"], self.policy.spec)
-        self.policy.set_state(state[f"policies/{DEFAULT_POLICY}/weights.safetensors"])
-        self.learner.set_state(state["learner.safetensors"])
+        for policy_id, policy in self.policies.items():
+            check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
+            policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
+            self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
         self.metrics.set_state(algorithm["metrics"])
         self.set_algorithm_state(algorithm["state"])
         self._evaluations.count = algorithm["evaluations"]

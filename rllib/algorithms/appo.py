@@ -12,21 +12,24 @@ advantages are negative; several steps on a batch would then make every action o
 policy does by a standard deviation that grows until it overflows.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 import numpy as np
 
 from rllib.algorithms.actor_critic import AdaptiveKL
+from rllib.algorithms.from_checkpoint import LEARNER_FILE
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
 from rllib.algorithms.sections import above, at_least, between, section
 from rllib.learners.learner import Learner
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
+from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy
 from rllib.sample_batch import OBS, TARGET_DIST_INPUTS, SampleBatch
 
 # Where checkpoints held the target before the learner's state did.
-OLD_TARGET_FILE = "policies/default_policy/target.safetensors"
+OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 
 
 class APPOConfig(IMPALAConfig):
@@ -61,16 +64,16 @@ class APPO(IMPALA):
 
     def setup(self) -> None:
         super().setup()
-        self.kl = AdaptiveKL(self.config)
+        self.kl = AdaptiveKL(self.config, self.policies)
 
-    def make_learner(self) -> Learner:
+    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
         config = self.config
         # With a ring of train batches an update is one gradient step; else it is all those on a batch. The target
         # stands still while the ring is used up once: clip and penalty bound how far the policy moves meanwhile.
         ring = config.minibatch_buffer_size
         every = config.target_update_frequency * (ring * config.num_sgd_iter if ring > 1 else 1)
-        learner = self.make_default_learner(self.loss, [TargetCopy("policy", config.tau, every)])
-        self.target_policy = Policy(self.policy.spec, learner.targets["policy"].weights)
+        learner = super().make_learner(policy, [TargetCopy("policy", config.tau, every)])
+        self.target_policy = Policy(policy.spec, learner.targets["policy"].weights)
         return learner
 
     def prepared(self, batch: SampleBatch) -> SampleBatch:
@@ -83,22 +86,22 @@ class APPO(IMPALA):
         config = self.config
         return {
             **self.scheduled("clip_param"),
-            "kl_coeff": self.kl.coefficient,
+            "kl_coeff": self.kl.coefficients[DEFAULT_POLICY],
             "lambda_": 1.0 if config.vtrace else config.lambda_,
             "standardize_advantages": config.standardize_advantages,
         }
 
     def after_update(self, stats: dict[str, float]) -> None:
         if self.learner.update_targets(self.num_updates):
-            self.kl.adapt(stats["kl"])
+            self.kl.adapt(DEFAULT_POLICY, stats["kl"])
 
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self.kl.coefficient}
+        return {"kl_coeff": self.kl.coefficients}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self.kl.coefficient = state["kl_coeff"]
+        self.kl.coefficients.update(state["kl_coeff"])
 
     def set_state(self, state: dict[str, Any]) -> None:
         if OLD_TARGET_FILE in state:
@@ -107,5 +110,5 @@ class APPO(IMPALA):
                 "target_policy.weights": state[OLD_TARGET_FILE]["weights"],
                 "target_policy.moved_at": np.array(updates - updates % self.learner.targets["policy"].every),
             }
-            state = {**state, "learner.safetensors": state["learner.safetensors"] | target}
+            state = {**state, LEARNER_FILE: state[LEARNER_FILE] | target}
         super().set_state(state)

@@ -26,6 +26,7 @@ from rllib.learners.optimizers import SGD, Adam
 from rllib.metrics import Metrics
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.models.noise_table import NoiseTable
+from rllib.policy import Policy
 
 # Settings of other algorithms that nothing here reads, and what to do instead.
 _WITHOUT_EFFECT = {
@@ -114,8 +115,8 @@ class Evolution(Algorithm):
         """What steps on the flat vector."""
         raise NotImplementedError
 
-    def make_learner(self) -> DirectionLearner:
-        size, noise_size = self.policy.layout.size, self.config.noise_size
+    def make_learner(self, policy: Policy) -> DirectionLearner:
+        size, noise_size = policy.layout.size, self.config.noise_size
         if noise_size < size:
             raise ValueError(
                 f"noise_size={noise_size} must be at least the number of the network's weights, {size}; so that "
@@ -123,7 +124,7 @@ class Evolution(Algorithm):
             )
         rng = seeding.generator(self.seed, seeding.NOISE_TABLE)
         self.noise = NoiseTable.draw(noise_size, rng, allocator(self.config.num_rollout_workers))
-        return DirectionLearner(self.policy.weights, self.noise, self.make_optimizer(size))
+        return DirectionLearner(policy.weights, self.noise, self.make_optimizer(size))
 
     def make_workers(self) -> WorkerSet:
         return super().make_workers(worker_class=PerturbationWorker, shared=[self.noise.values])

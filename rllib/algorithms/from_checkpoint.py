@@ -7,14 +7,34 @@ from typing import Any
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
-from rllib.checkpoint import CheckpointError, UserCode
+from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint
 from rllib.encoding import import_path, importable_path
 from rllib.env.registry import is_environment_class, register_typed_function
 from rllib.evaluation import seeding
 from rllib.evaluation.worker_set import WorkerSet
+from rllib.metrics import DEFAULT_POLICY
 from rllib.models.catalog import PolicySpec
 
 State = Mapping[str, Mapping[str, Any]]
+LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
+
+
+def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[str, dict[str, Any]]:
+    """What `Algorithm.get_state` had returned when the checkpoint was written.
+
+    In format 1 the learner's file and the adapted KL coefficient were those of the only policy.
+
+    Raises:
+        CheckpointError: if it is missing, cut off, or no checkpoint of an algorithm.
+    """
+    state = read_checkpoint(path, load_user_code=load_user_code)
+    if "algorithm.json" not in state:
+        raise CheckpointError(f"{os.fspath(path)} is a checkpoint, but not one of an algorithm")
+    if "learner.safetensors" in state:
+        state[LEARNER_FILE] = state.pop("learner.safetensors")
+        own = state["algorithm.json"]["state"]
+        own |= {name: {DEFAULT_POLICY: own[name]} for name in own.keys() & {"kl_coeff"}}
+    return state
 
 
 def saved_class(state: State, path: str | os.PathLike, base: type) -> type:

@@ -32,7 +32,6 @@ from rllib.algorithms.sections import above, at_least, between, section
 from rllib.env.observations import observation_column
 from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
-from rllib.learners.learner import Learner
 from rllib.losses.impala import IMPALA_LOSS
 from rllib.replay.fragment_replay import BatchRing, FragmentReplay
 from rllib.sample_batch import SampleBatch
@@ -193,9 +192,6 @@ class IMPALA(Algorithm):
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker * max(config.num_rollout_workers, 1)
         fitting = config.learner_queue_size * config.train_batch_size // steps
         return max(1, min(config.max_requests_in_flight_per_sampler_worker, fitting))
-
-    def make_learner(self) -> Learner:
-        return self.make_default_learner(self.loss)
 
     def training_step(self) -> dict[str, float]:
         config = self.config

@@ -11,6 +11,7 @@ the updates of the target network.
 
 import functools
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.from_checkpoint import LEARNER_FILE
 from rllib.algorithms.sections import Merged, above, at_least, between, section
 from rllib.env.observations import observation_column
 from rllib.evaluation.transitions import Transitions, n_step_returns
@@ -169,10 +171,10 @@ class OffPolicy(Algorithm):
     def add_targets(self, batch: SampleBatch) -> None:
         """Adds to sampled rows what the loss fits their values to."""
 
-    def make_learner(self) -> Learner:
+    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
         copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
-        learner = self.make_default_learner(self.make_loss(), [copy])
-        self.target = Policy(self.policy.spec, copy.weights)
+        learner = super().make_learner(policy, [copy])
+        self.target = Policy(policy.spec, copy.weights)
         return learner
 
     def make_postprocess(self) -> Transitions:
@@ -267,7 +269,7 @@ class OffPolicy(Algorithm):
                 "target_policy.weights": state["target.safetensors"]["weights"],
                 "target_policy.moved_at": np.array(state["algorithm.json"]["state"]["target_updated_at"]),
             }
-            state = {**state, "learner.safetensors": state["learner.safetensors"] | target}
+            state = {**state, LEARNER_FILE: state[LEARNER_FILE] | target}
         super().set_state(state)
         if "replay.safetensors" in state:
             self.replay.set_state(self._as_rows(state["replay.safetensors"]))

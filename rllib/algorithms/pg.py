@@ -18,7 +18,6 @@ from rllib.algorithms.actor_critic import PolicyGradientConfig, standardized
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.sections import section
 from rllib.evaluation.advantages import AdvantageEstimator
-from rllib.learners.learner import Learner
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 
 
@@ -47,18 +46,17 @@ class PG(Algorithm):
     """The algorithm; see the module's docstring."""
 
     config_class = PGConfig
+    loss = POLICY_GRADIENT_LOSS
 
     def make_postprocess(self) -> AdvantageEstimator:
         return AdvantageEstimator(self.config.gamma, use_gae=False, use_critic=False)
 
-    def make_learner(self) -> Learner:
-        return self.make_default_learner(POLICY_GRADIENT_LOSS)
-
-    def training_step(self) -> dict[str, float]:
+    def training_step(self) -> dict[str, dict[str, float]]:
         coefficients = self.scheduled("lr", "entropy_coeff")
-        batch = self.sample(self.config.min_train_batch)
-        if self.config.standardize_advantages:
-            batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-        stats = self.learn(batch, shuffle=False, vf_loss_coeff=0.0, **coefficients)
-        del stats["vf_loss"], stats["vf_explained_var"]
+        stats = {}
+        for policy_id, batch in self.train_batches().items():
+            if self.config.standardize_advantages:
+                batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+            stats[policy_id] = self.learn(batch, policy_id, shuffle=False, vf_loss_coeff=0.0, **coefficients)
+            del stats[policy_id]["vf_loss"], stats[policy_id]["vf_explained_var"]
         return stats

@@ -14,7 +14,6 @@ from rllib.algorithms.actor_critic import ActorCriticConfig, AdaptiveKL, standar
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.sections import above, at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
-from rllib.learners.learner import Learner
 from rllib.losses.ppo import PPO_LOSS
 
 _MODEL = {"vf_share_layers": False}
@@ -56,38 +55,38 @@ class PPO(Algorithm):
     """The algorithm; see the module's docstring."""
 
     config_class = PPOConfig
+    loss = PPO_LOSS
 
     def setup(self) -> None:
-        self.kl = AdaptiveKL(self.config)
+        self.kl = AdaptiveKL(self.config, self.policies)
 
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config
         return AdvantageEstimator(config.gamma, config.lambda_, config.use_gae, config.use_critic)
 
-    def make_learner(self) -> Learner:
-        return self.make_default_learner(PPO_LOSS)
-
-    def training_step(self) -> dict[str, float]:
+    def training_step(self) -> dict[str, dict[str, float]]:
         config = self.config
         coefficients = self.scheduled("lr", "clip_param", "entropy_coeff")
-        batch = self.sample(config.min_train_batch)
-        if config.standardize_advantages:
-            batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-        stats = self.learn(
-            batch,
-            num_epochs=config.num_sgd_iter,
-            minibatch_size=config.sgd_minibatch_size,
-            shuffle=config.shuffle_sequences,
-            vf_clip_param=config.vf_clip_param,
-            vf_loss_coeff=config.vf_loss_coeff if config.use_critic else 0.0,
-            kl_coeff=self.kl.coefficient,
-            **coefficients,
-        )
-        self.kl.adapt(stats["kl"])
+        stats = {}
+        for policy_id, batch in self.train_batches().items():
+            if config.standardize_advantages:
+                batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+            stats[policy_id] = self.learn(
+                batch,
+                policy_id,
+                num_epochs=config.num_sgd_iter,
+                minibatch_size=config.sgd_minibatch_size,
+                shuffle=config.shuffle_sequences,
+                vf_clip_param=config.vf_clip_param,
+                vf_loss_coeff=config.vf_loss_coeff if config.use_critic else 0.0,
+                kl_coeff=self.kl.coefficients[policy_id],
+                **coefficients,
+            )
+            self.kl.adapt(policy_id, stats[policy_id]["kl"])
         return stats
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"kl_coeff": self.kl.coefficient}
+        return {"kl_coeff": self.kl.coefficients}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self.kl.coefficient = state["kl_coeff"]
+        self.kl.coefficients.update(state["kl_coeff"])

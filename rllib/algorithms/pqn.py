@@ -24,7 +24,6 @@ from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.sections import at_least, between, section
 from rllib.evaluation.advantages import QLambda
-from rllib.learners.learner import Learner
 from rllib.losses.td import TDLoss
 from rllib.models.catalog import PolicySpec
 from rllib.models.q_values import QValues
@@ -75,6 +74,7 @@ class PQN(Algorithm):
     """The algorithm; see the module's docstring."""
 
     config_class = PQNConfig
+    loss = TDLoss("mse")
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         if not isinstance(action_space, gym.spaces.Discrete):
@@ -90,14 +90,14 @@ class PQN(Algorithm):
     def make_postprocess(self) -> QLambda:
         return QLambda(self.config.gamma, self.config.lambda_)
 
-    def make_learner(self) -> Learner:
-        return self.make_default_learner(TDLoss("mse"))
-
-    def training_step(self) -> dict[str, float]:
+    def training_step(self) -> dict[str, dict[str, float]]:
         config = self.config
         lr, explored = self.scheduled("lr"), self.exploration_stats()
-        batch = self.sample(config.min_train_batch)
-        batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
-        stats = self.learn(batch, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, **lr)
-        del stats["td_error"]
-        return {**stats, **explored}
+        stats = {}
+        for policy_id, batch in self.train_batches().items():
+            batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
+            stats[policy_id] = explored | self.learn(
+                batch, policy_id, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, **lr
+            )
+            del stats[policy_id]["td_error"]
+        return stats

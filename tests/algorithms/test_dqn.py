@@ -8,6 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rllib.algorithms.dqn import DQNConfig, SimpleQConfig
+from rllib.algorithms.from_checkpoint import LEARNER_FILE
 from rllib.algorithms.rainbow import RainbowConfig
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.checkpoint import write_checkpoint
@@ -244,7 +245,7 @@ def test_a_checkpoint_that_held_the_target_network_in_a_file_of_its_own(tmp_path
     with config.build() as algo, config.build() as other:
         train(algo, 2)
         state = algo.get_state()
-        learner = state["learner.safetensors"]
+        learner = state[LEARNER_FILE]
         state["target.safetensors"] = {"weights": learner.pop("target_policy.weights")}
         state["algorithm.json"]["state"]["target_updated_at"] = int(learner.pop("target_policy.moved_at"))
         other.restore(write_checkpoint(tmp_path / "old", state))

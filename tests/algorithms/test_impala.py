@@ -10,6 +10,7 @@ from rllib import A2CConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.appo import APPO, OLD_TARGET_FILE, APPOConfig
+from rllib.algorithms.from_checkpoint import LEARNER_FILE
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.registry import get_algorithm_class
 from rllib.losses.appo import TARGET_DIST_INPUTS
@@ -207,7 +208,7 @@ def test_checkpoints_hold_everything(config_class, tmp_path):
         algo.save(tmp_path / "saved")
         with Algorithm.from_checkpoint(tmp_path / "saved") as restored:
             one, other = algo.get_state(), restored.get_state()
-            assert ("target_policy.weights" in one["learner.safetensors"]) == (config_class is APPOConfig)
+            assert ("target_policy.weights" in one[LEARNER_FILE]) == (config_class is APPOConfig)
             for name, arrays in one.items():
                 if name.endswith(".safetensors"):
                     for key, array in arrays.items():
@@ -221,12 +222,12 @@ def test_appo_goes_on_from_a_checkpoint_with_its_target_in_a_file_of_its_own():
     with build(APPOConfig, target_update_frequency=3) as algo, build(APPOConfig, target_update_frequency=3) as other:
         train(algo, 4)
         state = algo.get_state()
-        learner = state["learner.safetensors"]
+        learner = state[LEARNER_FILE]
         assert learner.pop("target_policy.moved_at") == 3
         state[OLD_TARGET_FILE] = {"weights": learner.pop("target_policy.weights")}
         other.set_state(state)
         np.testing.assert_array_equal(other.target_policy.weights, algo.target_policy.weights)
-        assert other.get_state()["learner.safetensors"]["target_policy.moved_at"] == 3
+        assert other.get_state()[LEARNER_FILE]["target_policy.moved_at"] == 3
 
 
 @BOTH

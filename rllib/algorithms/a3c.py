@@ -24,7 +24,8 @@ from rllib.algorithms.a2c import A2C, A2CConfig
 from rllib.algorithms.sections import at_least, section
 from rllib.evaluation.rollout_worker import Gradient
 from rllib.learners.learner import Learner, make_learner
-from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
 from rllib.policy import Policy
 
 
@@ -66,7 +67,8 @@ class A3C(A2C):
 
     def make_worker_learner(self) -> Callable[[Policy], Learner]:
         # Workers only compute gradients; the optimizer that has no memory is the smallest.
-        return functools.partial(make_learner, loss=POLICY_GRADIENT_LOSS, kind=self.config.learner, optimizer="sgd")
+        objective = Objective(self.loss, optimizer=OptimizerSettings("sgd"))
+        return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
     def training_step(self) -> dict[str, float]:
         """Applies as many gradients as there are workers, whoever sends them."""

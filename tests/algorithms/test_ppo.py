@@ -299,7 +299,7 @@ def test_the_init_hook_may_restore_and_train(tmp_path):
 
     with config(kl_coeff=0.8).callbacks(Resume).build() as resumed:
         assert resumed.metrics.iteration == 2
-        assert resumed.algorithm_state()["kl_coeff"] < 0.2
+        assert resumed.algorithm_state()["kl_coeff"]["default_policy"] < 0.2
 
 
 def test_habits_of_other_libraries_are_told_the_way():

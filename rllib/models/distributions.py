@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.described import Described, from_json
 from rllib.models.q_values import QValues
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
@@ -29,7 +30,7 @@ def _gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Described):
     """One of `num_actions` integers; the inputs are unnormalised log-probabilities."""
 
     num_actions: int
@@ -63,9 +64,6 @@ class Categorical:
     def torch_at(self, inputs) -> "TorchCategoricalBatch":
         """The same for a tensor."""
         return TorchCategoricalBatch(inputs)
-
-    def to_json(self) -> dict:
-        return {"kind": self.kind, "num_actions": self.num_actions}
 
 
 class CategoricalBatch:
@@ -137,7 +135,7 @@ class TorchCategoricalBatch:
 
 
 @dataclass(frozen=True)
-class MultiCategorical:
+class MultiCategorical(Described):
     """Several independent integers, each with its own number of choices; the inputs are their logits side by side.
 
     Attributes:
@@ -195,9 +193,6 @@ class MultiCategorical:
         """The same for a tensor."""
         return MultiCategoricalBatch(self.slices(), [TorchCategoricalBatch(inputs[:, part]) for part in self.slices()])
 
-    def to_json(self) -> dict:
-        return {"kind": self.kind, "sizes": list(self.sizes), "shape": list(self.shape)}
-
 
 class MultiCategoricalBatch:
     """A sum over the parts of an action; methods as in CategoricalBatch."""
@@ -220,7 +215,7 @@ class MultiCategoricalBatch:
 
 
 @dataclass(frozen=True)
-class DiagGaussian:
+class DiagGaussian(Described):
     """Independent normal components; the inputs are means and logarithms of standard deviations, side by side."""
 
     action_shape: tuple[int, ...]
@@ -265,9 +260,6 @@ class DiagGaussian:
     def torch_at(self, inputs) -> "TorchDiagGaussianBatch":
         """The same for a tensor."""
         return TorchDiagGaussianBatch(self.size, inputs)
-
-    def to_json(self) -> dict:
-        return {"kind": self.kind, "action_shape": list(self.action_shape)}
 
 
 class DiagGaussianBatch:
@@ -337,16 +329,4 @@ Distribution = Categorical | MultiCategorical | DiagGaussian | QValues
 
 def distribution_from_json(data: dict) -> Distribution:
     """The distribution that `to_json` described."""
-    kind = data["kind"]
-    if kind == Categorical.kind:
-        return Categorical(data["num_actions"])
-    if kind == MultiCategorical.kind:
-        return MultiCategorical(tuple(data["sizes"]), tuple(data["shape"]))
-    if kind == DiagGaussian.kind:
-        return DiagGaussian(tuple(data["action_shape"]))
-    if kind == QValues.kind:
-        return QValues(**{name: value for name, value in data.items() if name != "kind"})
-    raise ValueError(
-        f"unknown action distribution {kind!r}; this version knows 'categorical', 'multi_categorical', "
-        "'diag_gaussian', 'epsilon_greedy'"
-    )
+    return from_json(data, (Categorical, MultiCategorical, DiagGaussian, QValues))

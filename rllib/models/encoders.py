@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.described import Described, from_json
+
 
 @dataclass(frozen=True)
-class BoxEncoder:
+class BoxEncoder(Described):
     """Casts arrays to float32, flattens and scales them.
 
     Attributes:
@@ -40,12 +42,9 @@ class BoxEncoder:
         if self.scale != 1.0:
             out[:, :-1] *= np.float32(self.scale)
 
-    def to_json(self) -> dict:
-        return {"kind": self.kind, "shape": list(self.shape), "scale": self.scale}
-
 
 @dataclass(frozen=True)
-class FlatEncoder:
+class FlatEncoder(Described):
     """Flat rows of several parts (Dict, Tuple), some of which are pixels.
 
     Attributes:
@@ -69,24 +68,18 @@ class FlatEncoder:
         for start, stop in self.pixels:
             out[:, start:stop] *= np.float32(1 / 255)
 
-    def to_json(self) -> dict:
-        return {"kind": self.kind, "size": self.size, "pixels": [list(columns) for columns in self.pixels]}
-
 
 @dataclass(frozen=True)
-class RowsEncoder:
+class RowsEncoder(Described):
     """Leaves observations as they are stored: the network has a torso that reads them."""
 
     shape: tuple[int, ...]
     kind = "rows"
     as_stored = True
 
-    def to_json(self) -> dict:
-        return {"kind": self.kind, "shape": list(self.shape)}
-
 
 @dataclass(frozen=True)
-class OneHotEncoder:
+class OneHotEncoder(Described):
     """Turns the integers start ... start + num_values - 1 into one-hot rows."""
 
     num_values: int
@@ -126,9 +119,6 @@ class OneHotEncoder:
                 f"{min(values) + low} to {max(values) + low}"
             )
 
-    def to_json(self) -> dict:
-        return {"kind": self.kind, "num_values": self.num_values, "start": self.start}
-
 
 FEW = 64
 LARGEST_TABLE = 512
@@ -147,12 +137,4 @@ Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder
 
 def encoder_from_json(data: dict) -> Encoder:
     """The encoder that `to_json` described."""
-    if data["kind"] == BoxEncoder.kind:
-        return BoxEncoder(tuple(data["shape"]), data["scale"])
-    if data["kind"] == OneHotEncoder.kind:
-        return OneHotEncoder(data["num_values"], data["start"])
-    if data["kind"] == FlatEncoder.kind:
-        return FlatEncoder(data["size"], tuple(map(tuple, data["pixels"])))
-    if data["kind"] == RowsEncoder.kind:
-        return RowsEncoder(tuple(data["shape"]))
-    raise ValueError(f"unknown encoder kind {data['kind']!r}; this version knows box, flat, rows and one_hot")
+    return from_json(data, (BoxEncoder, OneHotEncoder, FlatEncoder, RowsEncoder))

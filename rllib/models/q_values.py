@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.described import Described
+
 
 @dataclass(frozen=True)
-class QValues:
+class QValues(Described):
     """A distribution over `num_actions` integers: the best by its Q, or any of them with probability epsilon.
 
     Attributes:
@@ -94,16 +96,6 @@ class QValues:
     def torch_at(self, inputs) -> "TorchQBatch":
         """The same for a tensor."""
         return TorchQBatch(self, inputs)
-
-    def to_json(self) -> dict:
-        return {
-            "kind": self.kind,
-            "num_actions": self.num_actions,
-            "dueling": self.dueling,
-            "num_atoms": self.num_atoms,
-            "v_min": self.v_min,
-            "v_max": self.v_max,
-        }
 
 
 @functools.lru_cache(maxsize=16)

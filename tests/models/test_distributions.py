@@ -163,5 +163,5 @@ def test_json_round_trip(distribution):
 
 
 def test_unknown_json_is_refused():
-    with pytest.raises(ValueError, match="unknown action distribution 'beta'"):
+    with pytest.raises(ValueError, match="unknown kind 'beta'"):
         distribution_from_json({"kind": "beta"})

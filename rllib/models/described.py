@@ -1,0 +1,37 @@
+"""Descriptions that checkpoints hold as JSON: dataclasses, each with the `kind` that stands for its class."""
+
+import dataclasses
+from typing import ClassVar
+
+
+class Described:
+    """A dataclass of numbers, texts and tuples that `from_json` makes again."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict:
+        """The kind and the fields, tuples as lists."""
+        return {"kind": self.kind, **_lists(dataclasses.asdict(self))}
+
+
+def from_json(data: dict, classes: tuple[type[Described], ...]):
+    """What `to_json` described, one of the classes.
+
+    Raises:
+        ValueError: for a kind of none of them.
+    """
+    fields = {name: _tuples(value) for name, value in data.items() if name != "kind"}
+    for each in classes:
+        if each.kind == data["kind"]:
+            return each(**fields)
+    raise ValueError(f"unknown kind {data['kind']!r}; this version knows {', '.join(each.kind for each in classes)}")
+
+
+def _lists(value):
+    if isinstance(value, dict):
+        return {name: _lists(part) for name, part in value.items()}
+    return [_lists(part) for part in value] if isinstance(value, tuple) else value
+
+
+def _tuples(value):
+    return tuple(_tuples(part) for part in value) if isinstance(value, list | tuple) else value

@@ -43,10 +43,10 @@ class TorchBackend:
         self._vector = vector
         self._on_gpu = self.device.type == "cuda"
         self._transfers = PinnedTransfers(self.device) if self._on_gpu else InPlace()
-        # Arrays that change outside, and the tensors that stand for them here; on the CPU these share memory.
+        # Weights that change outside, and those on the device; on the CPU these are the same memory.
         targets = [] if all(each.has_closed_form for each in objectives) else targets
-        arrays = [vector.flat, *(target.weights for target in targets)]
-        self._mirrored = [(torch.from_numpy(array), torch.from_numpy(array).to(self.device)) for array in arrays]
+        shared = [torch.from_numpy(array) for array in (vector.flat, *(target.weights for target in targets))]
+        self._mirrored = [(host, host.to(self.device)) for host in shared]
         self._flat = self._mirrored[0][1]
         modules = {name: self._module(name, self._flat[part]) for name, part in vector.slices.items()}
         for target, (_, weights) in zip(targets, self._mirrored[1:]):
@@ -89,21 +89,25 @@ class TorchBackend:
         On a GPU `meanwhile` is called while it works.
         """
         self._fetch_weights()
-        asked = [each for each in zip(self._descents, lrs, settings, strict=True) if each[2] is not None]
-        for descent, lr, _ in asked:
+        active = [
+            (descent, lr, given)
+            for descent, lr, given in zip(self._descents, lrs, settings, strict=True)
+            if given is not None
+        ]
+        for descent, lr, _ in active:
             descent.begin(lr)
         sources = self._sources(columns, inputs)
         for order in self._orders_on_device(orders):
             epoch = sources if order is None else _shuffled(sources, order)
-            for descent, *_ in asked:
+            for descent, *_ in active:
                 descent.row_statistics = []
             for rows in parts_of(0, len(inputs), minibatch_size):
-                for descent, _, given in asked:
+                for descent, _, given in active:
                     descent.compute(epoch, rows, microbatch_size, given)
                     descent.step()
         if meanwhile is not None:
             meanwhile()
-        descents = [descent for descent, *_ in asked]
+        descents = [descent for descent, *_ in active]
         statistics = self._finish(descents, {**columns, OBS: inputs}, self._flat, self._vector.flat)
         return [(rows, descent.rows_in_numpy()) for rows, descent in zip(statistics, descents)]
 
@@ -135,8 +139,8 @@ class TorchBackend:
 
     def _fetch_weights(self) -> None:
         if self._on_gpu:
-            for array, tensor in self._mirrored:
-                tensor.copy_(array)
+            for host, device in self._mirrored:
+                device.copy_(host)
 
     def _sources(self, columns: Mapping, inputs: np.ndarray) -> dict[str, Tensor]:
         return {name: self._transfers.take(column) for name, column in columns.items()} | {

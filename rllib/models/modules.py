@@ -20,6 +20,15 @@ from rllib.models.initializers import INITIALIZERS
 from rllib.models.layout import ParameterLayout
 
 
+class LayersLayout(ParameterLayout):
+    """The layout of one tower that belongs to nobody else: "hidden_0.weight", ..., "head.bias"."""
+
+    def named_parameters(self, flat) -> dict:
+        """Parameter name -> view of `flat`, in the shapes of torch.nn.Linear."""
+        named = super().named_parameters(flat)
+        return {name.removeprefix("shared.").removeprefix("policy."): view for name, view in named.items()}
+
+
 @dataclass(frozen=True)
 class FullyConnected:
     """Fully connected layers. In losses it is called with what it reads, each [B, width], in that order.
@@ -40,13 +49,13 @@ class FullyConnected:
     layer_norm: bool = False
     initializer: str = "uniform"
 
-    def layout(self, widths: Mapping[str, int]) -> ParameterLayout:
+    def layout(self, widths: Mapping[str, int]) -> LayersLayout:
         """Where the parameters lie; `widths` has the length of each thing that can be read."""
         unknown = [name for name in self.reads if name not in widths]
         if unknown or not self.reads:
             raise ValueError(f"a module can read {', '.join(widths)} of this policy, but reads={self.reads} was given")
         num_inputs = sum(widths[name] for name in self.reads)
-        return ParameterLayout(num_inputs, self.hiddens, self.num_outputs, 1, 0, 0, self.layer_norm)
+        return LayersLayout(num_inputs, self.hiddens, self.num_outputs, 1, 0, 0, self.layer_norm)
 
     def initialize(self, layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         """Fills the weights by the initializer."""

@@ -26,6 +26,9 @@ from rllib.sample_batch import ACTIONS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, Sam
 
 torch.set_num_threads(1)
 
+NO_CUDA = f"torch {torch.__version__} finds no CUDA device on this machine"
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_CUDA))]
+
 # Columns of standard normal numbers [B, action size], for the actions that the losses draw.
 NOISE, NEXT_NOISE = "noise", "next_noise"
 LOG_STD = (-5.0, 2.0)
@@ -108,13 +111,14 @@ def make_policy(seed=0) -> Policy:
     return Policy(spec, rng=np.random.default_rng(seed))
 
 
-def make(seed=0, optimizer="adam", **arguments):
+def make(seed=0, optimizer="adam", device="cpu", **arguments):
     critic = FullyConnected(("observation", "action"), (32, 32))
     return make_learner(
         make_policy(seed),
         [Objective(LOSSES[name], MOVES[name], name, OptimizerSettings(optimizer), **arguments) for name in LOSSES],
         modules={"q1": critic, "q2": critic, "log_alpha": Parameter(math.log(0.1))},
         targets=[TargetCopy("q1", tau=0.05), TargetCopy("q2", tau=0.05)],
+        device=device,
         rng=np.random.default_rng(seed),
     )
 
@@ -202,9 +206,10 @@ class Reference:
                 target.mul_(1 - tau).add_(tau * part)
 
 
-def test_updates_are_those_of_a_reference():
+@pytest.mark.parametrize("device", DEVICES)
+def test_updates_are_those_of_a_reference(device):
     """Critics, then the actor by the new critics, then the temperature by the new actor; targets follow."""
-    learner = make(optimizer="sgd")
+    learner = make(optimizer="sgd", device=device)
     reference = Reference(learner)
     for seed in range(5):
         batch = make_batch(64, seed)
@@ -333,7 +338,7 @@ def test_state_goes_on_to_the_bit():
 def test_a_number_that_is_not_finite_is_named_by_its_module():
     learner = make()
     learner.vector["q2"][:] = np.nan
-    with pytest.raises(Exception, match=r"Weights with NaN or infinity: q2\."):
+    with pytest.raises(Exception, match=r"Weights with NaN or infinity: q2\.hidden_0\.weight"):
         update(learner, make_batch(32))
 
 

@@ -6,7 +6,7 @@
     fleet.take(timeout_s=1.0)                                       # [Answer(index, value, ...), ...], as they come
 
 An actor fails when its process dies, when it leaves a request unanswered for too long, or when its code raises. What
-follows is said by FaultTolerance: it is replaced, left out, or its failure is raised.
+follows is decided by FaultTolerance: it is replaced, left out, or its failure is raised.
 """
 
 from __future__ import annotations

@@ -60,6 +60,9 @@ class A2C(Algorithm):
 
     config_class = A2CConfig
     loss = POLICY_GRADIENT_LOSS
+    reported_stats = (
+        "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "policy_entropy",
+    )  # fmt: skip
 
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config

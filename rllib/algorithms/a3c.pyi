@@ -8,7 +8,6 @@ from rllib.policy import Policy
 from rllib.schedules import Points
 from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
-logger: Logger
 
 class A3CConfig(A2CConfig):
     also_harmless: ClassVar[dict]
@@ -56,7 +55,6 @@ class A3CConfig(A2CConfig):
 
 class A3C(A2C):
     config: A3CConfig
-    def __init__(self, config: A3CConfig | dict | None=None, env: Any=None): ...
     def make_worker_learner(self) -> Callable[[Policy], Learner]: ...
     def training_step(self) -> dict[str, float]: ...
     def arriving_gradients(self) -> Iterator[Gradient]: ...

@@ -86,6 +86,8 @@ class Algorithm(ABC):
     samples_sequences: ClassVar[bool] = False
     # Whether every worker's fragments are waited for, so that a run's bits need not depend on how workers share it.
     is_synchronous: ClassVar[bool] = True
+    # Statistics that each result has under info/learner/<policy>/learner_stats, by Ray's names.
+    reported_stats: ClassVar[tuple[str, ...]] = ()
     # Weights to start from (models/initializers.py), where the model's settings do not say.
     initializer: ClassVar[str] = "orthogonal"
 

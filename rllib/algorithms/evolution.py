@@ -93,6 +93,7 @@ class Evolution(Algorithm):
     """Plays pairs of perturbations and moves the weights; subclasses say how far each direction counts."""
 
     config_class = EvolutionConfig
+    reported_stats = ("weights_norm", "grad_norm", "update_ratio")
 
     def setup(self) -> None:
         self._num_trials = 0  # episodes so far, of whatever kind: each has a number

@@ -149,6 +149,9 @@ class IMPALA(Algorithm):
     """The algorithm; see the module's docstring."""
 
     config_class = IMPALAConfig
+    reported_stats = (
+        "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "entropy", "var_gnorm",
+    )  # fmt: skip
     is_synchronous = False
     samples_sequences = True
     loss = IMPALA_LOSS

@@ -47,6 +47,7 @@ class PG(Algorithm):
 
     config_class = PGConfig
     loss = POLICY_GRADIENT_LOSS
+    reported_stats = ("total_loss", "policy_loss", "policy_entropy", "cur_lr", "entropy_coeff")
 
     def make_postprocess(self) -> AdvantageEstimator:
         return AdvantageEstimator(self.config.gamma, use_gae=False, use_critic=False)

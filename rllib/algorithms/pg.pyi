@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from rllib.algorithms.actor_critic import PolicyGradientConfig
 from rllib.algorithms.algorithm import Algorithm
 from rllib.evaluation.advantages import AdvantageEstimator
-from rllib.learners.learner import Learner
 from rllib.schedules import Points
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
@@ -48,7 +47,5 @@ class PGConfig(PolicyGradientConfig):
 
 class PG(Algorithm):
     config: PGConfig
-    def __init__(self, config: PGConfig | dict | None=None, env: Any=None): ...
     def make_postprocess(self) -> AdvantageEstimator: ...
-    def make_learner(self) -> Learner: ...
-    def training_step(self) -> dict[str, float]: ...
+    def training_step(self) -> dict[str, dict[str, float]]: ...

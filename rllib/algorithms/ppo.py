@@ -56,6 +56,10 @@ class PPO(Algorithm):
 
     config_class = PPOConfig
     loss = PPO_LOSS
+    reported_stats = (
+        "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "entropy", "kl",
+        "cur_kl_coeff", "grad_gnorm",
+    )  # fmt: skip
 
     def setup(self) -> None:
         self.kl = AdaptiveKL(self.config, self.policies)

@@ -75,6 +75,7 @@ class PQN(Algorithm):
 
     config_class = PQNConfig
     loss = TDLoss("mse")
+    reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         if not isinstance(action_space, gym.spaces.Discrete):

@@ -78,6 +78,7 @@ class QLearning(OffPolicy):
     """Base of the algorithms that learn the value of each action from a replay."""
 
     initializer = "uniform"
+    reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         config = self.config

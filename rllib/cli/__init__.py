@@ -1,4 +1,4 @@
-"""The `rllib` command. Each verb is a module of its own, imported when it is used, so that help comes at once."""
+"""The `rllib` command. Each verb is a module that is imported when it is used, so that help is quick."""
 
 import difflib
 import importlib

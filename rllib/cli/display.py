@@ -1,4 +1,4 @@
-"""What a training run shows: lines where there is no terminal, a panel (panel.py) where there is one, or nothing."""
+"""Displays of a training run: lines where there is no terminal, a panel (panel.py) where there is one, or nothing."""
 
 import logging
 import math
@@ -10,12 +10,12 @@ import click
 
 _FIRST_LINES = 10
 _LINE_INTERVAL_S = 1.0
-# Later lines come every so many parts of the time that has passed: a day of training prints some 400 lines.
+# Time between two later lines, as a share of the elapsed time: a day of training prints some 400 lines.
 _LINE_FRACTION = 0.02
 
 
 class QuietDisplay:
-    """Shows notices only, and the methods that every display has."""
+    """Shows notices only; base of the other displays."""
 
     def start(self, title: str, goal: str, directory: str) -> None:
         """Training of `title` begins; it ends when `goal` is reached, or never if that is empty."""
@@ -24,7 +24,7 @@ class QuietDisplay:
         """An iteration has ended, at `progress` of 1 towards the goal."""
 
     def note(self, text: str) -> None:
-        """Something that happens seldom is to be told."""
+        """Shows a notice about a rare event."""
         click.echo(text, err=True)
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class QuietDisplay:
 
 
 class LineDisplay(QuietDisplay):
-    """A line for each of the first iterations, then at most one a second, and ever fewer as time goes on."""
+    """A line for each of the first iterations, then at most one a second, at growing intervals."""
 
     def __init__(self):
         self._began = self._printed_at = time.monotonic()
@@ -92,7 +92,7 @@ def shown_logs(display: QuietDisplay, verbose: bool) -> Iterator[None]:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """With thousands separators; a dash for what is not known yet."""
+    """A number with thousands separators; a dash if it is not known yet."""
     if value is None or math.isnan(value):
         return "-"
     return f"{value:,.{digits}f}"
@@ -119,7 +119,7 @@ def elapsed(seconds: float) -> str:
 
 
 def phase_shares(result: Mapping) -> dict[str, float]:
-    """Which share of the iteration went where, from its timers: phase -> part of 1, the rest as `other`."""
+    """The share of each phase in the time of an iteration, from its timers; the rest is `other`."""
     timers = result.get("timers", {})
     whole = timers.get("training_iteration_time_ms")
     if not whole:

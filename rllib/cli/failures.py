@@ -36,7 +36,7 @@ def user_input() -> Iterator[None]:
 
 @contextmanager
 def reported(verbose: bool) -> Iterator[None]:
-    """Turns whatever escapes from a command into its message and exit code.
+    """Turns an exception of a command into a message and an exit code.
 
     A traceback is shown where it is the user's own code that raised, from their first frame on, and with `verbose`.
     """
@@ -51,7 +51,7 @@ def reported(verbose: bool) -> Iterator[None]:
         click.echo("Interrupted.", err=True)
         sys.exit(EXIT_SIGNAL + signal.SIGINT)
     except BrokenPipeError:
-        raise  # nobody reads on; click knows how to end then
+        raise  # the reader of the output has gone; click ends quietly
     except Exception as error:
         _show(error, verbose)
         sys.exit(EXIT_FAILURE)

@@ -139,7 +139,7 @@ class PanelDisplay(QuietDisplay):
 
 @contextlib.contextmanager
 def _without_echo():
-    """The terminal does not show what is typed meanwhile: ^C or a line break in the panel would tear it apart."""
+    """Switches the terminal's echo off inside: ^C or a line break would tear the panel apart."""
     try:
         terminal = sys.stdin.fileno()
         before = termios.tcgetattr(terminal)

@@ -1,4 +1,4 @@
-"""What is to be trained: a YAML file, the command line, or one over the other."""
+"""The specification of a run: a YAML file, the command line, or the command line over the file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +34,7 @@ class RunSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         seed: of everything random; None draws one.
         name: of the run's directory; None makes one of algorithm, environment and date.
         checkpoint_freq: iterations between checkpoints; 0 saves the last state only.
-        measured: what the authors of the file saw: return, steps, minutes. Not read by the program.
+        measured: return, steps and minutes that the authors of the file measured. Not used by the program.
     """
 
     algorithm: str

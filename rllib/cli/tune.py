@@ -73,10 +73,10 @@ def command(words, file, is_search, results_dir, quiet, verbose, resume, **optio
 
 
 def search(settings: dict[str, Any], results_dir: Path, quiet: bool, resume: bool = False) -> None:
-    """Runs a search, and says what came of it.
+    """Runs a search, and prints its results.
 
     Args:
-        settings: the keys of its file, those of the command line over them.
+        settings: the keys of its file, with those of the command line over them.
 
     Raises:
         Mistake: for settings that are unknown or do not fit together.

@@ -1,4 +1,4 @@
-"""Values as people type them: YAML, in files and in key=value arguments."""
+"""Values that users type: YAML, in files and in key=value arguments."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any
     return values
 
 
-# What people write after --stop -> result key.
+# Short names for --stop -> result key.
 _SHORT_STOP_KEYS = {
     "return": "episode_reward_mean",
     "reward": "episode_reward_mean",

@@ -1,4 +1,4 @@
-"""What came of an experiment: ExperimentAnalysis (tune.run) and ResultGrid (Tuner.fit), also from a directory alone."""
+"""Results of an experiment, also from its directory alone: ExperimentAnalysis (tune.run), ResultGrid (Tuner.fit)."""
 
 import math
 import pickle
@@ -24,7 +24,7 @@ class ExperimentAnalysis:
     Args:
         experiment_path: its directory (or its journal); read without running anything that lies in it. None: `trials`.
         trials: of an experiment that was just run.
-        default_metric, default_mode: for methods that are not given any; the mode is "max" if nobody says.
+        default_metric, default_mode: for methods that are called without; the mode is "max" by default.
 
     Raises:
         ValueError: if there is no experiment in the directory.
@@ -381,7 +381,7 @@ def _result_of(trial: Trial) -> TrialResult:
 
 
 def _error_of(trial: Trial) -> Exception:
-    """What the trial raised; where only its text is at hand, as a RuntimeError."""
+    """The exception of the trial; a RuntimeError with its text where only that is known."""
     if isinstance(trial.exception, Exception):
         return trial.exception
     return RuntimeError(trial.error)

@@ -1,4 +1,4 @@
-"""What one entry of a search space can be: the distributions of Ray Tune, under their names.
+"""The entries of a search space: the distributions of Ray Tune, under their names.
 
 Quantised domains draw multiples of q within the range, both ends included. Integer domains without q exclude the upper
 end, as numpy's do. All of them check their arguments at once and say what is wrong.

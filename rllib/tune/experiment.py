@@ -1,11 +1,11 @@
-"""The directory of an experiment and its journal, from which it goes on after any end.
+"""The directory of an experiment and its journal, from which the experiment continues after any end.
 
 The journal, experiment_state-DATE.json, has one JSON object a line and only grows: what the experiment is, each trial
-as it is made, each checkpoint, each change of a trial's state with its last result, and that a result has come. A line
-is written by one system call, so that whoever kills the driver finds whole lines and at most half a last one; it is
-synchronised to the disk once a second and at the end. The state of searcher and scheduler lies beside it
-(search_state.json), replaced in one step now and then; it says up to which record of the journal they knew all, and
-what has come since is told them again (resume.py).
+when it is made, each checkpoint, each result, and each change of a trial's state with its last result
+(trial_records.py). A line is written by one system call, so that a killed driver leaves whole lines and at most half a
+last one. The file is synchronised to the disk once a second and at the end. The state of searcher and scheduler is in
+search_state.json, which is replaced in one step at intervals; it has the number of journal records that they know, and
+later records are replayed (resume.py).
 """
 
 import base64
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 _SYNC_INTERVAL_S = 1.0
-# The state of searcher and scheduler is written when the last writing was so many times its own duration ago.
+# Time between two writings of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
 _LONGEST_NAME_BYTES = 255
 
@@ -86,13 +86,13 @@ class Journal:
         self._dirty = True
 
     def sync(self, now: bool = False) -> None:
-        """Has the disk hold what was written, if the last time is long enough ago."""
+        """Synchronises the file to the disk, if the last time is long enough ago."""
         if self._dirty and (now or time.monotonic() - self._synced_at >= _SYNC_INTERVAL_S):
             os.fsync(self._descriptor)
             self._synced_at, self._dirty = time.monotonic(), False
 
     def close(self) -> None:
-        """Synchronises and gives the file free."""
+        """Synchronises the file and unlocks it."""
         try:
             self.sync(now=True)
         finally:
@@ -126,10 +126,10 @@ class ExperimentDirectory:
 
     @classmethod
     def reopen(cls, path: Path) -> "ExperimentDirectory":
-        """An experiment to go on with.
+        """An experiment to continue.
 
         Raises:
-            ValueError: if there is none, or a process is at it.
+            ValueError: if there is none, or another process runs it.
         """
         file = journal_file(path)
         journal = Journal(file)
@@ -150,9 +150,9 @@ class ExperimentDirectory:
             file.write(text)
 
     def snapshot(self, state: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
-        """Writes the state of searcher and scheduler, unless that was just done and costs much.
+        """Writes the state of searcher and scheduler, unless the last writing is too recent for its cost.
 
-        Whatever is in the journal must be known to them by now.
+        They must know all that is in the journal.
         """
         began = time.monotonic()
         if not now and began < self._snapshot_due:
@@ -244,7 +244,7 @@ def from_text(text: str):
 
 
 def _as_json(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes under a key of their own; all else is JSON already."""
+    """Bytes as {"base64": text}; all else is JSON already."""
     return {
         key: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
         for key, value in state.items()
@@ -280,7 +280,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def default_results_directory() -> Path:
-    """Where experiments go if nothing else is said: $RLLIB_RESULTS_DIR, or results/ here."""
+    """Where experiments go by default: $RLLIB_RESULTS_DIR, or results/ in the working directory."""
     return Path(os.environ.get("RLLIB_RESULTS_DIR", "results")).absolute()
 
 
@@ -302,7 +302,7 @@ def inside(directory: Path, name: str, what: str) -> Path:
 
 
 def new_path(results: Path, name: str) -> Path:
-    """RESULTS/NAME, or RESULTS/NAME_2, ... if experiments of that name have been there."""
+    """RESULTS/NAME, or RESULTS/NAME_2, ... if there are experiments of that name."""
     for number in itertools.count(1):
         path = results / (name if number == 1 else f"{name}_{number}")
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
@@ -320,7 +320,7 @@ def latest_path(results: Path, name: str) -> Path | None:
 
 
 def glob_escaped(name: str) -> str:
-    """For a pattern that means the name itself."""
+    """The name as a glob pattern that matches only itself."""
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
@@ -330,10 +330,10 @@ def glob_escaped(name: str) -> str:
 def open_directory(
     spec: ExperimentSpec, trainable: str, space: dict, settings: Mapping[str, str | None]
 ) -> ExperimentDirectory:
-    """The experiment's directory, opened: a new one, or the one to go on with.
+    """The experiment's directory, opened: a new one, or the one to continue.
 
     Args:
-        spec: what `tune.run` was given.
+        spec: the experiment's settings.
         trainable: name of what it runs.
         space: the search space.
         settings: name -> pickled value, for `Tuner.restore`; written into a new directory.

@@ -1,4 +1,4 @@
-"""Hooks into an experiment, which run in the driver, and who calls them."""
+"""Hooks into an experiment, which run in the driver, and the object that calls them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,31 +16,31 @@ class Callback:
         """Once, before the first trial."""
 
     def on_step_begin(self, iteration: int, trials: list, **info) -> None:
-        """Before the runner waits for news."""
+        """Before the runner waits for answers of trials."""
 
     def on_step_end(self, iteration: int, trials: list, **info) -> None:
-        """After it has taken them in."""
+        """After it has processed them."""
 
     def on_trial_start(self, iteration: int, trials: list, trial, **info) -> None:
-        """A trial's process is there."""
+        """A trial's process has started."""
 
     def on_trial_restore(self, iteration: int, trials: list, trial, **info) -> None:
-        """It goes on from a checkpoint."""
+        """A trial continues from a checkpoint."""
 
     def on_trial_save(self, iteration: int, trials: list, trial, **info) -> None:
-        """It has been saved."""
+        """A trial has been saved."""
 
     def on_trial_result(self, iteration: int, trials: list, trial, result: Mapping[str, Any], **info) -> None:
-        """It has a result, which is in its files already."""
+        """A trial has a new result, which is in its files already."""
 
     def on_trial_complete(self, iteration: int, trials: list, trial, **info) -> None:
-        """It has ended well."""
+        """A trial has ended well."""
 
     def on_trial_error(self, iteration: int, trials: list, trial, **info) -> None:
-        """It has failed for good."""
+        """A trial has failed and does not start again."""
 
     def on_checkpoint(self, iteration: int, trials: list, trial, checkpoint, **info) -> None:
-        """It has a new checkpoint."""
+        """A trial has a new checkpoint."""
 
     def on_experiment_end(self, trials: list, **info) -> None:
         """No trial runs any more."""
@@ -50,10 +50,10 @@ class LoggerCallback(Callback):
     """Base of loggers: a subclass defines `log_trial_start`, `log_trial_result`, `log_trial_end` or others."""
 
     def log_trial_start(self, trial) -> None:
-        """The trial begins, or goes on."""
+        """The trial starts, or continues."""
 
     def log_trial_restore(self, trial) -> None:
-        """The trial goes on from a checkpoint."""
+        """The trial continues from a checkpoint."""
 
     def log_trial_result(self, iteration: int, trial, result: Mapping[str, Any]) -> None:
         """It has a result."""

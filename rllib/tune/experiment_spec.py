@@ -1,4 +1,4 @@
-"""The settings of an experiment, declared once: what `tune.run`, the Tuner's configs and the dicts of old hold.
+"""The settings of an experiment, declared once for `tune.run`, the Tuner's configs and experiment dicts.
 
 TuneConfig and RunConfig are parts of an ExperimentSpec, and `tune.run` takes the fields of an ExperimentSpec by name.
 """
@@ -215,7 +215,7 @@ class ExperimentSpec(RunConfig, TuneConfig):
 
     @property
     def all_callbacks(self) -> list[Callback]:
-        """Callbacks, and those that feed loggers of old."""
+        """Callbacks, those for `loggers` included."""
         return [*(self.callbacks or []), *callbacks_of(self.loggers)]
 
     @property
@@ -255,7 +255,7 @@ def takes_settings(
     return decorate
 
 
-# Keys of the experiment dicts of old -> names of ExperimentSpec.
+# Keys of Ray's experiment dicts -> names of ExperimentSpec.
 _OLD_KEYS = {
     "run": "trainable",
     "trial_resources": "resources_per_trial",
@@ -291,7 +291,7 @@ class Experiment:
     Args:
         name: of its directory.
         run: what `tune.run` takes first.
-        settings: as for `tune.run`, or the keys of the old experiment dicts; `env` is put into the config.
+        settings: as for `tune.run`, or the keys of Ray's experiment dicts; `env` is put into the config.
 
     Raises:
         TypeError: for an unknown key, with the nearest.

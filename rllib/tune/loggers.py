@@ -1,4 +1,4 @@
-"""The files of a run: one small class each, fed with every result, safe to lose the process at any time.
+"""The files of a run: one small class each, which gets every result. Files are whole if the process dies at any time.
 
 | file                 | class             | content                                                        |
 |----------------------|-------------------|----------------------------------------------------------------|
@@ -6,7 +6,7 @@
 | result.json          | JsonLogger        | a result a line, without the settings; NaN and infinity as null |
 | progress.csv         | CsvLogger         | the numbers and strings, nested ones as "a/b" columns          |
 | events.out.tfevents* | TensorBoardLogger | the numbers, by environment steps                              |
-| curve.png            | curve.CurveLogger | return by environment steps                                    |
+| curve.png            | plots.CurveLogger | return by environment steps                                    |
 
 The last two need libraries that take longer to load than short runs do to train. `sidecar.py` runs them in a process of
 their own that reads result.json.
@@ -22,12 +22,12 @@ from pathlib import Path
 
 import msgspec
 
-# The settings are in params.json; they would be most of every line.
+# The settings are in params.json; here they would be most of every line.
 _LEFT_OUT = ("config",)
 
 
 def plain(value):
-    """JSON-able stand-in for values that JSON does not know: numpy by content, all else by its repr."""
+    """A value that JSON can hold in place of one that it cannot: numpy by content, all else by its repr."""
     if hasattr(value, "tolist") and not isinstance(value, type):
         return value.tolist()
     if isinstance(value, (set, frozenset, tuple)):
@@ -165,7 +165,8 @@ class TensorBoardLogger:
     none here, so torch is hidden from it.
 
     Attributes:
-        points_per_poll: of very short iterations only so many in each half second are written.
+        points_per_poll: number of results that are written in each half second at most; more come from very short
+            iterations.
     """
 
     points_per_poll = 100

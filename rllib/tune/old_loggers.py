@@ -1,4 +1,4 @@
-"""Loggers as they were before callbacks: `tune.run(loggers=[MyLogger])` of Ray 0.8.
+"""Loggers of Ray 0.8, before there were callbacks: `tune.run(loggers=[MyLogger])`.
 
 A logger class is made once for each trial, as `MyLogger(config, logdir)` or `MyLogger(config, logdir, trial)`, and gets
 its results. New code writes a LoggerCallback (experiment_callbacks.py).
@@ -18,7 +18,7 @@ _ALWAYS_THERE = (JsonLogger, CsvLogger, TensorBoardLogger)
 
 
 class Logger:
-    """Base of old: derive from it and write `on_result`, and `_init`, `close`, `flush` where they are wanted.
+    """Base class of loggers: a subclass defines `on_result`, and `_init`, `close` or `flush` if it needs them.
 
     Args:
         config: of the trial.
@@ -38,7 +38,7 @@ class Logger:
         raise NotImplementedError(f"{type(self).__name__} needs a method on_result(result)")
 
     def update_config(self, config: dict[str, Any]) -> None:
-        """Called when the trial goes on with another configuration."""
+        """Called when the trial continues with another configuration."""
         self.config = config
 
     def flush(self) -> None:
@@ -49,7 +49,7 @@ class Logger:
 
 
 class LoggersCallback(Callback):
-    """Makes and feeds logger classes.
+    """Makes loggers for each trial and passes results on to them.
 
     Args:
         classes: called with the trial's config and directory, and the trial where they take a third argument.
@@ -87,7 +87,7 @@ class LoggersCallback(Callback):
 
 
 def callbacks_of(loggers) -> list[Callback]:
-    """What `loggers=` means: callbacks as they are, classes through LoggersCallback.
+    """The callbacks of `loggers=`: callbacks as they are, classes through a LoggersCallback.
 
     Raises:
         TypeError: for anything else.

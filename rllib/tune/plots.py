@@ -27,7 +27,7 @@ _RESAMPLES = 2000
 _MOST_AXES = 10
 _MOST_IN_NAME = 4
 _NOT_SETTINGS = {"seed", "__trial_index__"}
-# Beside the metric, a single run shows this many other numbers that it reported.
+# Number of other reported numbers that are drawn of a single run.
 _MOST_DETAILS = 6
 _RETURN, _LOWEST_AND_HIGHEST = "episode_reward_mean", ("episode_reward_min", "episode_reward_max")
 _STEPS = "timesteps_total"
@@ -35,7 +35,7 @@ _STEPS = "timesteps_total"
 
 @dataclass
 class Run:
-    """What is drawn of a run.
+    """A run: its results and settings.
 
     Attributes:
         name: for the legend.
@@ -329,7 +329,7 @@ def _with_band(curve: Curve, run: Run, x: str) -> Curve:
 
 
 def _details(run: Run, metric: str, x: str) -> list[Curve]:
-    """What else the run reported: of an algorithm the episodes' length and what its learner says, else all numbers."""
+    """Curves of other numbers of the run: of an algorithm the episode length and its learner's statistics, else all."""
     names = list(dict.fromkeys(key for result in run.results for key, value in flatten(result)
                                if not isinstance(value, (str, bool))))  # fmt: skip
     if "episode_len_mean" in names:
@@ -344,7 +344,7 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
     groups: dict[str, list[int]] = {}
     varying = _varying(runs)
     for index, run in enumerate(runs):
-        # Without settings, nobody knows which runs are of a kind.
+        # Without settings it is unknown which runs differ in the seed only.
         key = json.dumps(_settings(run), default=repr) if run.params else run.name
         groups.setdefault(key, []).append(index)
     curves = []
@@ -359,7 +359,7 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
 def _curve(name: str, members: Sequence) -> Curve:
     if len(members) == 1:
         return Curve(name, *members[0])
-    # Only as far as all have come: beyond, the curve would be one of those that are left.
+    # Only as far as all runs have come: beyond, the curve would be that of the runs that are left.
     start, end = max(xs[0] for xs, _ in members), min(xs[-1] for xs, _ in members)
     x = np.linspace(min(start, end), end, _POINTS)
     values = np.stack([np.interp(x, xs, ys) for xs, ys in members])

@@ -1,8 +1,8 @@
-"""How an experiment shows itself: a live table on a terminal, plain lines elsewhere, a page in Jupyter.
+"""Reports of an experiment: a live table on a terminal, plain lines elsewhere, an HTML table in Jupyter.
 
-The plain text is that of 2018 (`== Status ==`, a line for each trial) as long as there are few trials; of many, the
-running ones and the best. Reporters look at trials only when they report, at most every few seconds; plain text comes
-ever more seldom, so that a day's log stays readable.
+The plain text is that of Ray in 2018 (`== Status ==`, a line for each trial) while there are few trials; of many
+trials it shows the running ones and the best. Reporters look at trials only when they report, at most every few
+seconds. The intervals of plain text grow, so that a day's log stays readable.
 """
 
 import math
@@ -26,7 +26,7 @@ _DEFAULT_COLUMNS = {
     "timesteps_total": "ts",
     "episode_reward_mean": "reward",
 }
-# Every result has these; they say nothing of how well a trial does.
+# Every result has these; they do not say how well a trial does.
 AUTOMATIC_KEYS = frozenset((
     "training_iteration", "time_this_iter_s", "time_total_s", "time_since_restore", "iterations_since_restore",
     "timesteps_since_restore", "timesteps_total", "timesteps_this_iter", "episodes_total", "episodes_this_iter", "done",
@@ -56,7 +56,7 @@ class ProgressReporter:
 
 
 class TuneReporterBase(ProgressReporter):
-    """What all tables need.
+    """Columns and rows of a table of trials, and the time between two reports.
 
     Args:
         metric_columns: result keys to show, or {key: heading}.
@@ -90,11 +90,11 @@ class TuneReporterBase(ProgressReporter):
         self._reported_at, self._began, self._growth = -math.inf, None, 0.0
 
     def set_objective(self, metric: str | None, mode: str | None) -> None:
-        """What the experiment compares trials by, unless the reporter was told something else."""
+        """Sets the metric and mode of the experiment, unless the reporter has its own."""
         self._metric, self._mode = self._metric or metric, self._mode or mode or "max"
 
     def slow_down(self, growth: float = 0.1) -> None:
-        """From now on reports are that share of the time that has passed apart, at least; at most a minute."""
+        """From now on two reports are at least this share of the elapsed time apart, but at most a minute."""
         self._growth = growth
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
@@ -115,7 +115,7 @@ class TuneReporterBase(ProgressReporter):
         return True
 
     def rows(self, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]], int]:
-        """Headings, rows of the most interesting trials, and how many are left out."""
+        """Headings, rows of the most interesting trials, and the number of trials that are left out."""
         shown = self._chosen(trials)
         parameters = self._parameter_columns or {key: key for trial in shown for key in trial.evaluated_params}
         metrics = {**({self._metric: self._metric} if self._metric else {}), **self._metric_columns}
@@ -137,7 +137,7 @@ class TuneReporterBase(ProgressReporter):
         return list(headings), list(map(list, zip(*cells))), len(trials) - len(shown)
 
     def _own_metrics(self, trials: Sequence[Trial]) -> list[str]:
-        """Numbers that the user's function reports under names of its own, if nothing else says how it does."""
+        """Keys of other numbers that trials report, if none of the usual ones says how well they do."""
         shown = (self._metric, *_QUALITIES)
         if self._metrics_given or any(key and _has(trial, key) for key in shown for trial in trials):
             return []
@@ -146,7 +146,7 @@ class TuneReporterBase(ProgressReporter):
         return list(own)[:_MOST_OWN_METRICS]
 
     def _chosen(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Running ones first, then by metric or newest first; at most so many rows."""
+        """Running trials first, then by metric or newest first; at most `max_progress_rows` of them."""
         if len(trials) <= self._max_rows and not self._sort:
             return list(trials)
         running = [trial for trial in trials if trial.status == RUNNING]
@@ -193,7 +193,7 @@ class TuneReporterBase(ProgressReporter):
 
 
 class CLIReporter(TuneReporterBase):
-    """Plain text: the lines of 2018 for few trials, a table for many."""
+    """Plain text: a line for each of few trials, a table of many."""
 
     def report(self, trials, done, *system) -> None:
         print(self.text(trials, system[0]), flush=True)
@@ -232,7 +232,7 @@ class CLIReporter(TuneReporterBase):
 
 
 class LiveReporter(TuneReporterBase):
-    """A table on the terminal that is drawn anew, and stays when the experiment ends.
+    """A table on the terminal that is redrawn, and stays when the experiment ends.
 
     Args:
         console: rich's; the terminal by default.
@@ -255,7 +255,7 @@ class LiveReporter(TuneReporterBase):
             self._live = None
 
     def render(self, trials: Sequence[Trial], status: Mapping[str, Any], done: bool = False):
-        """What is on the screen: a line about the experiment, the table, the best so far, failures."""
+        """What the screen shows: a line about the experiment, the table, the best so far, failures."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -295,10 +295,10 @@ class LiveReporter(TuneReporterBase):
 
 
 class JupyterNotebookReporter(TuneReporterBase):
-    """An HTML table that takes the place of the one before; what the cell prints besides stays.
+    """An HTML table that replaces the one before; what else the cell prints stays.
 
     Args:
-        overwrite: False: add a table below instead.
+        overwrite: False: each table is added below the others.
     """
 
     def __init__(self, overwrite: bool = True, **more):
@@ -437,7 +437,7 @@ def _folded(heading: str) -> str:
 
 
 def _short_name(trial: Trial) -> str:
-    """Without what was chosen, which has columns of its own."""
+    """Without the chosen parameters, which have their own columns."""
     return trial.custom_name or f"{trial.identifier}_{trial.index}"
 
 

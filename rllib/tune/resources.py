@@ -1,7 +1,7 @@
-"""What a trial needs: its own process's resources, and those of the processes that it starts.
+"""The resources of a trial: those of its own process, and those of the processes that it starts.
 
-`{"cpu": 2, "gpu": 1}`, `{"cpu": 1, "extra_cpu": 4}` of old, a PlacementGroupFactory of bundles, and what a trainable's
-`default_resource_request(config)` returns all become one `Resources`.
+`{"cpu": 2, "gpu": 1}`, Ray 0.8's `{"cpu": 1, "extra_cpu": 4}`, a PlacementGroupFactory of bundles, and the value of a
+trainable's `default_resource_request(config)` all become one `Resources`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _NAMES = {"cpu": "CPU", "gpu": "GPU", "memory": "memory"}
 
 @dataclass(frozen=True)
 class Resources:
-    """What one trial takes.
+    """The resources of one trial.
 
     Args:
         own: resource -> quantity of the trial's own process.
@@ -31,7 +31,7 @@ class Resources:
 
     @classmethod
     def of(cls, given) -> "Resources":
-        """From any spelling.
+        """Resources of any spelling.
 
         Raises:
             TypeError, ValueError: for anything else.
@@ -52,11 +52,11 @@ class Resources:
         return cls({"CPU": 1, **_bundle({**given, **custom})}, _bundle({**extra, **more}))
 
     def total(self) -> dict[str, float]:
-        """All of it."""
+        """Both together."""
         return _sum([self.own, self.others])
 
     def within(self, total: Mapping[str, float], what: str) -> tuple["Resources", str | None]:
-        """What can be had of it here, and a notice if that is less.
+        """The resources that this session can give, and a notice if that is less.
 
         CPUs of the processes that a trial starts (rollout workers) may be shared; everything else may not.
 

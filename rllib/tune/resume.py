@@ -1,8 +1,8 @@
-"""An experiment that goes on: searcher, scheduler and trials get to know again what they knew.
+"""Continues an experiment: restores the state of searcher, scheduler and trials from the journal.
 
-The state of searcher and scheduler was written at some record of the journal. What came after it is told them again, in
-its order, so that they know, and say, what they would have without the interruption. Departure: a trial that was to
-take over the weights of one that had not been saved yet takes those of its last checkpoint.
+The state of searcher and scheduler was written at some record of the journal. Later records are replayed to them in
+their order, so that they know, and decide, what they would have without the interruption. Departure: a trial that was
+to take over the weights of one that had not been saved yet takes those of that trial's last checkpoint.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
 
 def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function: bool) -> None:
-    """Puts the trials of the journal, and what searcher and scheduler knew, into `trials`."""
+    """Restores the trials of the journal, and the state of searcher and scheduler, in `trials`."""
     if not directory.past:
         return
     snapshot = directory.read_snapshot()
     if snapshot:
         trials.set_state(snapshot)
-    told = Retelling(trials.verdicts, directory.path, directory.past, is_function)
-    told.retell(snapshot.get("position", 1) - 1)
+    replay = Replay(trials.verdicts, directory.path, directory.past, is_function)
+    replay.run(snapshot.get("position", 1) - 1)
     directory.past = []
 
     def runs_on(trial: Trial) -> bool:
-        if trial.trial_id in told.stopped:
+        if trial.trial_id in replay.stopped:
             return False
         if trial.status == ERROR:
             if resume == "RESTART_ERRORED":
@@ -39,21 +39,21 @@ def take_up(trials: Trials, directory: ExperimentDirectory, resume, is_function:
             return resume in _ERRORED_TOO
         return trial.status != TERMINATED and resume != "ERRORED_ONLY"
 
-    queue = told.queue()
-    for trial in told.by_id.values():
+    queue = replay.queue()
+    for trial in replay.by_id.values():
         trials.take_up(trial, roll_back(trial) if runs_on(trial) else None)
     trials.queue_up(queue)
-    for trial in told.stopped.values():
+    for trial in replay.stopped.values():
         trials.record_end(trial, TERMINATED, "the scheduler")
-    for trial_id, (source_id, config) in told.exploits.items():
+    for trial_id, (source_id, config) in replay.exploits.items():
         if trial_id in trials.waiting:
-            trials.exploit(told.by_id[trial_id], told.by_id[source_id], config)
+            trials.exploit(replay.by_id[trial_id], replay.by_id[source_id], config)
 
 
-class Retelling:
-    """Tells searcher and scheduler what is in the journal; they know it as their runner (schedulers/base.py).
+class Replay:
+    """Replays a journal to searcher and scheduler, whose runner it is meanwhile (schedulers/base.py).
 
-    What they order now has been done already, if the journal says so in what follows; else it is kept.
+    A command of the scheduler has been carried out already if a later record says so; the others are kept.
 
     Args:
         verdicts: of searcher and scheduler.
@@ -62,9 +62,9 @@ class Retelling:
         is_function: whether the trainable is a function, which saves itself.
 
     Attributes:
-        by_id: the trials as they are at the record that is told.
-        stopped: trial id -> trial that the scheduler has ended, and the journal does not know it.
-        exploits: trial id -> (source, configuration) that it is to take over and has not.
+        by_id: the trials as they were at the current record.
+        stopped: trial id -> trial that the scheduler has ended, while the journal does not have its end.
+        exploits: trial id -> (source, configuration) of a takeover that is still to be done.
     """
 
     def __init__(self, verdicts: Verdicts, path: Path, records: list[dict], is_function: bool):
@@ -77,11 +77,11 @@ class Retelling:
 
     @property
     def trials(self) -> list[Trial]:
-        """All so far, in the order of creation."""
+        """All trials so far, in the order of creation."""
         return list(self.by_id.values())
 
     def queue(self) -> list[Trial]:
-        """Those that wait, in their order; they are PENDING or PAUSED."""
+        """The trials that wait (PENDING or PAUSED), in their order."""
         going_over = {**self._going_over, **{trial_id: self.by_id[trial_id] for trial_id in self.exploits}}
         for trial_id, trial in going_over.items():
             if trial.status == RUNNING:
@@ -89,7 +89,7 @@ class Retelling:
                 self._waiting[trial_id] = trial
         return list(self._waiting.values())
 
-    def retell(self, known: int) -> None:
+    def run(self, known: int) -> None:
         """Goes through the journal.
 
         Args:
@@ -100,10 +100,10 @@ class Retelling:
             self._follow(record)
         results = _results(self._path, self._records, known)
         for number, record in enumerate(self._records[known:], known):
-            getattr(self, f"_tell_{record['type']}", self._apply)(record, results.get(number))
+            getattr(self, f"_replay_{record['type']}", self._apply)(record, results.get(number))
 
     def _follow(self, record: dict) -> None:
-        """What is remembered of a record that was applied."""
+        """Notes what a record that was applied says of takeovers and of waiting trials."""
         trial = self.by_id.get(record.get("id"))
         kind = record["type"]
         if kind == "exploit":
@@ -124,7 +124,7 @@ class Retelling:
 
     # ------------------------------------------------------------------ records
 
-    def _tell_trial(self, record: dict, result: None) -> None:
+    def _replay_trial(self, record: dict, result: None) -> None:
         self._apply(record)
         trial = self.by_id[record["id"]]
         searcher = self._verdicts.searcher
@@ -132,23 +132,23 @@ class Retelling:
             searcher.on_trial_complete(trial.trial_id, error=True)
         self._verdicts.scheduler.on_trial_add(self, trial)
 
-    def _tell_result(self, record: dict, result: dict | None) -> None:
+    def _replay_result(self, record: dict, result: dict | None) -> None:
         trial = self.by_id[record["id"]]
         if result is not None:
             trial.last_result = {**result, "config": trial.config}
             self._verdicts.hear(self, trial, trial.last_result)
 
-    def _tell_config(self, record: dict, result: None) -> None:
+    def _replay_config(self, record: dict, result: None) -> None:
         self._apply(record)
         if "iteration" in record:
             self._verdicts.goes_over(self.by_id[record["id"]], record["iteration"])
 
-    def _tell_status(self, record: dict, result: None) -> None:
+    def _replay_status(self, record: dict, result: None) -> None:
         trial = self.by_id[record["id"]]
         is_known = trial.trial_id in self.stopped
         by_scheduler = (record.get("stopped_by") or "").startswith("the scheduler")
         if trial.trial_id in self._waiting and (record["status"] == RUNNING or by_scheduler):
-            # That came of asking the scheduler whom to run, which may have ended others, too.
+            # The scheduler was asked which trial to run, and may have ended other trials as well.
             self._verdicts.scheduler.choose_trial_to_run(self)
             is_known = is_known or trial.trial_id in self.stopped
         self._apply(record)
@@ -164,14 +164,14 @@ class Retelling:
         return list(self._waiting.values())
 
     def has_resources_for(self, trial: Trial) -> bool:
-        """Whoever was chosen had them."""
+        """A trial that was chosen had them."""
         return True
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
-        """It was written then."""
+        """Without effect: the file was written when the experiment ran."""
 
     def pause_trial(self, trial: Trial) -> None:
-        """The journal says so in what follows, or the trial goes on."""
+        """Without effect: a later record says so, or the trial continues."""
 
     def stop_trial(self, trial: Trial) -> None:
         """Ends the trial."""
@@ -189,12 +189,12 @@ class Retelling:
         return trial.checkpoint.metrics if trial.checkpoint else {}
 
     def exploit(self, trial: Trial, source: Trial, config: Mapping[str, Any]) -> None:
-        """Is still to be done, unless the journal says that it was."""
+        """The takeover is still to be done, unless a later record says that it was."""
         self.exploits[trial.trial_id] = (source.trial_id, config)
 
 
 def _results(path: Path, records: list[dict], known: int) -> dict[int, dict]:
-    """Number of a record -> the result that it tells of, for those that come after the known ones.
+    """Number of a "result" record -> that result, for records that are not known yet.
 
     Records and the lines of result.json have the same order, but lines may have been taken out and written again; so
     they are matched by iteration, from the end.

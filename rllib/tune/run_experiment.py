@@ -61,7 +61,7 @@ def run_experiments(experiments, **settings) -> list[Trial]:
 
 
 def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:
-    """Runs, or goes on with, an experiment."""
+    """Runs an experiment, or continues it."""
     runner, spec = prepare(spec)
     try:
         runner.run()

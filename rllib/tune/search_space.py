@@ -1,11 +1,11 @@
-"""A search space: a configuration, nested as one likes, with domains and grids among its values.
+"""A search space: a configuration, nested to any depth, with domains and grids among its values.
 
     space = SearchSpace({"lr": loguniform(1e-5, 1e-2), "model": {"layers": grid_search([1, 2])}})
     space.variant(0, seed=1)    # {"lr": 0.00071..., "model": {"layers": 1}}
 
-Variant number i is a function of the space, the seed and i alone: a search goes on after a restart by counting on.
+Variant number i depends on the space, the seed and i alone, so a search continues after a restart by counting on.
 Grids come first, then the domains in their order, then functions (sample_from), which see what has been drawn and may
-depend on one another. An option of a choice may hold domains of its own.
+depend on one another. An option of a choice may hold domains.
 """
 
 import contextlib

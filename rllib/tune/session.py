@@ -1,10 +1,10 @@
-"""What a function calls while Tune runs it: report, checkpoints, and who and where it is.
+"""What a function can call while Tune runs it: report, checkpoints, and its trial's id, name and directory.
 
 All spellings of report are one function: `tune.report(loss=1.0)`, `tune.report({"loss": 1.0}, checkpoint=...)`,
-`session.report({...})`, `tune.track.log(loss=1.0)` and the `reporter` argument of old.
+`session.report({...})`, `tune.track.log(loss=1.0)` and the `reporter` argument of Ray 0.8.
 
 The function runs in a thread of the trial's process, and only while the experiment wants its next result: `report`
-hands the result over and waits. So a trial that is stopped or paused stands still at its report.
+hands the result over and waits. So the function of a stopped or paused trial is blocked in its report.
 """
 
 import logging
@@ -27,18 +27,18 @@ logger = logging.getLogger(__name__)
 
 
 class StopFunction(BaseException):
-    """Raised by `report` in a function whose trial has ended; no Exception, so that `except Exception` lets it by."""
+    """Raised by `report` in a function whose trial has ended; `except Exception` does not catch it."""
 
 
 @dataclass
 class TrialContext:
-    """Who and where a trial is.
+    """Identity and place of a trial.
 
     Attributes:
         trial_id, trial_name, trial_dir: of the trial.
         experiment_name: of its experiment.
         experiment_tag: number and chosen values.
-        resources: of its own process.
+        resources: of the trial's own process.
     """
 
     trial_id: str
@@ -117,7 +117,7 @@ class FunctionSession:
         return kind, value, checkpoint
 
     def stop(self, timeout_s: float) -> bool:
-        """Ends the function where it stands, at its report; whether it has ended."""
+        """Ends the function in its report; returns whether it has ended."""
         self._stopping = True
         self._may_go_on.release()
         if self._thread is not None:
@@ -148,7 +148,7 @@ _told_outside = False
 
 
 def activate(context: TrialContext | None, session: FunctionSession | None) -> None:
-    """Says which trial runs in this process from now on."""
+    """Sets the trial that runs in this process from now on."""
     global _context, _session
     _context, _session = context, session
 
@@ -158,7 +158,7 @@ def report(metrics: Mapping[str, Any] | float | None = None, *, checkpoint: Chec
 
     Args:
         metrics: name -> value, nested as you like; a bare number is called `_metric`.
-        checkpoint: what a later `get_checkpoint()` is to give.
+        checkpoint: returned by `get_checkpoint()` when the trial continues.
         more: further metrics.
 
     Outside an experiment, where the function was called by hand, it does nothing but log a warning once.
@@ -176,7 +176,7 @@ def report(metrics: Mapping[str, Any] | float | None = None, *, checkpoint: Chec
     if _session is None:
         if not _told_outside:
             _told_outside = True
-            logger.warning("tune.report was called outside an experiment, so nobody takes the result")
+            logger.warning("tune.report was called outside an experiment, so the result is dropped")
         return
     kept = None
     if checkpoint is not None:
@@ -336,7 +336,7 @@ def get_checkpoint() -> Checkpoint | None:
 
 
 def get_context() -> TrialContext:
-    """Who and where the trial is.
+    """Identity and place of the trial.
 
     Raises:
         RuntimeError: outside a trial.

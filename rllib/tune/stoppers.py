@@ -22,18 +22,18 @@ logger = logging.getLogger(__name__)
 
 
 class Stopper:
-    """Decides after every result. All of it is one object for all trials of an experiment."""
+    """Decides after every result whether the trial ends; one object for all trials of an experiment."""
 
     def __call__(self, trial_id: str, result: Mapping) -> bool:
         """Whether the trial ends."""
         raise NotImplementedError
 
     def stop_all(self) -> bool:
-        """Whether the experiment ends; asked now and then."""
+        """Whether the experiment ends; called several times a second."""
         return False
 
     def reached(self, trial_id: str, result: Mapping) -> str | None:
-        """Why the trial ends, as words; None: it goes on."""
+        """Why the trial ends, for people; None: it continues."""
         return str(self) if self(trial_id, result) else None
 
     @property
@@ -42,11 +42,11 @@ class Stopper:
         return None
 
     def get_state(self) -> Any:
-        """All that `set_state` needs to go on in a resumed experiment, as JSON-able data."""
+        """All that `set_state` needs to continue in a resumed experiment, as data that JSON can hold."""
         return None
 
     def set_state(self, state: Any) -> None:
-        """Goes on where `get_state` was called; None: from the beginning."""
+        """Continues where `get_state` was called; None: from the beginning."""
 
     def __str__(self):
         return type(self).__name__
@@ -149,13 +149,13 @@ class FunctionStopper(Stopper):
 
 
 class MaximumIterationStopper(Stopper):
-    """Ends a trial after so many results."""
+    """Ends a trial after `max_iter` iterations."""
 
     def __init__(self, max_iter: int):
         self._max, self._counts = max_iter, defaultdict(int)
 
     def __call__(self, trial_id, result) -> bool:
-        # A trial that goes on from a checkpoint counts by its iteration, not from the start again.
+        # A trial that continues from a checkpoint is counted by its iteration, not from 0.
         self._counts[trial_id] = result.get("training_iteration") or self._counts[trial_id] + 1
         return self._counts[trial_id] >= self._max
 
@@ -164,9 +164,9 @@ class MaximumIterationStopper(Stopper):
 
 
 class TimeoutStopper(Stopper):
-    """Ends the experiment after so much time, counted from the first time it is asked.
+    """Ends the experiment after a time, counted from the first question.
 
-    A resumed experiment has what the original left of it.
+    The time that an experiment has used before it is resumed counts.
 
     Args:
         timeout: seconds, or a timedelta.
@@ -310,7 +310,7 @@ class ExperimentPlateauStopper(Stopper):
 
 
 class CombinedStopper(Stopper):
-    """Ends what any of the stoppers ends."""
+    """Ends a trial, or the experiment, as soon as one of several stoppers does."""
 
     def __init__(self, *stoppers):
         self._stoppers = [make_stopper(stopper) for stopper in stoppers]
@@ -347,7 +347,7 @@ def saved(stopper: Stopper) -> list:
 
 
 def restore(stopper: Stopper, saved: list | None) -> None:
-    """Goes on where `saved` was called; a stopper of another class, which the user has given since, begins anew."""
+    """Continues where `saved` was called; a stopper of another class, which the user has given since, begins anew."""
     if saved and saved[0] == type(stopper).__name__:
         stopper.set_state(saved[1])
 
@@ -374,7 +374,7 @@ def make_stopper(stop) -> Stopper:
 
 
 class _Foreign(FunctionStopper):
-    """A stopper that somebody wrote without our base class."""
+    """A stopper that is not derived from Stopper."""
 
     def stop_all(self) -> bool:
         return bool(self._function.stop_all())

@@ -22,13 +22,13 @@ _COUNTERS = ("timesteps_total", "episodes_total")
 
 
 class Trainable:
-    """Something that is trained step by step, may be saved and may go on from there.
+    """Something that is trained step by step, and can be saved and restored.
 
     Derive from it and write `setup`, `step`, and for checkpoints `save_checkpoint` and `load_checkpoint`.
 
     Args:
         config: the trial's configuration.
-        context: who and where the trial is; None where the class is used by hand.
+        context: identity and place of the trial; None where the class is used without Tune.
 
     Attributes:
         config, iteration, logdir, trial_id, trial_name: for use in the methods.
@@ -59,7 +59,7 @@ class Trainable:
         return self._save(checkpoint_dir)
 
     def load_checkpoint(self, checkpoint: str | dict) -> None:
-        """Takes what `save_checkpoint` returned."""
+        """Restores the state; gets what `save_checkpoint` returned."""
         self._restore(checkpoint)
 
     def cleanup(self) -> None:
@@ -75,7 +75,7 @@ class Trainable:
         raise NotImplementedError(f"{type(self).__name__} cannot be exported: write _export_model(formats, directory)")
 
     def log_result(self, result: dict[str, Any]) -> None:
-        """Sees every result before it leaves the trial's process."""
+        """Called with every result before it leaves the trial's process."""
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]):
@@ -168,7 +168,7 @@ class Trainable:
         return result
 
     def _count(self, result: dict[str, Any]) -> None:
-        """Totals from what came this time, and the other way round."""
+        """Fills in totals from the numbers of this iteration, and the other way round."""
         for total, this in zip(_COUNTERS, ("timesteps_this_iter", "episodes_this_iter")):
             before = self._totals.get(total, 0)
             if result.get(total) is None and result.get(this) is not None:
@@ -206,7 +206,7 @@ class Trainable:
         return {**metadata, "kind": "path", "path": inside}
 
     def restore(self, checkpoint_path: str | Path) -> None:
-        """Goes on from a directory that `save` wrote."""
+        """Continues from a directory that `save` wrote."""
         metadata = checkpoints.read_metadata(checkpoint_path)
         if metadata.get("kind") == "dict":
             self.load_checkpoint(checkpoints.read_dict(checkpoint_path))
@@ -250,7 +250,7 @@ class Trainable:
             )
 
     def stop(self) -> None:
-        """The end."""
+        """Calls `cleanup`."""
         self.cleanup()
 
 
@@ -291,7 +291,7 @@ class FunctionTrainable(Trainable):
         super().__init__(config, context)
 
     def _call(self):
-        """Calls the function as its parameters want it; a generator is run to its end."""
+        """Calls the function; a generator is run to its end."""
         returned = type(self).function(self.config, self._restored)
         if hasattr(returned, "__next__"):
             return _reported_all(returned)
@@ -358,7 +358,7 @@ class AlgorithmTrainable(Trainable):
         return result
 
     def _count(self, result: dict[str, Any]) -> None:
-        """The algorithm counts itself."""
+        """The algorithm has counters of its own."""
         self._iteration = result["training_iteration"]
 
     def save_checkpoint(self, checkpoint_dir: str) -> str:

@@ -1,4 +1,4 @@
-"""From what people hand to `tune.run` to a class Trainable: names, classes, functions of every signature."""
+"""Turns what `tune.run` is given into a class Trainable: names, classes, functions of every signature."""
 
 import functools
 import inspect
@@ -23,7 +23,7 @@ class Resolved:
     Attributes:
         name: for people and file names.
         cls: class derived from Trainable; pickled once, for all trials.
-        config: settings that it brought along; the experiment's are put over them.
+        config: its own settings, which the experiment's replace.
         resources: given by `with_resources`, a dict, PlacementGroupFactory or function of the config; None: by default.
     """
 
@@ -101,7 +101,7 @@ def _of_algorithm(algorithm: type) -> type[Trainable]:
 
 
 def _changed(config: AlgorithmConfig) -> dict[str, Any]:
-    """The settings that are not the defaults: of every setting it would be more than anybody reads."""
+    """The settings that are not the defaults; all settings would be too many to read in tables and files."""
     defaults = type(config)()
     return {name: value for name, value in config.items() if not _equal(value, defaults[name])}
 
@@ -193,7 +193,7 @@ class _With:
 
 
 def with_resources(trainable, resources):
-    """The trainable with what each of its trials needs.
+    """The trainable with the resources that each of its trials needs.
 
     Args:
         resources: {"cpu": 2, "gpu": 1}, a PlacementGroupFactory, or a function of the config that gives one of them.
@@ -211,5 +211,5 @@ def _name_of(function) -> str:
 
 
 def merged_config(resolved: Resolved, config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The experiment's settings over those that the trainable brought along."""
+    """The trainable's own settings, with the experiment's over them."""
     return {**resolved.config, **(config or {})}

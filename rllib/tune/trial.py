@@ -1,4 +1,4 @@
-"""One trial of an experiment: a configuration, what became of it, and where its files are."""
+"""One trial of an experiment: its configuration, state and results, and where its files are."""
 
 import math
 import re
@@ -37,7 +37,7 @@ class TrialCheckpoint:
 
 
 class MetricAnalysis:
-    """What is remembered of every number that a trial reported: max, min, avg, last, last-5-avg, last-10-avg.
+    """Statistics of every number that a trial has reported: max, min, avg, last, last-5-avg, last-10-avg.
 
     NaN counts as no report, except that `last` is what came last. An experiment keeps this of thousands of trials: what
     is settled is packed into one array of doubles, under keys that trials with the same metrics share.
@@ -52,7 +52,7 @@ class MetricAnalysis:
         self._counts: dict[str, int] = {}
 
     def add(self, numbers: Mapping[str, float]) -> None:
-        """Takes in one result's numbers."""
+        """Adds the numbers of one result."""
         if self._packed is not None:
             self._stats, self._packed = self.stats, None
         for key, value in numbers.items():
@@ -77,7 +77,7 @@ class MetricAnalysis:
             stats["last-5-avg"] = sum(last[-5:]) / len(last[-5:])
 
     def settle(self) -> None:
-        """No more results come: lets go of what only they would need."""
+        """Frees what only further results would need."""
         self._recent, self._counts = {}, {}
         if self._stats:
             keys = tuple(self._stats)
@@ -125,7 +125,7 @@ class Trial:
         checkpoints: the oldest first.
         error: traceback of the failure that ended it (or the last one), None if there was none.
         num_failures: how often it has failed.
-        stopped_by: why it ended, as words; None while it runs, and if the trainable itself was done.
+        stopped_by: why it ended, for people; None while it runs, and if the trainable itself was done.
         pid: of its process, while it runs.
     """
 
@@ -167,7 +167,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """What people call it: trainable, environment, number and what was chosen."""
+        """Name for people: trainable, environment, number and the chosen parameters."""
         return self.custom_name or f"{self.identifier}_{self.experiment_tag}"
 
     @property
@@ -204,7 +204,7 @@ class Trial:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether it has ended."""
         return self.status in FINISHED
 
     @property
@@ -224,7 +224,7 @@ class Trial:
         return str(Path(self.logdir) / f"checkpoint_{self.last_result.get('training_iteration', 0):06d}")
 
     def take(self, result: dict[str, Any]) -> None:
-        """Remembers a result, and its numbers by "a/b" path."""
+        """Adds a result: it is the last one now, and its numbers, by "a/b" path, are in the statistics."""
         self.last_result = result
         numbers = {
             key: value

@@ -1,4 +1,4 @@
-"""The process of a trial: an actor that makes the trainable, steps it, saves it and ends it, as it is asked."""
+"""The process of a trial: an actor that makes, steps, saves and ends the trainable."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from rllib.tune.trial_checkpoint import remove_temporaries
 
 @dataclass(frozen=True)
 class Definition:
-    """What all trials of an experiment have in common; sent once.
+    """What all trials of an experiment share; sent once.
 
     Attributes:
         trainable_class: what they run.
@@ -37,7 +37,7 @@ class TrialActor:
         self._moves = False
 
     def start(self, definition: Definition, config: dict, context: TrialContext, restore: str | None, log_to_file):
-        """Makes the trainable, from a checkpoint if one is given; says where it runs."""
+        """Makes the trainable, from a checkpoint if one is given; returns process and host."""
         if not self._shares_process:
             if log_to_file:
                 _redirect(log_to_file, context.trial_dir)
@@ -67,7 +67,7 @@ class TrialActor:
         return self._trainable.export_model(formats)
 
     def reset(self, config: dict, context: TrialContext, restore: str | None) -> dict | None:
-        """Goes over to another trial, if the trainable can, and says where it runs; None: it cannot."""
+        """Switches to another trial and returns process and host; None if the trainable cannot."""
         self._move(context.trial_dir)
         session.activate(context, None)
         trainable = self._trainable
@@ -91,7 +91,7 @@ class TrialActor:
             os.chdir(directory)
 
     def rest(self) -> None:
-        """Its trial has ended, and another one may come."""
+        """Its trial has ended; without effect, but answered after all earlier calls."""
 
     def close(self) -> str | None:
         """Ends the trainable; returns the traceback if it could not end well."""

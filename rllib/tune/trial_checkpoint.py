@@ -1,7 +1,7 @@
-"""Checkpoint directories of trials: written beside their place, synchronised, renamed.
+"""Checkpoint directories of trials: written under a temporary name, synchronised, renamed.
 
-Beside what the trainable wrote a directory has `.tune.json`: counters of the trial, and how the trainable's own part is
-to be loaded. A dict that a trainable gave is in `checkpoint.pkl`.
+Beside the trainable's files a directory has `.tune.json`: counters of the trial, and how the trainable's part is to be
+loaded. A dict that a trainable returned is in `checkpoint.pkl`.
 """
 
 import os
@@ -22,7 +22,7 @@ _DICT = "checkpoint.pkl"
 
 
 class Checkpoint:
-    """A checkpoint directory, as functions report and get it; taken wherever a path is (os.PathLike).
+    """A checkpoint directory, as functions report and get it; it can be used as a path (os.PathLike).
 
     Args:
         path: of the directory.
@@ -36,20 +36,20 @@ class Checkpoint:
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Checkpoint":
-        """Of what lies in a directory; it is copied when it is reported."""
+        """A checkpoint of the files in a directory, which are copied when it is reported."""
         if not Path(path).is_dir():
             raise ValueError(f"a checkpoint is a directory, and {path} is none")
         return cls(path)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Checkpoint":
-        """Of values that can be pickled."""
+        """A checkpoint of values that can be pickled."""
         directory = Path(tempfile.mkdtemp(prefix="checkpoint_"))
         (directory / _DICT).write_bytes(cloudpickle.dumps(dict(data)))
         return cls(directory)
 
     def to_directory(self, path: str | Path | None = None) -> str:
-        """Copies it; returns where."""
+        """Copies it to a directory; returns that."""
         path = path or tempfile.mkdtemp(prefix="checkpoint_")
         shutil.copytree(self.path, path, dirs_exist_ok=True)
         return str(path)
@@ -60,7 +60,7 @@ class Checkpoint:
         yield self.path
 
     def to_dict(self) -> dict[str, Any]:
-        """What `from_dict` was given, or a class Trainable's dict. Unpickles: use it on checkpoints you trust."""
+        """The dict of `from_dict` or of a class Trainable. Unpickles: use it on checkpoints you trust."""
         return read_dict(self.path)
 
     def __eq__(self, other):
@@ -81,13 +81,13 @@ def temporary_directory(inside: str | Path) -> Path:
 
 
 def remove_temporaries(inside: str | Path) -> None:
-    """Removes what a killed process left of checkpoints in a directory that nobody writes to now."""
+    """Removes unfinished checkpoints of a killed process from a directory that no process writes to now."""
     for leftover in Path(inside).glob(".checkpoint.tmp-*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
 def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> Path:
-    """Gives a written directory its name, with everything on the disk before; returns its path.
+    """Renames a directory when all of it is on the disk; returns its path.
 
     If there is one of that name already, the new one is called NAME_2, NAME_3, ...
     """

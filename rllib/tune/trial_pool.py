@@ -1,4 +1,4 @@
-"""The processes of trials: actors that are started, called and ended as trials.py instructs."""
+"""The processes of trials: actors that are started, called and ended by the instructions of trials.py."""
 
 import os
 import sys
@@ -152,7 +152,7 @@ class TrialPool:
         return {awaited[ref].trial.trial_id: now - awaited[ref].busy_since for ref in pending}
 
     def leave(self, trial: Trial, in_order: bool = False) -> None:
-        """Ends the trial's actor; where actors are used again, one that has ended in order is kept."""
+        """Ends the trial's actor; where actors are used again, one that has closed properly is kept."""
         process = self._processes.pop(trial.trial_id, None)
         if process is None or process.actor is None:
             return
@@ -174,6 +174,6 @@ class TrialPool:
 
 
 def _registered_envs() -> list:
-    """What `register_env` was given; where nobody has imported it, gymnasium is not imported for it either."""
+    """The registered environments; gymnasium is not imported to find that there are none."""
     registry = sys.modules.get("rllib.env.registry")
     return registry.registered_envs() if registry else []

@@ -75,7 +75,7 @@ class TrialRunner:
         """Runs everything.
 
         Raises:
-            KeyboardInterrupt: after Ctrl-C, when everything is in order.
+            KeyboardInterrupt: after Ctrl-C, when all files are whole.
             TuneError: if the experiment cannot write its files, for instance on a full disk.
             the trial's own exception: with fail_fast="raise".
             whatever a callback, stop function, searcher or scheduler raises.

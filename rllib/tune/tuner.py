@@ -58,7 +58,7 @@ class Tuner:
         param_space: Mapping[str, Any] | None = None,
         **more,
     ) -> "Tuner":
-        """The experiment in a directory; `fit` goes on with its unfinished trials, as it was told to at first.
+        """The experiment in a directory; `fit` continues its unfinished trials with the experiment's own settings.
 
         Args:
             path: of the experiment's directory, whose header is unpickled: only for experiments of one's own.
@@ -70,7 +70,7 @@ class Tuner:
             more: tune_config and run_config; what they set replaces the experiment's own settings.
 
         Raises:
-            ValueError: if there is no experiment, its search space could not be saved, or nothing is to go on.
+            ValueError: if there is no experiment, its search space could not be saved, or no trial is to continue.
         """
         if not resume_unfinished and (restart_errored or not resume_errored):
             raise ValueError(
@@ -122,7 +122,7 @@ def _settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
     lost = [name for name, text in pickled.items() if text is None]
     if lost:
         logger.warning(
-            "%s could not be pickled when the experiment began, so it goes on without: give it again in tune_config "
+            "%s could not be pickled when the experiment began, so it continues without: give it again in tune_config "
             "or run_config", ", ".join(lost)
         )  # fmt: skip
     return {name: from_text(text) for name, text in pickled.items() if text is not None}

@@ -1,4 +1,4 @@
-"""What stops, pauses and changes trials, by name."""
+"""Schedulers, which stop, pause and change trials, by name."""
 
 import importlib
 

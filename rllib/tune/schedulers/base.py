@@ -1,7 +1,7 @@
-"""What decides, at every result, whether a trial goes on, waits or ends.
+"""Base of the schedulers, which decide at every result whether a trial continues, waits or ends.
 
-A scheduler is pure logic: no clock, no process, no file. The experiment's runner drives it, and so does a simulator in
-the tests. It sees trials by `trial_id`, `config`, `status`, `last_result` and `evaluated_params`.
+A scheduler is pure logic: it uses no clock, process or file. trials.py calls it, and so does a simulator in the tests.
+It sees trials by `trial_id`, `config`, `status`, `last_result` and `evaluated_params`.
 """
 
 import math
@@ -35,12 +35,12 @@ class Runner(Protocol):
         """Ends the trial (TERMINATED), whatever it is doing."""
 
     def exploit(self, trial, source, config: Mapping[str, Any]) -> None:
-        """Goes on in `trial` from `source`'s newest state with this configuration."""
+        """Lets `trial` continue from the newest state of `source`, with this configuration."""
 
     def saved_state(self, trial) -> Mapping[str, float] | None:
-        """The numbers of the result at which the state was saved that `exploit` would take over from this trial.
+        """Numbers of the result that belongs to the state which `exploit` would copy from this trial.
 
-        None: it is saved when it is asked for, at the trial's latest result. {}: there is none.
+        None: the state is saved when it is needed, at the trial's latest result. {}: there is none.
         """
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
@@ -48,7 +48,7 @@ class Runner(Protocol):
 
 
 class TrialScheduler:
-    """Base of all schedulers, and by itself first in, first out: every trial runs to its end.
+    """Decides which trials run; this base class starts them in their order and runs each to its end.
 
     Args:
         metric: result key or "a/b" path; None: tune.run's.
@@ -63,7 +63,7 @@ class TrialScheduler:
         self.metric, self.mode, self.time_attr = metric, check_mode(mode), time_attr
 
     def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
-        """Tells what tune.run optimises.
+        """Sets what tune.run optimises.
 
         Raises:
             ValueError: if metric or mode is needed and missing, or contradicts the scheduler's own.
@@ -75,14 +75,14 @@ class TrialScheduler:
         """A trial has joined the experiment."""
 
     def on_trial_result(self, runner: Runner, trial, result: Mapping) -> str:
-        """A trial has reported; returns CONTINUE, PAUSE, STOP or NOOP (the runner has been told already)."""
+        """A trial has reported; returns CONTINUE, PAUSE, STOP or NOOP (a command to the runner says what to do)."""
         return self.CONTINUE
 
     def on_trial_error(self, runner: Runner, trial) -> None:
         """A trial has failed for good."""
 
     def on_trial_remove(self, runner: Runner, trial) -> None:
-        """A trial was ended while it was waiting."""
+        """A trial has ended while it was waiting."""
 
     def on_trial_complete(self, runner: Runner, trial, result: Mapping) -> None:
         """A trial has ended by itself or by a stop condition."""
@@ -100,11 +100,11 @@ class TrialScheduler:
         return f"{type(self).__name__}"
 
     def get_state(self) -> dict[str, Any]:
-        """All that `set_state` needs to go on exactly, as JSON-able data."""
+        """All that `set_state` needs to continue exactly, as data that JSON can hold."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `get_state` was called."""
+        """Continues where `get_state` was called."""
 
     def score(self, result: Mapping) -> float:
         """The metric of a result, higher is better; NaN is the worst of all.
@@ -118,7 +118,7 @@ class TrialScheduler:
         return value if self.mode == "max" else -value
 
     def progress(self, result: Mapping) -> float:
-        """How far the trial has come.
+        """The time_attr of a result.
 
         Raises:
             ValueError: if the results have no such key, with those they have.

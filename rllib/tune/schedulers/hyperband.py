@@ -5,7 +5,7 @@ trials with r = R eta^-s each. When all of a bracket have come to r_i = r eta^i,
 the others end. Trials join the first bracket with room; after bracket 0 the next band begins with s_max.
 
 Departures: a bracket that is not full when nothing else can run is halved at the size that it has, and takes no further
-trials. Trials that fail or end by themselves leave their bracket; at least one of those that are left goes on.
+trials. Trials that fail or end by themselves leave their bracket; at least one of those that are left continues.
 """
 
 import math
@@ -40,7 +40,7 @@ class HyperBandScheduler(TrialScheduler):
     Args:
         time_attr, metric, mode: see TrialScheduler.
         max_t: the most that a trial gets (R), in units of time_attr.
-        reduction_factor: one of so many goes on (eta).
+        reduction_factor: one of this number of trials continues (eta).
         stop_last_trials: whether trials end at max_t.
     """
 

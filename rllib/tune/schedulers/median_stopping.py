@@ -24,7 +24,7 @@ class _Curve:
 
     def add(self, time: float, score: float) -> None:
         if self.times and time <= self.times[-1]:
-            # It goes on from a checkpoint, and reports again what it had reported.
+            # The trial has gone back to a checkpoint, and repeats its reports.
             cut = bisect.bisect_left(self.times, time)
             del self.times[cut:], self.means[cut:]
         count = len(self.means)
@@ -33,7 +33,7 @@ class _Curve:
         self.best = max(self.best, score)
 
     def mean_up_to(self, time: float) -> float:
-        """Mean of what was reported up to then; NaN if nothing was, or if the trial is still to come so far."""
+        """Mean of what was reported up to then; NaN if nothing was, or if the trial has not come so far yet."""
         index = bisect.bisect_right(self.times, time)
         return self.means[index - 1] if index and (self.is_complete or self.times[-1] >= time) else math.nan
 

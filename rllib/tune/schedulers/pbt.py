@@ -196,7 +196,7 @@ class PopulationBasedTraining(TrialScheduler):
         return True
 
     def _note(self, runner, trial, source, iteration: int, config, how: Mapping[str, str]) -> None:
-        """A line about the change; a policy file tells the whole descent of its trial's weights.
+        """Writes a line about the change; a policy file has the whole descent of its trial's weights.
 
         [tag of the trial, of its source, iterations of both, configuration of the source, the new one, the changes]
         """
@@ -244,7 +244,7 @@ class PopulationBasedTraining(TrialScheduler):
         return self._members.setdefault(trial.trial_id, _Member())
 
     def _rng(self) -> random.Random:
-        """A generator of its own for every event, so that a count is all the state."""
+        """A new generator for every event, so that a count is all the state."""
         self._num_draws += 1
         return random.Random(f"{self._seed}/{self._num_draws}")
 

@@ -1,4 +1,4 @@
-"""What proposes configurations, by name."""
+"""Searchers, which suggest configurations, by name."""
 
 import importlib
 

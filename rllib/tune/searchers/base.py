@@ -1,6 +1,6 @@
-"""What proposes the configurations of an experiment.
+"""Base of the searchers, which suggest the configurations of an experiment.
 
-A searcher is plain bookkeeping: no clock, no process, no file but those of `save`.
+A searcher is plain bookkeeping: it uses no clock, no process and no files but those of `save`.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from rllib.tune.loggers import encode, lookup
 
 
 class Searcher:
-    """Base of everything that proposes configurations.
+    """Suggests configurations; base of all searchers.
 
     Args:
         metric: result key or "a/b" path to optimise; None: tune.run's.
@@ -26,7 +26,7 @@ class Searcher:
         FINISHED: what `suggest` returns when there is nothing left to try.
         supports_grid_search: whether the space may have grids.
         needs_metric: whether it learns from results.
-        is_exhaustive: whether it knows itself when there are enough trials, and suggests well ahead of results.
+        is_exhaustive: whether it says itself when there are enough trials, and suggests without waiting for results.
     """
 
     FINISHED = "FINISHED"
@@ -38,7 +38,7 @@ class Searcher:
         self.metric, self.mode = metric, check_mode(mode)
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec) -> bool:
-        """Tells what to optimise and where, once, before the first `suggest`.
+        """Sets what to optimise and where; called once, before the first `suggest`.
 
         Args:
             metric, mode: tune.run's; may be None where the searcher has its own.
@@ -46,7 +46,7 @@ class Searcher:
             spec: `num_samples`, for searchers that must know it.
 
         Raises:
-            ValueError: if they are missing, contradict the searcher's own, or the space is none it can search.
+            ValueError: if they are missing, contradict the searcher's own, or it cannot search the space.
         """
         self.metric, self.mode = joined_objective(self, metric, mode, self.needs_metric)
         return True
@@ -59,14 +59,14 @@ class Searcher:
         """A trial has reported."""
 
     def on_trial_complete(self, trial_id: str, result: Mapping | None = None, error: bool = False) -> None:
-        """A trial has ended; without a result or with error, nothing is learnt from it."""
+        """A trial has ended; nothing is learnt from it without a result, or with `error`."""
 
     def get_state(self) -> dict[str, Any]:
-        """All that `set_state` needs to go on exactly, as JSON-able data."""
+        """All that `set_state` needs to continue exactly, as data that JSON can hold."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `get_state` was called, after set_search_properties."""
+        """Continues where `get_state` was called; after set_search_properties."""
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the state to a file."""

@@ -4,12 +4,12 @@ from rllib.tune.searchers.base import Searcher, announce_search
 
 
 class ConcurrencyLimiter(Searcher):
-    """Lets at most so many suggestions be unanswered: the fewer, the more each knows.
+    """Limits the number of trials under way: the fewer, the more results each suggestion is based on.
 
     Args:
         searcher: what suggests.
-        max_concurrent: at most so many trials are under way.
-        batch: the next suggestions come when all of the last have ended, and the searcher hears of them together.
+        max_concurrent: the largest number of trials under way.
+        batch: the next suggestions are made when all of the last have ended, and are reported to the searcher together.
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False):
@@ -20,7 +20,7 @@ class ConcurrencyLimiter(Searcher):
         self.supports_grid_search, self.needs_metric = searcher.supports_grid_search, searcher.needs_metric
         self.is_exhaustive = searcher.is_exhaustive
         self._live: dict[str, None] = {}  # in order; the values mean nothing
-        self._held: dict[str, tuple] = {}  # of a batch: trial -> what the searcher will be told
+        self._held: dict[str, tuple] = {}  # of a batch: trial -> what will be reported to the searcher
 
     def set_search_properties(self, metric, mode, config, **spec) -> bool:
         accepted = announce_search(self.searcher, metric, mode, config, **spec)
@@ -61,5 +61,5 @@ class ConcurrencyLimiter(Searcher):
 
     def set_state(self, state) -> None:
         self._live = dict.fromkeys(state["live"])
-        self._held = {trial_id: tuple(told) for trial_id, told in state["held"].items()}
+        self._held = {trial_id: tuple(held) for trial_id, held in state["held"].items()}
         self.searcher.set_state(state["searcher"])

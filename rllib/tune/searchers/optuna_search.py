@@ -4,8 +4,8 @@ The space is walked afresh for every trial ("define by run"), so that domains in
 only when the option is chosen. What Optuna has no distribution for is put into one that it has: quantised logarithmic
 domains into whole numbers, normal ones into their quantile.
 
-Every suggestion has a sampler of its own, seeded by the search's seed and the suggestion's number. All that a sampler
-remembers is in the trials, so a search that was saved goes on exactly.
+Every suggestion has its own sampler, seeded by the search's seed and the suggestion's number. All state of a sampler
+is in the trials, so a saved search continues exactly.
 """
 
 import random
@@ -62,7 +62,7 @@ class OptunaSearch(Searcher):
     def set_search_properties(self, metric, mode, config, **spec) -> bool:
         super().set_search_properties(metric, mode, config)
         if self._space is not None and holds_domains(config):
-            raise ValueError("OptunaSearch has a space of its own, so tune.run's config must have nothing to draw")
+            raise ValueError("OptunaSearch has its own space, so tune.run's config must have nothing to draw")
         # A space of one's own leaves the config as what does not change.
         self._begin(config if self._space is None else {**config, **self._space})
         return True

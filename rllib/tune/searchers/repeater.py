@@ -1,4 +1,4 @@
-"""Tries every suggestion several times, for objectives that are noisy, as returns of different seeds are."""
+"""Runs every suggestion several times, for noisy objectives such as returns of different seeds."""
 
 import statistics
 
@@ -8,7 +8,7 @@ TRIAL_INDEX = "__trial_index__"
 
 
 class Repeater(Searcher):
-    """Runs each suggestion as several trials and tells the searcher their mean.
+    """Runs each suggestion as several trials and reports their mean to the searcher.
 
     Args:
         searcher: what suggests.

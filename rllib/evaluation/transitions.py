@@ -12,6 +12,9 @@ from rllib.losses.td import q_targets
 from rllib.policy import CHUNK, Policy
 from rllib.sample_batch import Column, SampleBatch
 
+# Columns that a row of n steps has of its last step.
+_OF_THE_END = (sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS)
+
 
 @dataclass(frozen=True)
 class Transitions:
@@ -87,8 +90,7 @@ class NStepRows:
         return batch
 
     def _completed(self, fragment: Fragment) -> dict[str, np.ndarray]:
-        names = sb.OBS, sb.ACTIONS, sb.REWARDS, sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS
-        steps = {name: fragment[name][: fragment.num_steps] for name in names}
+        steps = {name: column[: fragment.num_steps] for name, column in fragment.columns.items()}
         steps["waits"] = np.ones(steps[sb.REWARDS].shape, bool) if fragment.valid is None else fragment.valid.copy()
         if self._kept:
             steps = {name: np.concatenate([self._kept[name], column]) for name, column in steps.items()}
@@ -101,13 +103,10 @@ class NStepRows:
         waits[1 - n_step :] = is_open
         self._kept = {name: column[1 - n_step :].copy() for name, column in steps.items()}
         env, t = np.nonzero(is_complete.T)
-        return {
-            sb.OBS: steps[sb.OBS][t, env],
-            sb.ACTIONS: steps[sb.ACTIONS][t, env],
-            sb.REWARDS: rewards[t, env].astype(np.float32),
-            sb.NEXT_OBS: steps[sb.NEXT_OBS][last[t, env], env],
-            sb.DISCOUNTS: discounts[t, env].astype(np.float32),
-        }
+        ends_at = last[t, env]
+        rows = {name: steps[name][ends_at if name in _OF_THE_END else t, env] for name in fragment.columns}
+        rows[sb.REWARDS], rows[sb.DISCOUNTS] = (column[t, env].astype(np.float32) for column in (rewards, discounts))
+        return rows
 
     def _td_errors(self, rows: Mapping[str, np.ndarray], policy: Policy) -> np.ndarray:
         """The TD errors [B], the weights of the policy choosing and judging."""
@@ -170,5 +169,5 @@ def n_step_returns(
         lengths[: num_steps - k] += open_
     last = np.arange(num_steps)[:, None] + lengths - 1
     discounts = gamma ** np.arange(n_step + 1.0)
-    discounts = discounts[lengths] * ~np.take_along_axis(terminateds, last, axis=0)
+    discounts = discounts[lengths] * ~terminateds[last, np.arange(terminateds.shape[1])]
     return returns, discounts, last

@@ -126,6 +126,7 @@ def test_gold_over_fragments(pieces):
     assert batch[sb.REWARDS].tolist() == [0 + 0.5 + 0.5, 1 + 1, 2, 103 + 52 + 105 / 4]
     assert batch[sb.DISCOUNTS].tolist() == [0.125, 0.25, 0.5, 0.125]
     assert batch[sb.NEXT_OBS][:, 0].tolist() == [3, 3, 3, 106]
+    assert batch[sb.TRUNCATEDS].tolist() == [True, True, True, False]
 
 
 def test_rows_are_sent_as_soon_as_they_are_complete():

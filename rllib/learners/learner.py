@@ -1,7 +1,7 @@
 """Learners: whole batches in, better weights and statistics out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,26 +12,10 @@ from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.sample_batch import NEXT_OBS, OBS, SampleBatch
 
+if TYPE_CHECKING:
+    from rllib.learners.torch_learner import TorchBackend
+
 KINDS = ("auto", "numpy", "torch")
-
-
-class Backend(Protocol):
-    """What numpy_learner and torch_learner implement; see NumpyBackend for the arguments."""
-
-    @property
-    def states(self) -> list[Mapping[str, np.ndarray]]: ...
-
-    def load_states(self, states) -> None: ...
-
-    def train(
-        self, columns, inputs, orders, minibatch_size, microbatch_size, lrs, settings, meanwhile=None
-    ) -> list[tuple[np.ndarray, list[tuple]]]: ...
-
-    def stage(self, arrays) -> None: ...
-
-    def compute_gradient(self, columns, inputs, microbatch_size, settings) -> tuple[np.ndarray, np.ndarray]: ...
-
-    def apply_gradient(self, gradient, lr) -> float: ...
 
 
 class Learner:
@@ -45,7 +29,11 @@ class Learner:
     """
 
     def __init__(
-        self, vector: ModuleVector, objectives: Sequence[Objective], targets: Sequence[TargetCopy], backend: Backend
+        self,
+        vector: ModuleVector,
+        objectives: Sequence[Objective],
+        targets: Sequence[TargetCopy],
+        backend: "NumpyBackend | TorchBackend",
     ):
         self.policy = vector.policy
         self.vector = vector
@@ -104,7 +92,7 @@ class Learner:
             batch, num_epochs=num_epochs, minibatch_size=minibatch_size, microbatch_size=microbatch_size
         )
         columns, inputs = self._read(batch)
-        orders = _orders(rng if shuffle else None, rows, num_epochs)
+        orders = [rng.permutation(rows) if shuffle else None for _ in range(num_epochs)]
         lrs = [lr[each.name] if isinstance(lr, Mapping) else lr for each in self.objectives]
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
         size = min(minibatch_size or rows, rows)
@@ -155,7 +143,7 @@ class Learner:
     def _check_one_gradient(self) -> None:
         if len(self.objectives) > 1 or self.vector.modules:
             raise ValueError(
-                f"a gradient of its own has only a learner of one objective that moves the policy, but this one has "
+                "only a learner with one objective, which moves the policy, has a single gradient, but this one has "
                 f"{', '.join(each.name for each in self.objectives)} for {', '.join(self.vector.slices)}; use update()"
             )
 
@@ -260,10 +248,6 @@ class Learner:
     def _prefixes(self) -> list[str]:
         """Of each objective's optimizer's names in the state."""
         return [""] if len(self.objectives) == 1 else [f"{each.name}." for each in self.objectives]
-
-
-def _orders(rng: np.random.Generator | None, rows: int, num_epochs: int) -> list[np.ndarray | None]:
-    return [None if rng is None else rng.permutation(rows) for _ in range(num_epochs)]
 
 
 def _in_order(names: tuple[str, ...], minibatches: list[tuple], order: np.ndarray | None) -> dict[str, np.ndarray]:

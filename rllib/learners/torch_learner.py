@@ -320,14 +320,8 @@ def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.o
     if settings.name == "sgd":
         return torch.optim.SGD(flats, lr=0.0, foreach=False)
     if settings.name == "rmsprop":
-        optimizer = torch.optim.RMSprop(
-            flats,
-            lr=0.0,
-            alpha=settings.decay,
-            eps=settings.rmsprop_epsilon,
-            momentum=settings.momentum,
-            foreach=False,
-        )
+        constants = {"alpha": settings.decay, "eps": settings.rmsprop_epsilon, "momentum": settings.momentum}
+        optimizer = torch.optim.RMSprop(flats, lr=0.0, foreach=False, **constants)
     elif settings.name == "radam":
         optimizer = torch.optim.RAdam(flats, lr=0.0, eps=settings.adam_epsilon, foreach=False)
     else:

@@ -36,23 +36,20 @@ def appo_gradient(
     values,
     minibatch,
     *,
-    gamma,
     clip_param,
     kl_coeff,
     vf_loss_coeff,
     entropy_coeff,
     vtrace=True,
-    clip_rho=1.0,
-    clip_pg_rho=1.0,
-    lambda_=1.0,
     standardize_advantages=False,
     max_behaviour_ratio=2.0,
+    **trace,
 ):
     """Statistics and output gradients of the APPO loss, in closed form. R rows, float32.
 
     Args:
-        distribution, dist_inputs, values, gamma, vf_loss_coeff, entropy_coeff, vtrace, clip_rho, clip_pg_rho, lambda_:
-            as for `impala.impala_gradient`; the ratios of V-trace are pi_t / mu.
+        distribution, dist_inputs, values, vf_loss_coeff, entropy_coeff, vtrace, trace: as for `impala.impala_gradient`;
+            the ratios of V-trace are pi_t / mu.
         minibatch: the columns of IMPALA and target_dist_inputs [R, K].
         clip_param: the ratio pi / pi_t counts within 1 - clip_param ... 1 + clip_param.
         kl_coeff: weight of KL(pi_t || pi).
@@ -69,9 +66,7 @@ def appo_gradient(
     log_prob = new.log_prob(actions)
     target_log_prob = distribution.at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
     log_rho = target_log_prob - behaviour if vtrace else np.zeros_like(log_prob)
-    targets, advantages = vtrace_of_rows(
-        log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
-    )
+    targets, advantages = vtrace_of_rows(log_rho, values, minibatch, **trace)
     if standardize_advantages:
         advantages = advantages - np.dot(weight, advantages)
         advantages /= max(LEAST_DEVIATION, math.sqrt(float(np.dot(weight, advantages * advantages))))
@@ -112,17 +107,14 @@ def appo_loss(
     values,
     minibatch,
     *,
-    gamma,
     clip_param,
     kl_coeff,
     vf_loss_coeff,
     entropy_coeff,
     vtrace=True,
-    clip_rho=1.0,
-    clip_pg_rho=1.0,
-    lambda_=1.0,
     standardize_advantages=False,
     max_behaviour_ratio=2.0,
+    **trace,
 ):
     """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
 
@@ -135,9 +127,7 @@ def appo_loss(
     target_log_prob = distribution.torch_at(minibatch[TARGET_DIST_INPUTS]).log_prob(actions)
     log_rho = target_log_prob - behaviour if vtrace else behaviour.new_zeros(behaviour.shape)
     behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(max_behaviour_ratio)).exp()
-    targets, advantages = torch_vtrace_of_rows(
-        log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
-    )
+    targets, advantages = torch_vtrace_of_rows(log_rho, values, minibatch, **trace)
     if standardize_advantages:
         advantages = advantages - mean(advantages)
         advantages = advantages / mean(advantages.square()).sqrt().clamp(min=LEAST_DEVIATION)

@@ -14,18 +14,7 @@ STATS = ("total_loss", "policy_loss", "vf_loss", "entropy", "vf_explained_var", 
 
 
 def impala_gradient(
-    distribution,
-    dist_inputs,
-    values,
-    minibatch,
-    *,
-    gamma,
-    vf_loss_coeff,
-    entropy_coeff,
-    vtrace=True,
-    clip_rho=1.0,
-    clip_pg_rho=1.0,
-    lambda_=1.0,
+    distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff, vtrace=True, **trace
 ):
     """Statistics and output gradients of the IMPALA loss, in closed form. R rows, float32.
 
@@ -37,12 +26,10 @@ def impala_gradient(
         values: [R] what the network computed.
         minibatch: columns actions [R, ...], action_logp [R] of the policy that acted, rewards, terminateds, truncateds,
             loss_mask [R]; rows in sequences, see `vtrace.vtrace_of_rows`.
-        gamma: discount per step.
         vf_loss_coeff: weight of the value loss, half the mean squared error.
         entropy_coeff: weight of the entropy bonus.
         vtrace: False takes every ratio for 1, as if the weights had not changed since the actions were drawn.
-        clip_rho, clip_pg_rho: the paper's rho_bar, of temporal differences and of advantages.
-        lambda_: shortens the trace.
+        trace: gamma and, where they differ from 1, clip_rho, clip_pg_rho and lambda_, as for `vtrace.vtrace_of_rows`.
 
     Returns:
         statistics (a list in the order of STATS), d_dist_inputs [R, K], d_values [R].
@@ -52,9 +39,7 @@ def impala_gradient(
     new = distribution.at(dist_inputs)
     log_prob = new.log_prob(minibatch[ACTIONS])
     log_rho = log_prob - minibatch[ACTION_LOGP] if vtrace else np.zeros_like(log_prob)
-    targets, advantages = vtrace_of_rows(
-        log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
-    )
+    targets, advantages = vtrace_of_rows(log_rho, values, minibatch, **trace)
 
     policy_loss = -float(np.dot(weight, log_prob * advantages))
     d_log_prob = -weight * advantages
@@ -96,18 +81,7 @@ def explained_variance(error, targets, weight):
 
 
 def impala_loss(
-    distribution,
-    dist_inputs,
-    values,
-    minibatch,
-    *,
-    gamma,
-    vf_loss_coeff,
-    entropy_coeff,
-    vtrace=True,
-    clip_rho=1.0,
-    clip_pg_rho=1.0,
-    lambda_=1.0,
+    distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff, vtrace=True, **trace
 ):
     """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
 
@@ -119,9 +93,7 @@ def impala_loss(
     log_rho = (log_prob - minibatch[ACTION_LOGP]).detach()
     if not vtrace:
         log_rho = log_rho.new_zeros(log_rho.shape)
-    targets, advantages = torch_vtrace_of_rows(
-        log_rho, values, minibatch, gamma=gamma, clip_rho=clip_rho, clip_pg_rho=clip_pg_rho, lambda_=lambda_
-    )
+    targets, advantages = torch_vtrace_of_rows(log_rho, values, minibatch, **trace)
     policy_loss = -mean(log_prob * advantages)
     vf_loss = 0.5 * mean((values - targets).square())
     entropy = mean(new.entropy())

@@ -2,7 +2,7 @@
 
 Departures: the KL penalty of eq. 8 is added to the clipped objective, as RLlib does (kl_coeff 0 switches it off), and
 the value loss is the larger of the clipped and the unclipped squared error, in units of the value (no factor 1/2).
-Advantages are taken as they come: whoever calls standardises them.
+Advantages are taken as they come: the caller standardises them.
 """
 
 import functools

@@ -81,7 +81,7 @@ def _accumulated(deltas: np.ndarray, decays: np.ndarray) -> np.ndarray:
     return sums
 
 
-def vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho, clip_pg_rho, lambda_):
+def vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, clip_pg_rho=1.0, lambda_=1.0):
     """V-trace of rows [R] in sequences: each sequence ends with a row whose observation alone counts (loss_mask False).
 
     The value of what follows a row is therefore always that of the next row. Results in rows with loss_mask False mean
@@ -119,7 +119,7 @@ def shifted(column: np.ndarray) -> np.ndarray:
     return following
 
 
-def torch_vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho, clip_pg_rho, lambda_):
+def torch_vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, clip_pg_rho=1.0, lambda_=1.0):
     """`vtrace_of_rows` with tensors for arrays; the results have no gradient."""
     log_rho, values = log_rho.detach(), values.detach()
     steps, terminated = minibatch[LOSS_MASK], minibatch[TERMINATEDS]
@@ -149,7 +149,7 @@ def _torch_clipped_ratio(log_rho, bar):
 
 
 def _ahead(column, rows: int):
-    """The tensor's row so many further on; zeros behind the last."""
+    """For each row of a tensor the one `rows` further on; zeros past the end."""
     following = column.new_zeros(column.shape)
     following[:-rows] = column[rows:]
     return following

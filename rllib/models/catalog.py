@@ -1,5 +1,6 @@
 """From an environment's spaces and the `model` settings to the description of a policy."""
 
+import dataclasses
 import difflib
 import logging
 from collections.abc import Mapping
@@ -171,20 +172,13 @@ class PolicySpec:
 
     def to_json(self) -> dict:
         """A JSON-able description; `from_json` reads it."""
-        return {
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return plain | {
             "encoder": self.encoder.to_json(),
             "distribution": self.distribution.to_json(),
             "hiddens": list(self.hiddens),
             "activations": list(self.activations),
-            "vf_share_layers": self.vf_share_layers,
-            "free_log_std": self.free_log_std,
-            "observation_filter": self.observation_filter,
-            "critic": self.critic,
-            "layer_norm": self.layer_norm,
             "torso": self.torso and self.torso.to_json(),
-            "initializer": self.initializer,
-            "noisy_layers": self.noisy_layers,
-            "sigma0": self.sigma0,
         }
 
     @classmethod

@@ -46,7 +46,7 @@ class NoiseTable:
         return self.values[index : index + dimension]
 
     def draw_indices(self, rng: np.random.Generator, count: int, dimension: int) -> np.ndarray:
-        """Where so many directions begin, int64 [count]; each of them lies within the table.
+        """Where `count` directions begin, int64 [count]; each of them lies within the table.
 
         Raises:
             ValueError: if the table is shorter than one direction.

@@ -20,12 +20,8 @@ from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 class A2CConfig(ActorCriticConfig):
     """Settings of A2C; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "A2C"
-    on_policy = True
-
     @section
-    def rollouts(self, *, num_rollout_workers=2, rollout_fragment_length="auto") -> Self:
-        """Who samples, how much at a time, and how."""
+    def rollouts(self, *, num_rollout_workers=2) -> Self: ...
 
     @section
     def training(
@@ -38,12 +34,10 @@ class A2CConfig(ActorCriticConfig):
         microbatch_size: Annotated[
             int | None, "rows that the gradient is computed from at a time, which saves memory; None: all", at_least(1)
         ] = None,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
     @section
-    def reporting(self, *, min_time_s_per_iteration=10) -> Self:
-        """What counts as an iteration, and what is reported about it."""
+    def reporting(self, *, min_time_s_per_iteration=10) -> Self: ...
 
     @relation("microbatch_size", "train_batch_size")
     def _check_microbatch(self):

@@ -35,14 +35,12 @@ class A3CConfig(A2CConfig):
     train_batch_size matters for "auto" fragments alone.
     """
 
-    algo_class = "A3C"
     on_policy = False
     # Ray's default; here workers sample on while their gradients travel, if they are asked for ahead.
     also_harmless: ClassVar[dict] = {"sample_async": (True,)}
 
     @section
-    def rollouts(self, *, rollout_fragment_length=10) -> Self:
-        """Who samples, how much at a time, and how."""
+    def rollouts(self, *, rollout_fragment_length=10) -> Self: ...
 
     @section
     def training(
@@ -51,12 +49,10 @@ class A3CConfig(A2CConfig):
         max_requests_in_flight_per_sampler_worker: Annotated[
             int, "gradients that a worker is asked for ahead; each one more makes them older by an update", at_least(1)
         ] = 2,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
     @section
-    def reporting(self, *, min_time_s_per_iteration=5) -> Self:
-        """What counts as an iteration, and what is reported about it."""
+    def reporting(self, *, min_time_s_per_iteration=5) -> Self: ...
 
 
 class A3C(A2C):

@@ -14,6 +14,11 @@ from rllib.losses.ppo import adapted_kl_coeff
 class PolicyGradientConfig(AlgorithmConfig):
     """Settings of algorithms that follow the gradient of a policy's log-probabilities."""
 
+    on_policy = True
+
+    @section
+    def rollouts(self, *, rollout_fragment_length="auto") -> Self: ...
+
     @section
     def training(
         self,
@@ -22,8 +27,7 @@ class PolicyGradientConfig(AlgorithmConfig):
         entropy_coeff_schedule: Annotated[
             list | None, "schedule [[timestep, value], ...] that goes before entropy_coeff", at_least(0)
         ] = None,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
 
 class ActorCriticConfig(PolicyGradientConfig):
@@ -37,8 +41,7 @@ class ActorCriticConfig(PolicyGradientConfig):
         use_critic: Annotated[bool, "subtract a value baseline; GAE needs one"] = True,
         lambda_: Annotated[float, "GAE's lambda", between(0, 1)] = 1.0,
         vf_loss_coeff: Annotated[float, "coefficient of the value loss", at_least(0)] = 1.0,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
     @relation("use_gae", "use_critic")
     def _check_critic(self):

@@ -141,6 +141,13 @@ class Algorithm(ABC):
             self.stop()
             raise
 
+    def __init_subclass__(cls, **kwargs):
+        """Lets a config class of its own build this algorithm."""
+        super().__init_subclass__(**kwargs)
+        config_class = vars(cls).get("config_class", AlgorithmConfig)
+        if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):
+            config_class.algo_class = cls
+
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
         """A new config of this algorithm."""
@@ -590,9 +597,7 @@ class Algorithm(ABC):
         state = read_state(checkpoint_path, load_user_code)
         algorithm_class = saved_class(state, checkpoint_path, base=cls)
         config_class = algorithm_class.config_class
-        algorithm = algorithm_class(
-            saved_config(state, checkpoint_path, config_class, overrides or {}, load_user_code)
-        )
+        algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, overrides or {}, load_user_code))
         try:
             algorithm.set_state(state)
         except BaseException:

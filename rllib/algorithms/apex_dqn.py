@@ -51,7 +51,6 @@ MOST_UPDATES_OWED = 8
 class ApexDQNConfig(QLearningConfig):
     """Settings of Ape-X DQN; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "ApexDQN"
     default_exploration: ClassVar[dict] = {"type": "PerWorkerEpsilonGreedy"}
     replay_defaults: ClassVar[dict] = _APEX_REPLAY
 

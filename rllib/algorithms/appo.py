@@ -35,8 +35,6 @@ OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 class APPOConfig(IMPALAConfig):
     """Settings of APPO; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "APPO"
-
     @section
     def training(
         self,
@@ -52,8 +50,7 @@ class APPOConfig(IMPALAConfig):
         ] = 1,
         replay_buffer_num_slots=100,
         tau: Annotated[float, "how far the target network moves to the learned one; 1: copied", between(0, 1)] = 1.0,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
 
 class APPO(IMPALA):

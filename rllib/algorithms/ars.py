@@ -23,11 +23,8 @@ _LINEAR = {"fcnet_hiddens": []}
 class ARSConfig(EvolutionConfig):
     """Settings of ARS; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "ARS"
-
     @section
-    def rollouts(self, *, num_rollout_workers=2) -> Self:
-        """Who plays the episodes."""
+    def rollouts(self, *, num_rollout_workers=2) -> Self: ...
 
     @section
     def training(
@@ -38,8 +35,7 @@ class ARSConfig(EvolutionConfig):
         rollouts_used: Annotated[int, "of these, the best ones that count; all, if there are fewer", at_least(1)] = 32,
         offset: Annotated[float, "subtracted from every reward in training, a survival bonus"] = 0.0,
         model=_LINEAR,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
     @relation("train_batch_size")
     def _check_batch(self):

@@ -25,7 +25,6 @@ from rllib.algorithms.sections import section
 class DQNConfig(QLearningConfig):
     """Settings of DQN; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "DQN"
     default_exploration: ClassVar[dict] = {
         "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000,
     }  # fmt: skip
@@ -45,8 +44,6 @@ class DQNConfig(QLearningConfig):
 
 class SimpleQConfig(DQNConfig):
     """Q-learning without the parts that came later: the DQN of 2015."""
-
-    algo_class = "SimpleQ"
 
     @section
     def rollouts(self, *, rollout_fragment_length=4) -> Self: ...

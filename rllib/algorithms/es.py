@@ -26,11 +26,8 @@ from rllib.losses.evolution import centred_ranks, es_coefficients
 class ESConfig(EvolutionConfig):
     """Settings of ES; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "ES"
-
     @section
-    def rollouts(self, *, num_rollout_workers=10) -> Self:
-        """Who plays the episodes."""
+    def rollouts(self, *, num_rollout_workers=10) -> Self: ...
 
     @section
     def training(
@@ -45,8 +42,7 @@ class ESConfig(EvolutionConfig):
         return_proc_mode: Annotated[
             Literal["centered_rank", "centered_sign_rank"], "what returns are shaped to: ranks, or only their signs"
         ] = "centered_rank",
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
 
 class ES(Evolution):

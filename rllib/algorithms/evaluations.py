@@ -47,8 +47,8 @@ class Evaluations:
         """
         if self._settings.env is None:
             raise RuntimeError(
-                "this algorithm has no environment to evaluate in. Build it with .environment(\"CartPole-v1\"), or "
-                "with .evaluation(evaluation_config={\"env\": \"CartPole-v1\"})."
+                'this algorithm has no environment to evaluate in. Build it with .environment("CartPole-v1"), or '
+                'with .evaluation(evaluation_config={"env": "CartPole-v1"}).'
             )
         self.count += 1
         if not self._config.evaluation_num_workers or self._stopped:

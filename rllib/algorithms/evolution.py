@@ -52,8 +52,7 @@ class EvolutionConfig(AlgorithmConfig):
     """Settings that both have; num_envs_per_worker and the number of workers change the speed alone."""
 
     @section
-    def rollouts(self, *, num_envs_per_worker=16, observation_filter="MeanStdFilter") -> Self:
-        """Who plays the episodes."""
+    def rollouts(self, *, num_envs_per_worker=16, observation_filter="MeanStdFilter") -> Self: ...
 
     @section
     def training(
@@ -67,8 +66,7 @@ class EvolutionConfig(AlgorithmConfig):
             float, "share of the training episodes whose observations the filter counts", between(0, 1)
         ] = 1.0,
         noise_size: Annotated[int, "numbers in the noise table, 4 bytes each", at_least(1)] = 250_000_000,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
     @section
     def exploration(self, *, explore=False) -> Self:

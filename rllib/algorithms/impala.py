@@ -40,11 +40,8 @@ from rllib.sample_batch import SampleBatch
 class IMPALAConfig(AlgorithmConfig):
     """Settings of IMPALA; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "IMPALA"
-
     @section
-    def rollouts(self, *, num_rollout_workers=2, rollout_fragment_length=50) -> Self:
-        """Who samples, how much at a time, and how."""
+    def rollouts(self, *, num_rollout_workers=2, rollout_fragment_length=50) -> Self: ...
 
     @section
     def training(
@@ -84,12 +81,10 @@ class IMPALAConfig(AlgorithmConfig):
         ] = 0,
         replay_proportion: Annotated[float, "replayed fragments per new one", at_least(0)] = 0.0,
         replay_buffer_num_slots: Annotated[int, "newest fragments that are kept for replay", at_least(0)] = 0,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
     @section
-    def reporting(self, *, min_time_s_per_iteration=10) -> Self:
-        """What counts as an iteration, and what is reported about it."""
+    def reporting(self, *, min_time_s_per_iteration=10) -> Self: ...
 
     @relation("rollout_fragment_length", "train_batch_size")
     def _check_fragment(self):

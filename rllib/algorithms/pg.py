@@ -24,13 +24,6 @@ from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 class PGConfig(PolicyGradientConfig):
     """Settings of PG; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "PG"
-    on_policy = True
-
-    @section
-    def rollouts(self, *, rollout_fragment_length="auto") -> Self:
-        """Who samples, how much at a time, and how."""
-
     @section
     def training(
         self,
@@ -38,8 +31,7 @@ class PGConfig(PolicyGradientConfig):
         lr=4e-4,
         train_batch_size=200,
         standardize_advantages: Annotated[bool, "returns with mean 0, standard deviation 1 over each batch"] = False,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
 
 class PG(Algorithm):

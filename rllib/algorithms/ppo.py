@@ -22,12 +22,8 @@ _MODEL = {"vf_share_layers": False}
 class PPOConfig(ActorCriticConfig):
     """Settings of PPO; the defaults are RLlib's, except those in departures.py."""
 
-    algo_class = "PPO"
-    on_policy = True
-
     @section
-    def rollouts(self, *, num_rollout_workers=2, rollout_fragment_length="auto") -> Self:
-        """Who samples, how much at a time, and how."""
+    def rollouts(self, *, num_rollout_workers=2) -> Self: ...
 
     @section
     def training(
@@ -47,8 +43,7 @@ class PPOConfig(ActorCriticConfig):
         ] = 10.0,
         standardize_advantages: Annotated[bool, "advantages with mean 0, deviation 1 over each train batch"] = True,
         shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
 
 class PPO(Algorithm):

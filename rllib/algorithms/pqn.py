@@ -34,7 +34,6 @@ _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": 
 class PQNConfig(AlgorithmConfig):
     """Settings of PQN."""
 
-    algo_class = "PQN"
     on_policy = True
     exploration_kinds: ClassVar[tuple[str, ...]] = OF_VALUES
     own_aliases: ClassVar[dict] = EPSILON_ALIASES
@@ -43,8 +42,7 @@ class PQNConfig(AlgorithmConfig):
     }  # fmt: skip
 
     @section
-    def rollouts(self, *, num_envs_per_worker=4, rollout_fragment_length="auto") -> Self:
-        """Who samples, how much at a time, and how."""
+    def rollouts(self, *, num_envs_per_worker=4, rollout_fragment_length="auto") -> Self: ...
 
     @section
     def training(
@@ -58,16 +56,13 @@ class PQNConfig(AlgorithmConfig):
         lambda_: Annotated[float, "how far a target looks before it bootstraps; 0: one step", between(0, 1)] = 0.65,
         sgd_minibatch_size: Annotated[int, "rows per gradient step", at_least(1)] = 128,
         num_sgd_iter: Annotated[int, "passes over each train batch", at_least(1)] = 4,
-    ) -> Self:
-        """How it learns."""
+    ) -> Self: ...
 
     @section
-    def exploration(self, *, exploration_config=default_exploration) -> Self:
-        """How new behaviour is tried out."""
+    def exploration(self, *, exploration_config=default_exploration) -> Self: ...
 
     @section
-    def reporting(self, *, min_sample_timesteps_per_iteration=5000) -> Self:
-        """What counts as an iteration, and what is reported about it."""
+    def reporting(self, *, min_sample_timesteps_per_iteration=5000) -> Self: ...
 
 
 class PQN(Algorithm):
@@ -84,9 +79,7 @@ class PQN(Algorithm):
                 f"has {action_space}. Use PPO for it, or an environment with discrete actions."
             )
         spec = super().make_policy_spec(observation_space, action_space)
-        return dataclasses.replace(
-            spec, distribution=QValues(int(action_space.n)), critic=False, vf_share_layers=True
-        )
+        return dataclasses.replace(spec, distribution=QValues(int(action_space.n)), critic=False, vf_share_layers=True)
 
     def make_postprocess(self) -> QLambda:
         return QLambda(self.config.gamma, self.config.lambda_)

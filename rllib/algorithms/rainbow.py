@@ -18,8 +18,6 @@ class RainbowConfig(DQNConfig):
     after 100,000 steps: set it to the length of your run.
     """
 
-    algo_class = "Rainbow"
-
     @section
     def rollouts(self, *, rollout_fragment_length=4) -> Self: ...
 

@@ -34,7 +34,7 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
         for row in settings:
             click.echo(f"  {row.name}: {row.type} = {row.default!r}")
             click.echo(_indented(row.meaning, width))
-    _show_departures(config.algo_class, {row.name for row in rows}, width)
+    _show_departures(type(config).__name__.removesuffix("Config"), {row.name for row in rows}, width)
 
 
 def _show_departures(algorithm: str, names: set[str], width: int) -> None:

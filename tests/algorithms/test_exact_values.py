@@ -68,7 +68,7 @@ def trained(config_class, settings, env, num_steps, gamma):
 
 
 def name(parameter):
-    return getattr(parameter, "algo_class", "")
+    return getattr(parameter, "__name__", "")
 
 
 @pytest.mark.parametrize(("config_class", "settings"), ACTOR_CRITICS, ids=name)

@@ -150,8 +150,9 @@ def _settings(class_: type[ConfigObject]) -> Iterator[str]:
         if alias.section in declared:
             has_guests = {*aliases.GUESTS.get(name, ()), *aliases.GUESTS.get(alias.section, ())}
             yield _section(class_, name, alias.section) if has_guests else f"{name} = {alias.section}"
-    if "build" in vars(class_) or isinstance(class_.algo_class, str):
-        built = "Algorithm" if class_.algo_class is None else class_.algo_class
+    algorithm = vars(class_).get("algo_class")
+    if "build" in vars(class_) or algorithm is not None:
+        built = "Algorithm" if algorithm is None else algorithm.__name__
         yield _definition("build", "self, env: Any=None", f" -> {built}")
         yield "build_algo = build"
 

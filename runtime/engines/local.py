@@ -99,12 +99,13 @@ def _dumps(value) -> bytes:
     return Stored(value).data
 
 
-class Result:
-    """What a reference stands for: pending, a stored value, or an error (made anew for each `get`)."""
+class Reference(ObjectRef):
+    """A reference of the local engine: pending, or with a stored value or an error (made anew for each `get`)."""
 
-    __slots__ = ("error", "stored", "unseen")
+    __slots__ = ("__weakref__", "engine", "error", "id", "stored", "unseen")
 
-    def __init__(self):
+    def __init__(self, engine, id_):
+        self.engine, self.id = engine, id_
         self.stored: Stored | None = None
         self.error: Callable[[], BaseException] | None = None
         self.unseen: Unseen | None = None  # of the error
@@ -112,15 +113,6 @@ class Result:
     @property
     def done(self) -> bool:
         return self.stored is not None or self.error is not None
-
-
-class Reference(ObjectRef):
-    """A reference of the local engine."""
-
-    __slots__ = ("__weakref__", "engine", "id", "result")
-
-    def __init__(self, engine, id_, result):
-        self.engine, self.id, self.result = engine, id_, result
 
 
 class Actor:
@@ -144,12 +136,12 @@ class Job:
         label: "task f()", for messages.
         call: the function or bound method, found when it runs.
         arguments: stored (args, kwargs).
-        depends: results that must be done first.
-        results: where its values go.
+        depends: references that must be done first.
+        refs: get its values.
     """
 
-    def __init__(self, label, call, arguments, depends, results, options=None, actor=None, creates=False):
-        self.label, self.call, self.arguments, self.depends, self.results = label, call, arguments, depends, results
+    def __init__(self, label, call, arguments, depends, refs, options=None, actor=None, creates=False):
+        self.label, self.call, self.arguments, self.depends, self.refs = label, call, arguments, depends, refs
         self.options, self.actor, self.creates = options, actor, creates
 
 
@@ -235,12 +227,12 @@ class LocalEngine:
 
     def put(self, value):
         with self._entered():
-            result = Result()
+            ref = Reference(self, self._new_id())
             try:
-                result.stored = Stored(value)
+                ref.stored = Stored(value)
             except Exception as error:
                 refuse(value, "the value", error, _dumps)
-            return Reference(self, self._new_id(), result)
+            return ref
 
     def get(self, refs, timeout_s):
         with self._entered():
@@ -249,9 +241,9 @@ class LocalEngine:
     def wait(self, refs, num_returns, timeout_s):
         with self._entered():
             self._check_own(refs)
-            done = [ref for ref in refs if ref.result.done][:num_returns]
+            done = [ref for ref in refs if ref.done][:num_returns]
             if len(done) < num_returns and timeout_s is None:
-                raise self._never(next(ref for ref in refs if not ref.result.done))
+                raise self._never(next(ref for ref in refs if not ref.done))
             chosen = set(done)
             return done, [ref for ref in refs if ref not in chosen]
 
@@ -314,10 +306,9 @@ class LocalEngine:
             arguments = Stored((args, kwargs))
         except Exception as error:
             refuse_call(args, kwargs, error, _dumps)
-        depends = [a.result for a in (*args, *kwargs.values()) if isinstance(a, Reference)]
-        results = [Result() for _ in range(num_returns)]
-        self._jobs.append(Job(label, call, arguments, depends, results, options, actor, creates))
-        refs = [Reference(self, self._new_id(), result) for result in results]
+        depends = [a for a in (*args, *kwargs.values()) if isinstance(a, Reference)]
+        refs = [Reference(self, self._new_id()) for _ in range(num_returns)]
+        self._jobs.append(Job(label, call, arguments, depends, refs, options, actor, creates))
         self._run_jobs()
         return refs
 
@@ -325,7 +316,7 @@ class LocalEngine:
         """Runs whatever can run, oldest first; jobs that user code adds meanwhile run inside its own call."""
         while (job := self._next_job()) is not None:
             self._jobs.remove(job)
-            failed = next((result for result in job.depends if result.error is not None), None)
+            failed = next((ref for ref in job.depends if ref.error is not None), None)
             if job.actor is not None and job.actor.error is not None:
                 failed = job.actor
             if failed is not None:
@@ -346,7 +337,7 @@ class LocalEngine:
         return None
 
     def _can_run(self, job) -> bool:
-        if not all(result.done for result in job.depends):
+        if not all(ref.done for ref in job.depends):
             return False
         if job.actor is not None and job.actor.error is not None:
             return True
@@ -384,9 +375,9 @@ class LocalEngine:
             self._fail(job, job.actor.error)
             return
         name = job.label.split(" ")[-1]
-        for result, part in zip(job.results, split_returns(value, len(job.results), name)):
+        for ref, part in zip(job.refs, split_returns(value, len(job.refs), name)):
             try:
-                result.stored = Stored(part)
+                ref.stored = Stored(part)
             except Exception as error:
                 refuse(part, f"the result of {name}", error, _dumps)
 
@@ -410,8 +401,8 @@ class LocalEngine:
     def _fail(self, job, error, unseen=None):
         if job.creates:
             self._end(job.actor, error, unseen)
-        for result in job.results:
-            result.stored, result.error, result.unseen = None, error, unseen
+        for ref in job.refs:
+            ref.stored, ref.error, ref.unseen = None, error, unseen
 
     def _end(self, actor, reason, unseen=None):
         """The actor is gone: its instance is dropped, its resources are free, later calls fail."""
@@ -467,18 +458,18 @@ class LocalEngine:
 
     def _value(self, ref, timeout_s):
         self._check_own([ref])
-        if ref.result.error is not None:
-            if ref.result.unseen is not None:
-                ref.result.unseen.seen()
-            raise ref.result.error()
-        if ref.result.stored is None:
+        if ref.error is not None:
+            if ref.unseen is not None:
+                ref.unseen.seen()
+            raise ref.error()
+        if ref.stored is None:
             if timeout_s is not None:
                 raise errors.GetTimeoutError(f"{ref!r} was not there after {timeout_s:g} s")
             raise self._never(ref)
-        return ref.result.stored.load()
+        return ref.stored.load()
 
     def _never(self, ref):
-        job = next(job for job in self._jobs if ref.result in job.results)
+        job = next(job for job in self._jobs if ref in job.refs)
         if job.actor is not None and job.actor.busy:
             why = f"{job.label} waits for the actor to finish the call that waits for it"
         else:

@@ -92,7 +92,7 @@ class ReplayBuffer:
         """Copies rows in.
 
         Args:
-            batch: at least the columns of the table, as rows [B, ...] or time-major [T, N, ...] (B = T N).
+            batch: at least the columns of the table, rows [B, ...] each.
             td_errors: [B] that the priorities of the rows come from; None: the largest priority so far.
 
         Returns:
@@ -150,12 +150,14 @@ class ReplayBuffer:
             self._priorities.drop(first % self.capacity, self._oldest - first)
 
     def _checked(self, batch: Mapping[str, np.ndarray], td_errors: np.ndarray | None) -> tuple[list[np.ndarray], int]:
-        """The columns of the table as rows, and the number of rows."""
+        """The columns of the table, and the number of rows."""
         rows, given = [], -1 if td_errors is None else len(td_errors)
         for name, shape in self._shapes:
             new = batch.get(name)
-            if type(new) is not np.ndarray or new.shape[1:] != shape:
-                new = _as_rows(batch, name, shape)
+            if new is None:
+                raise ValueError(f"the replay stores the column {name!r}, but the batch has {sorted(batch)}")
+            if new.shape[1:] != shape:
+                raise ValueError(f"{name} must have the shape [B, *{shape}], but has {new.shape}")
             if len(new) != given:
                 if given >= 0:
                     raise ValueError(
@@ -289,14 +291,3 @@ def _stored(columns: Sequence[Column], frame_axis: int | None) -> list[Column]:
 def _observation(columns: Sequence[Column]) -> tuple[tuple[int, ...], str]:
     """Shape and dtype of an observation."""
     return next((column.shape, column.dtype) for column in columns if column.name == sb.OBS)
-
-
-def _as_rows(batch: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The column as [B, *shape]."""
-    if name not in batch:
-        raise ValueError(f"the replay stores the column {name!r}, but the batch has {sorted(batch)}")
-    given = np.asarray(batch[name])
-    own = given.ndim - len(shape)
-    if own not in (1, 2) or given.shape[own:] != shape:
-        raise ValueError(f"{name} must have the shape [B, *{shape}] or [T, N, *{shape}], but has {given.shape}")
-    return given if own == 1 else given.reshape(-1, *shape)

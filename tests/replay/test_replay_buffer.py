@@ -40,14 +40,6 @@ def test_a_counter_fills_the_ring_three_times(kind, capacity, size):
     assert set(batch["number"].tolist()) == set(range(added - capacity, added))
 
 
-def test_time_major_columns_are_taken_as_rows():
-    replay = ReplayBuffer(TABLE, 100)
-    batch = rows(0, 12)
-    replay.add({name: column.reshape(4, 3, *column.shape[1:]) for name, column in batch.items()})
-    assert len(replay) == 12
-    assert set(replay.sample(300, rng())["number"].tolist()) == set(range(12))
-
-
 @BOTH
 def test_uniform_is_uniform(kind):
     replay = kind(TABLE, 300)

@@ -8,7 +8,7 @@ import numpy as np
 from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
 from rllib.models.catalog import PolicySpec
-from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, Column
+from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, STATE_IN, Column
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
@@ -91,11 +91,18 @@ class Policy:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What is stored of a step: the action and, where actions have probabilities, what it was drawn from."""
+        """What is stored of a step: the action, what it was drawn from if it has a probability, a memory's state."""
         columns = (Column(ACTIONS, self.action_shape, str(self.action_dtype)),)
         if self.distribution.has_log_prob:
             columns += Column(ACTION_DIST_INPUTS, (self.num_dist_inputs,)), Column(ACTION_LOGP)
+        if self.state_size:
+            columns += (Column(STATE_IN, (self.state_size,), before_action=True),)
         return columns
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of the state that a policy with a memory acts by; 0 without one."""
+        return self.spec.state_size
 
     @property
     def num_dist_inputs(self) -> int:
@@ -214,6 +221,8 @@ class Policy:
         dist_inputs: np.ndarray,
         actions: np.ndarray,
         values: np.ndarray | None = None,
+        state: np.ndarray | None = None,
+        next_state: np.ndarray | None = None,
     ) -> None:
         """Chooses one action per row: the hot path of sampling. Results are written in place.
 
@@ -223,7 +232,14 @@ class Policy:
             dist_inputs: float32 [N, num_dist_inputs], written.
             actions: [N, *action_shape] of action_dtype, written.
             values: float32 [N], contiguous, written; to be given only where `gives_values`.
+            state: float32 [N, state_size], what the step before has written; zeros where an episode begins. To be given
+                where there is a `state_size`.
+            next_state: the same shape, written.
         """
+        if state is not None:
+            dist_inputs[:] = self.network.step(self.encode(observations), state, next_state, values)
+            self.distribution.sample(dist_inputs, noise, actions)
+            return
         among = self._among
         if among is None:
             self._act(self.encode(observations), noise, dist_inputs, actions, values)
@@ -251,9 +267,9 @@ class Policy:
 
         Matrix products round otherwise for other numbers of rows, and in some kernels by a row's place. So processes
         that share rows out among them act by equal bits only where each computes the same shape, and keeps the places.
-        Does nothing where the rows are all there are, nor for convolutions, whose rows cost too much.
+        Does nothing where the rows are all there are, for convolutions, whose rows cost too much, nor with a memory.
         """
-        if rows.stop - rows.start < total and not self.spec.encoder.as_stored:
+        if rows.stop - rows.start < total and not self.spec.encoder.as_stored and not self.state_size:
             self._among = _ActingBuffers(self, total, rows)
 
     def compute_actions(
@@ -263,6 +279,7 @@ class Policy:
         rng: np.random.Generator | None = None,
         *,
         filtered: bool = False,
+        state: np.ndarray | None = None,
     ) -> np.ndarray:
         """Actions [N, *action_shape] for use outside of training.
 
@@ -271,10 +288,17 @@ class Policy:
             explore: sample; False takes the most probable actions.
             rng: draws the samples; by default a fresh one.
             filtered: the observations have passed the filter already.
+            state: of a policy with a memory, float32 [N, state_size], overwritten by what to give for the next step;
+                zeros where an episode begins.
 
         Raises:
-            ValueError: if the observations have another shape than the policy's.
+            ValueError: if the observations have another shape than the policy's, or a state is missing.
         """
+        if self.state_size and state is None:
+            raise ValueError(
+                f"this policy has a memory: give state=np.zeros((N, {self.state_size}), np.float32) for the first step "
+                "of N episodes, and the same array, which each call overwrites, for the next ones"
+            )
         observations = np.asarray(observations)
         expected = self.spec.encoder.shape
         if observations.shape[1:] != expected:
@@ -289,7 +313,10 @@ class Policy:
             self.resample(rng)
         else:
             self.silence()
-        dist_inputs = self.network.forward_policy(self.encode(observations)).copy()
+        if state is None:
+            dist_inputs = self.network.forward_policy(self.encode(observations)).copy()
+        else:
+            dist_inputs = self.network.step(self.encode(observations), state.copy(), state)
         if not explore:
             return self.distribution.mode(dist_inputs)
         return self.distribution.sample(dist_inputs, self.noise(rng, len(observations)))
@@ -331,9 +358,12 @@ class Policy:
         """
         return self.distribution.at(self.network.forward(self.encode(observations))[0])
 
-    def values(self, observations: np.ndarray) -> np.ndarray:
-        """Values [B] of observations [B, *shape] as stored."""
+    def values(self, observations: np.ndarray, state: np.ndarray | None = None) -> np.ndarray:
+        """Values [B] of observations [B, *shape] as stored; with a memory, in states [B, state_size]."""
         values = np.empty(len(observations), np.float32)
+        if state is not None:
+            self.network.step(self.encode(observations), state, np.empty_like(state), values)
+            return values
         for start in range(0, len(observations), CHUNK):
             rows = observations[start : start + CHUNK]
             values[start : start + CHUNK] = self.network.forward_value(self.encode(rows))

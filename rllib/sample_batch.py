@@ -22,6 +22,9 @@
 | td_targets         | [B]                    | float32      | what the value of the action is fitted to            |
 | target_probabilities | [B, atoms]           | float32      | what the distribution of its return is fitted to     |
 | td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
+| seq_lens           | [S]                    | int64        | of policies with a memory: lengths of the sequences  |
+|                    |                        |              | in which the rows stand, one after the other         |
+| state_in_0         | [S, state]             | float32      | the memory's state before the first row of each      |
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +52,10 @@ INDICES = "batch_indexes"
 TD_TARGETS = "td_targets"
 TARGET_PROBABILITIES = "target_probabilities"
 TD_ERRORS = "td_errors"
+SEQ_LENS = "seq_lens"
+STATE_IN = "state_in_0"
+# Columns with a row for each sequence [S]; all others have one for each step [B].
+PER_SEQUENCE = (SEQ_LENS, STATE_IN)
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,10 @@ def table_of(*columns: Column) -> tuple[Column, ...]:
 class SampleBatch(dict):
     """A dict of column name -> array whose first dimensions are equal.
 
+    The rows of policies with a memory stand in sequences; such a batch has the columns PER_SEQUENCE as well.
+
     Args:
-        columns: mapping of name to array, all of the same length.
+        columns: mapping of name to array, all of the same length; those PER_SEQUENCE of another one.
         policy_version: the lowest version of the weights that acted in these rows; learners report the lag from it.
         num_steps: T where the rows are [T * N], step by step, of N environments in lockstep; None: in another order.
 
@@ -102,7 +111,7 @@ class SampleBatch(dict):
         self.policy_version = policy_version
         self.num_steps = num_steps
         lengths = {name: len(column) for name, column in self.items()}
-        if len(set(lengths.values())) > 1:
+        if len({length for name, length in lengths.items() if name not in PER_SEQUENCE}) > 1:
             raise ValueError(f"the columns of a SampleBatch must have equal lengths, but got {lengths}")
 
     def __reduce__(self):
@@ -115,7 +124,7 @@ class SampleBatch(dict):
     @property
     def count(self) -> int:
         """Number of rows."""
-        return len(next(iter(self.values()))) if self else 0
+        return next((len(column) for name, column in self.items() if name not in PER_SEQUENCE), 0)
 
     @property
     def env_steps(self) -> int:
@@ -140,11 +149,11 @@ class SampleBatch(dict):
         if len(batches) == 1:
             return batches[0]
         _check_columns(batches)
-        count = sum(batch.count for batch in batches)
         columns = {}
         for name, first in batches[0].items():
-            columns[name] = allocate((count, *first.shape[1:]), first.dtype)
-            np.concatenate([batch[name] for batch in batches], out=columns[name])
+            parts = [batch[name] for batch in batches]
+            columns[name] = allocate((sum(map(len, parts)), *first.shape[1:]), first.dtype)
+            np.concatenate(parts, out=columns[name])
         return SampleBatch(columns, policy_version=min(batch.policy_version for batch in batches))
 
     @staticmethod
@@ -165,9 +174,9 @@ class SampleBatch(dict):
             return batches[0]
         _check_columns(batches)
         num_steps = [_common_steps(round_) for round_ in rounds]
-        count = sum(batch.count for batch in batches)
         columns = {}
         for name, first in batches[0].items():
+            count = sum(len(batch[name]) for batch in batches)
             column = columns[name] = np.empty((count, *first.shape[1:]), first.dtype)
             start = 0
             for round_, steps in zip(rounds, num_steps):
@@ -182,7 +191,13 @@ class SampleBatch(dict):
         )
 
     def rows(self, index) -> "SampleBatch":
-        """The rows that `index` selects: a view for a slice, a copy for a mask or an array of positions."""
+        """The rows that `index` selects: a view for a slice, a copy for a mask or an array of positions.
+
+        Raises:
+            ValueError: if the rows stand in sequences, which are taken whole or not at all.
+        """
+        if SEQ_LENS in self:
+            raise ValueError("these rows stand in sequences, which cannot be taken apart (column seq_lens)")
         columns = {name: column[index] for name, column in self.items()}
         return SampleBatch(columns, policy_version=self.policy_version)
 
@@ -200,6 +215,14 @@ class SampleBatch(dict):
             raise ValueError(f"a minibatch needs at least one row, but size={size} was given")
         for start in range(0, self.count, size):
             yield self.rows(slice(start, start + size))
+
+
+def rows_of_sequences(seq_lens: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Positions [B] of the rows, if their sequences [S] are put into this order [S]."""
+    starts = np.cumsum(seq_lens) - seq_lens
+    lengths = seq_lens[order]
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.repeat(starts[order], lengths) + within
 
 
 def _rebuild(columns: dict, policy_version: int, num_steps: int | None) -> SampleBatch:

@@ -103,9 +103,10 @@ def bootstrap_values(
     Args:
         fragment: a full one; values that it has are not computed again. They are zero, or anything, for observations
             that no transition needs.
-        values_of: values [B] of observations [B, *shape] as stored.
+        values_of: values [B] of observations [B, *shape] as stored, and of states [B, size] where there is a memory;
+            acting has then given the others.
     """
-    observations = fragment.observations
+    observations, states = fragment.observations, fragment.columns.get(sb.STATE_IN)
     values = np.zeros(observations.shape[:2], np.float32)
     known = fragment.num_steps if fragment.has_values else 0
     if known:
@@ -117,7 +118,8 @@ def bootstrap_values(
                 values[steps, i] = values_of(rows)
     else:
         rows = observations[known:]
-        values[known:] = values_of(rows.reshape(-1, *rows.shape[2:])).reshape(rows.shape[:2])
+        state = () if states is None else (states[-1],)
+        values[known:] = values_of(rows.reshape(-1, *rows.shape[2:]), *state).reshape(rows.shape[:2])
     next_values = values[1:]
     if fragment.final_observations:
         next_values = next_values.copy()
@@ -125,7 +127,8 @@ def bootstrap_values(
         if fragment.by_environment:
             final_values = np.concatenate([values_of(final[None]) for final in finals])
         else:
-            final_values = values_of(np.stack(finals))
+            state = () if states is None else (np.stack(fragment.final_states),)
+            final_values = values_of(np.stack(finals), *state)
         next_values[list(steps), list(environments)] = final_values
     return values[:-1], next_values
 

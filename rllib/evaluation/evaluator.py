@@ -169,6 +169,7 @@ def _play(
     observations, rewards = row.observations, row.rewards
     returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
     to_env = ActionMapper(stream.action_space, settings.normalize_actions, settings.clip_actions).to_env
+    state = np.zeros((num_envs, policy.state_size), np.float32) if policy.state_size else None
     finished: list[Episode] = []
     stream.reset(row)
     steps = 0
@@ -177,7 +178,7 @@ def _play(
         steps += 1
         patience.check(budget.playing, steps)
         seen = policy.filter(observations, update=False) if policy.filters_observations else observations
-        actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True)
+        actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
         ended = stream.step(to_env(actions), row)
         returns += rewards
         lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
@@ -188,4 +189,8 @@ def _play(
             returns[i], lengths[i] = 0.0, 0
         for i in stream.replaced:
             returns[i], lengths[i] = 0.0, 0
+        if state is not None:
+            state[[i for i, _ in ended]] = 0
+            if stream.reset_rows is not None:
+                state[stream.reset_rows] = 0
     return finished

@@ -98,9 +98,11 @@ class Explorer:
         dist_inputs: np.ndarray,
         actions: np.ndarray,
         values: np.ndarray | None = None,
+        state: np.ndarray | None = None,
+        next_state: np.ndarray | None = None,
     ) -> None:
         """Chooses one action per environment; arguments as for `Policy.act`."""
-        self.policy.act(observations, noise, dist_inputs, actions, values)
+        self.policy.act(observations, noise, dist_inputs, actions, values, state, next_state)
 
     def episodes_ended(self, environments: Sequence[int]) -> None:
         """Tells that these environments begin new episodes with the next action."""
@@ -141,9 +143,11 @@ class NoisyWeightsExplorer(Explorer):
         dist_inputs: np.ndarray,
         actions: np.ndarray,
         values: np.ndarray | None = None,
+        state: np.ndarray | None = None,
+        next_state: np.ndarray | None = None,
     ) -> None:
         self.policy.resample(self.place.shared_rng)
-        self.policy.act(observations, noise, dist_inputs, actions, values)
+        self.policy.act(observations, noise, dist_inputs, actions, values, state, next_state)
 
     def get_state(self) -> list[dict[str, Any]]:
         return [{"shared_rng": self.place.shared_rng.bit_generator.state} for _ in self.rngs]

@@ -53,8 +53,10 @@ class NoiseExplorer(Explorer):
         dist_inputs: np.ndarray,
         actions: np.ndarray,
         values: np.ndarray | None = None,
+        state: np.ndarray | None = None,
+        next_state: np.ndarray | None = None,
     ) -> None:
-        self.policy.act(observations, self._zeros, dist_inputs, actions, values)
+        self.policy.act(observations, self._zeros, dist_inputs, actions, values, state, next_state)
         flat = actions.reshape(len(actions), -1)
         at_random = ~np.isnan(noise[:, 0])
         flat += self.added(noise[:, 1])

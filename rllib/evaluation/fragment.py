@@ -47,6 +47,8 @@ class Fragment:
         )
         self.observations = self.columns[sb.OBS]
         self.final_observations: list[tuple[int, int, np.ndarray]] = []
+        # Of a policy with a memory, its state at each of the final observations.
+        self.final_states: list[np.ndarray] = []
         self.valid: np.ndarray | None = None
         self.failures: list[tuple[int, int]] = []
         self.cuts: set[tuple[int, int]] = set()
@@ -62,10 +64,22 @@ class Fragment:
         return self.num_steps * self.num_envs if self.valid is None else int(np.count_nonzero(self.valid))
 
     def mark_invalid(self, step: int, environments) -> None:
-        """Says that these environments' rows at this step are no transitions."""
+        """Says that these environments' rows at this step are no transitions; an episode begins with the next row."""
         if self.valid is None:
             self.valid = np.ones((self.num_steps, self.num_envs), bool)
         self.valid[step, environments] = False
+        if sb.STATE_IN in self.columns:
+            self.forget(step, environments)
+
+    def add_final(self, step: int, environment: int, observation: np.ndarray) -> None:
+        """Keeps the final observation of an episode that ended after this step, before `forget`."""
+        self.final_observations.append((step, environment, observation))
+        if sb.STATE_IN in self.columns:
+            self.final_states.append(self[sb.STATE_IN][step + 1, environment].copy())
+
+    def forget(self, step: int, environments) -> None:
+        """Has the memory of a policy begin anew in these environments after this step."""
+        self[sb.STATE_IN][step + 1, environments] = 0
 
     def cut_at_failures(self) -> None:
         """Truncates episodes in which an environment failed after their last whole step.
@@ -78,7 +92,7 @@ class Fragment:
             if goes_on and not self[sb.TRUNCATEDS][t - 1, i]:
                 self[sb.TRUNCATEDS][t - 1, i] = True
                 self.cuts.add((t - 1, i))
-                self.final_observations.append((t - 1, i, self.observations[t, i].copy()))
+                self.add_final(t - 1, i, self.observations[t, i].copy())
 
     @staticmethod
     def join(parts: "list[Fragment]", columns: Sequence[Column], allocate: Callable[..., np.ndarray]) -> "Fragment":
@@ -94,6 +108,7 @@ class Fragment:
             for name, column in part.columns.items():
                 joined.columns[name][start : start + len(column)] = column
             joined.final_observations += [(start + t, i, final) for t, i, final in part.final_observations]
+            joined.final_states += part.final_states
             joined.failures += [(start + t, i) for t, i in part.failures]
             if part.valid is not None:
                 for t, valid in enumerate(part.valid):
@@ -119,20 +134,35 @@ class Fragment:
             return batch.rows(by_environment if self.valid is None else by_environment[self.valid.T.reshape(-1)])
         return batch if self.valid is None else batch.rows(self.valid.reshape(-1))
 
-    def to_sequences(self, policy_version: int, allocate: Callable[..., np.ndarray] = np.empty) -> SampleBatch:
-        """The rows environment by environment, so that each row is followed by what it is bootstrapped from.
+    def to_sequences(
+        self,
+        policy_version: int,
+        allocate: Callable[..., np.ndarray] = np.empty,
+        *,
+        bootstraps: bool = True,
+        max_seq_len: int = 20,
+    ) -> SampleBatch:
+        """The transitions environment by environment, in the order of their steps.
 
-        Where an episode was truncated, and at the end of each environment's steps, a row is added that has nothing but
-        an observation: the true final one, or the one to go on from. There loss_mask is False and all else is zero.
-        Rows that are no transitions are left out.
+        For a policy with a memory the batch has the columns seq_lens and state_in_0: sequences end with an episode, at
+        rows that are no transitions, at the end of the fragment and after `max_seq_len` rows.
+
+        Args:
+            policy_version: of the weights that acted.
+            allocate: as for the constructor.
+            bootstraps: whether each row is followed by what it is bootstrapped from. Where an episode was truncated,
+                and at the end of each environment's steps, there is then a row that has nothing but an observation: the
+                true final one, or the one to go on from. There loss_mask is False and all else is zero.
+            max_seq_len: longest sequence.
         """
         num_steps, num_envs = self.num_steps, self.num_envs
-        # Positions in the [(T + 1) * N] observations; those of the last step, T, are the rows to bootstrap from.
-        source = np.arange((num_steps + 1) * num_envs).reshape(num_steps + 1, num_envs).T.reshape(-1)
+        length = num_steps + bootstraps
+        # Positions in columns [(T + 1) * N]; those of the last step, T, are the rows to bootstrap from.
+        source = np.arange(length * num_envs).reshape(length, num_envs).T.reshape(-1)
         mask = source < num_steps * num_envs
         final = np.full(len(source), -1)
-        if self.final_observations:
-            after = [i * (num_steps + 1) + t + 1 for t, i, _ in self.final_observations]
+        if bootstraps and self.final_observations:
+            after = [i * length + t + 1 for t, i, _ in self.final_observations]
             source = np.insert(source, after, 0)
             mask = np.insert(mask, after, False)
             # np.insert keeps the order in which equal positions are given, and no two of these are equal.
@@ -141,20 +171,47 @@ class Fragment:
             kept = ~mask
             kept[mask] = self.valid.reshape(-1)[source[mask]]
             source, mask, final = source[kept], mask[kept], final[kept]
-        rows = _in_one_block(
-            {name: ((len(source), *column.shape[2:]), column.dtype) for name, column in self.columns.items()}
-            | {sb.LOSS_MASK: (mask.shape, mask.dtype)},
-            allocate,
-        )
-        for name, column in self.columns.items():
+        columns = {name: column for name, column in self.columns.items() if name != sb.STATE_IN}
+        shapes = {name: ((len(source), *column.shape[2:]), column.dtype) for name, column in columns.items()}
+        if bootstraps:
+            shapes[sb.LOSS_MASK] = mask.shape, mask.dtype
+        sequences = self._sequences(source, final, max_seq_len) if sb.STATE_IN in self.columns else {}
+        shapes |= {name: (column.shape, column.dtype) for name, column in sequences.items()}
+        rows = _in_one_block(shapes, allocate)
+        for name, column in columns.items():
             # "clip": the rows to bootstrap from exceed all columns but the observations, and become zero.
             np.take(column.reshape(-1, *column.shape[2:]), source, axis=0, out=rows[name], mode="clip")
             if name != sb.OBS:
                 rows[name][~mask] = 0
         for row in np.flatnonzero(final >= 0):
             rows[sb.OBS][row] = self.final_observations[final[row]][2]
-        rows[sb.LOSS_MASK][:] = mask
+        if bootstraps:
+            rows[sb.LOSS_MASK][:] = mask
+        for name, column in sequences.items():
+            rows[name][:] = column
         return SampleBatch(rows, policy_version=policy_version)
+
+    def _sequences(self, source: np.ndarray, final: np.ndarray, max_seq_len: int) -> dict[str, np.ndarray]:
+        """The columns seq_lens and state_in_0.
+
+        Args:
+            source: [B] of each row its position t * N + i.
+            final: [B] instead, which of the final observations it has, else -1.
+            max_seq_len: longest sequence.
+        """
+        # Whether a memory has begun anew, or the fragment, with the action of step t: [T + 1, N].
+        anew = np.ones((self.num_steps + 1, self.num_envs), bool)
+        anew[1:] = self[sb.TERMINATEDS] | self[sb.TRUNCATEDS]
+        if self.valid is not None:
+            anew[1:] |= ~self.valid
+        begins = anew.reshape(-1)[source] & (final < 0)
+        rows = np.arange(len(source))
+        begins |= (rows - np.maximum.accumulate(np.where(begins, rows, 0))) % max_seq_len == 0
+        first = np.flatnonzero(begins)
+        states = self[sb.STATE_IN].reshape(-1, *self[sb.STATE_IN].shape[2:])[source[first]]
+        for row in np.flatnonzero(final[first] >= 0):
+            states[row] = self.final_states[final[first[row]]]
+        return {sb.SEQ_LENS: np.diff(first, append=len(source)), sb.STATE_IN: states}
 
 
 def _in_one_block(columns: dict[str, tuple], allocate: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:

@@ -74,6 +74,8 @@ class ParameterNoiseExplorer(Explorer):
         dist_inputs: np.ndarray,
         actions: np.ndarray,
         values: np.ndarray | None = None,
+        state: np.ndarray | None = None,
+        next_state: np.ndarray | None = None,
     ) -> None:
         begins = self._begins & self._acting
         if begins.any():

@@ -96,11 +96,13 @@ class RolloutWorker(Worker):
         self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
         self._allocate = allocate
         # Sequences are copied out of the fragment, which then needs no memory that others can see.
-        self._allocate_fragment = np.empty if settings.sequences else allocate
+        self._remembers = self.policy.state_size > 0
+        self._makes_sequences = settings.sequences or self._remembers
+        self._allocate_fragment = np.empty if self._makes_sequences else allocate
         first = max(worker_index - 1, 0) * settings.num_envs
         total = settings.num_envs * max(settings.num_workers, 1)
         # Whether the run's bits do not depend on how environments are shared out among workers.
-        self._is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE
+        self._is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE and not self._remembers
         if self._is_alike:
             self.policy.act_among(total, slice(first, first + settings.num_envs))
             if self.policy.filters_observations:
@@ -207,8 +209,13 @@ class RolloutWorker(Worker):
         return batch, report
 
     def _to_batch(self, fragment: Fragment) -> SampleBatch:
-        if self.settings.sequences:
-            return fragment.to_sequences(self.policy_version, self._allocate)
+        if self._makes_sequences:
+            return fragment.to_sequences(
+                self.policy_version,
+                self._allocate,
+                bootstraps=self.settings.sequences,
+                max_seq_len=self.policy.spec.max_seq_len,
+            )
         has_gaps = self.settings.complete_episodes or self.stream.has_gaps
         if self._rows is not None:
             return self._rows.of(fragment, self.policy, self.policy_version, has_gaps)
@@ -252,6 +259,8 @@ class RolloutWorker(Worker):
         for column in self.stream.info_columns:
             if column.before_action:
                 fragment[column.name][0] = self._row.infos[column.name]
+        if self._remembers:
+            fragment[sb.STATE_IN][0] = 0
 
     def _step_through(self, fragment: Fragment, active: list[bool] | None) -> tuple[float, float]:
         """The hot loop. Returns the seconds spent in the environments and in the policy."""
@@ -261,6 +270,7 @@ class RolloutWorker(Worker):
         env_time = inference_time = 0.0
         observations = list(fragment.observations)
         received = itertools.repeat(self._row.observations) if filtering else observations[1:]
+        states = fragment[sb.STATE_IN] if self._remembers else itertools.repeat(None)
         steps = zip(
             range(fragment.num_steps),
             observations,
@@ -269,11 +279,13 @@ class RolloutWorker(Worker):
             self._dist_inputs(fragment),
             fragment[sb.ACTIONS],
             fragment[sb.VF_PREDS] if fragment.has_values else itertools.repeat(None),
+            states,
+            states[1:] if self._remembers else states,
             Row.of_steps(received, fragment.columns, self.stream.info_columns),
         )
-        for t, observation, following, noise, dist_inputs, actions, values, row in steps:
+        for t, observation, following, noise, dist_inputs, actions, values, state, next_state, row in steps:
             begun = clock()
-            act(observation, noise, dist_inputs, actions, values)
+            act(observation, noise, dist_inputs, actions, values, state, next_state)
             acted = clock()
             if active is not None:
                 following[:] = observation
@@ -316,7 +328,9 @@ class RolloutWorker(Worker):
             if self._every_final_observation or (truncated[i] and not terminated[i]):
                 if self.policy.filters_observations:
                     final = self.policy.filter(np.asarray(final)[None], environments=np.array([i]))[0]
-                fragment.final_observations.append((t, i, final))
+                fragment.add_final(t, i, final)
+        if self._remembers:
+            fragment.forget(t, [i for i, _ in ended])
 
     def _note_failures(self, fragment: Fragment, t: int) -> None:
         replaced = list(self.stream.replaced)

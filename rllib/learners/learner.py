@@ -10,7 +10,7 @@ from rllib.learners.objective import ModuleVector, Objective
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
-from rllib.sample_batch import NEXT_OBS, OBS, SampleBatch
+from rllib.sample_batch import NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
 if TYPE_CHECKING:
     from rllib.learners.torch_learner import TorchBackend
@@ -40,7 +40,8 @@ class Learner:
         self.objectives = tuple(objectives)
         self.targets = {target.module: target for target in targets}
         self._backend = backend
-        self._columns = tuple(dict.fromkeys(name for each in objectives for name in each.loss.columns))
+        read = [name for each in objectives for name in each.loss.columns]
+        self._columns = tuple(dict.fromkeys([*read, *(PER_SEQUENCE if self.policy.state_size else ())]))
         self._inputs = np.empty((0, 0), np.float32)
         # The batch that was staged: its observations, and what the network reads of them.
         self._staged: tuple[np.ndarray, np.ndarray] | None = None
@@ -68,10 +69,12 @@ class Learner:
         Args:
             batch: columns obs and those that the loss reads.
             num_epochs: how often each row is used.
-            minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows.
+            minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows. With
+                a memory, a step takes as few whole sequences as have so many rows.
             microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
                 memory (statistics that are no means, like the explained variance, are those of the parts). None: all.
-            rng: shuffles the rows, once an epoch; numpy and torch learners draw the same numbers.
+            rng: shuffles the rows (with a memory, the sequences), once an epoch; numpy and torch learners draw the same
+                numbers.
             lr: learning rate, of all objectives or by their names.
             shuffle: False keeps the order of the batch.
             meanwhile: called once when all steps have been asked for, before their end is waited for: on a GPU they are
@@ -92,16 +95,22 @@ class Learner:
             batch, num_epochs=num_epochs, minibatch_size=minibatch_size, microbatch_size=microbatch_size
         )
         columns, inputs = self._read(batch)
-        orders = [rng.permutation(rows) if shuffle else None for _ in range(num_epochs)]
+        # With a memory, sequences are shuffled instead of rows.
+        seq_lens = columns.get(SEQ_LENS)
+        count = rows if seq_lens is None else len(seq_lens)
+        orders = [rng.permutation(count) if shuffle else None for _ in range(num_epochs)]
         lrs = [lr[each.name] if isinstance(lr, Mapping) else lr for each in self.objectives]
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
         size = min(minibatch_size or rows, rows)
         found = self._backend.train(columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile)
-        result = {"num_minibatches": -(-rows // size) * num_epochs}
+        result = {"num_minibatches": len(found[0][0]) if found else 0}
+        last_order = orders[-1]
+        if seq_lens is not None and last_order is not None:
+            last_order = rows_of_sequences(seq_lens, last_order)
         ran = [objective for objective, its_settings in zip(self.objectives, given) if its_settings is not None]
         for objective, (statistics, row_statistics) in zip(ran, found, strict=True):
             result |= self._named(objective, statistics.mean(0))
-            result |= _in_order(objective.row_stats, row_statistics, orders[-1])
+            result |= _in_order(objective.row_stats, row_statistics, last_order)
         return result
 
     def compute_gradient(

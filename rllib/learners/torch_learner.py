@@ -6,13 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rllib.learners.numpy_learner import check_identity, parts_of, raise_not_finite
+from rllib.learners.epoch import Epoch, epoch_of
+from rllib.learners.numpy_learner import check_identity, raise_not_finite
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.transfers import InPlace, PinnedTransfers
 from rllib.models.torch_network import backward
-from rllib.sample_batch import OBS
+from rllib.sample_batch import OBS, PER_SEQUENCE, SEQ_LENS
 
 # Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
 MEMORY = {
@@ -96,12 +97,12 @@ class TorchBackend:
         ]
         for descent, lr, _ in active:
             descent.begin(lr)
-        sources = self._sources(columns, inputs)
+        batch = self._batch(columns, inputs)
         for order in self._orders_on_device(orders):
-            epoch = sources if order is None else _shuffled(sources, order)
+            epoch = batch.reordered(order)
             for descent, *_ in active:
                 descent.row_statistics = []
-            for rows in parts_of(0, len(inputs), minibatch_size):
+            for rows in epoch.parts(0, len(inputs), minibatch_size):
                 for descent, _, given in active:
                     descent.compute(epoch, rows, microbatch_size, given)
                     descent.step()
@@ -118,7 +119,7 @@ class TorchBackend:
         self._fetch_weights()
         (descent,) = self._descents
         descent.begin(0.0)
-        descent.compute(self._sources(columns, inputs), slice(0, len(inputs)), microbatch_size, settings)
+        descent.compute(self._batch(columns, inputs), slice(0, len(inputs)), microbatch_size, settings)
         gradient = descent.gradients[0].numpy() if not self._on_gpu else np.empty_like(self._vector.flat)
         ((statistics,),) = self._finish([descent], {**columns, OBS: inputs}, descent.gradients[0], gradient)
         return gradient, statistics
@@ -142,10 +143,9 @@ class TorchBackend:
             for host, device in self._mirrored:
                 device.copy_(host)
 
-    def _sources(self, columns: Mapping, inputs: np.ndarray) -> dict[str, Tensor]:
-        return {name: self._transfers.take(column) for name, column in columns.items()} | {
-            OBS: self._transfers.take(inputs)
-        }
+    def _batch(self, columns: Mapping, inputs: np.ndarray) -> Epoch:
+        tensors = {name: self._transfers.take(column) for name, column in columns.items()}
+        return epoch_of({**tensors, OBS: self._transfers.take(inputs)}, columns.get(SEQ_LENS))
 
     def _finish(
         self, descents: Sequence["_Descent"], columns: Mapping, result: Tensor, out: np.ndarray
@@ -196,6 +196,8 @@ class _Descent:
         moved = [modules[name] for name in objective.moves]
         self._loss, self._modules, self._vector, self._on_gpu = objective.loss, modules, vector, on_gpu
         self._distribution = vector.policy.distribution
+        # What the policy's network is called with.
+        self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
         self._clip = objective.grad_clip, objective.grad_clip_by
         self._moves, self._moved, self._over_modules = objective.moves, moved, not objective.has_closed_form
         flats = [module.flat for module in moved]
@@ -227,10 +229,10 @@ class _Descent:
             group["lr"] = lr
         self.steps, self.row_statistics, self.identity_error = [], [], None
 
-    def compute(self, epoch: Mapping[str, Tensor], rows: slice, microbatch_size: int, settings: Mapping) -> None:
+    def compute(self, epoch: Epoch, rows: slice, microbatch_size: int, settings: Mapping) -> None:
         """Leaves the gradient of the rows in `gradients`, and their statistics with the gradient's norm in `steps`."""
         gradients = self.gradients
-        parts = parts_of(rows.start, rows.stop, microbatch_size)
+        parts = epoch.parts(rows.start, rows.stop, microbatch_size)
         statistics = self._compute_part(epoch, parts[0], settings)
         if len(parts) > 1:
             # Means over parts of different sizes become the mean over all of the rows.
@@ -244,13 +246,13 @@ class _Descent:
             torch._foreach_copy_(gradients, totals)
         norm = torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
         if not self._on_gpu and not torch.isfinite(norm):
-            columns = {name: column[rows].numpy() for name, column in epoch.items()}
+            columns = {name: column.numpy() for name, column in epoch[rows].items()}
             raise_not_finite(self._vector, self._vector.flat, self.whole_gradient(), columns)
         self.steps.append(torch.cat((statistics, norm[None])))
 
-    def _compute_part(self, epoch: Mapping[str, Tensor], rows: slice, settings: Mapping) -> Tensor:
-        minibatch = {name: column[rows] for name, column in epoch.items()}
-        given = self._modules if self._over_modules else self._moved[0](minibatch[OBS])
+    def _compute_part(self, epoch: Epoch, rows: slice, settings: Mapping) -> Tensor:
+        minibatch = epoch[rows]
+        given = self._modules if self._over_modules else self._moved[0](*(minibatch[name] for name in self._reads))
         if not self.steps and not self._over_modules and rows.start == 0:
             self._check_identity(given, minibatch)
         loss, statistics, *of_rows = self._loss.torch(self._distribution, given, minibatch, **settings)
@@ -293,10 +295,6 @@ class _Descent:
             for gradient in self.gradients:
                 _scale_to(gradient, norm, limit)
         self._optimizer.step()
-
-
-def _shuffled(sources: Mapping[str, Tensor], order: Tensor) -> dict[str, Tensor]:
-    return {name: column.index_select(0, order) for name, column in sources.items()}
 
 
 def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:

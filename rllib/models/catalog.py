@@ -113,6 +113,10 @@ class PolicySpec:
     noisy_layers: int = 0
     sigma0: float = 0.5
 
+    # Of networks with a memory (models/recurrent.py): numbers of a state, longest sequence that gradients flow through.
+    state_size = 0
+    max_seq_len = 20
+
     def layout(self) -> ParameterLayout | NoisyLayout:
         """Where the parameters lie in the flat vector."""
         num_outputs = self.distribution.num_inputs

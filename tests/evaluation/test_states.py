@@ -1,0 +1,131 @@
+"""Fragments of policies with a memory: sequences, and the state before each, from which learners compute the same."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from torch import nn
+
+from rllib import sample_batch as sb
+from rllib.env.registry import resolve
+from rllib.evaluation import seeding
+from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.evaluation.rollout_worker import RolloutWorker
+from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
+from rllib.losses.gae import gae
+from rllib.models.catalog import policy_spec
+from rllib.models.recurrent import RecurrentSpec, Unrolled
+from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
+from tests.envs import CountingEnv, ProbeFailure
+
+SIZE = 4
+
+
+class Cell(nn.Module):
+    """Scales the counts down, so that states differ."""
+
+    def __init__(self, num_inputs: int, num_outputs: int):
+        super().__init__()
+        self.cell, self.head = nn.GRUCell(num_inputs, SIZE), nn.Linear(SIZE, num_outputs + 1)
+
+    def forward(self, inputs, state):
+        state = self.cell(inputs / 5, state)
+        outputs = self.head(state)
+        return outputs[:, :-1], outputs[:, -1], state
+
+
+class Failing(CountingEnv):
+    """Raises in the third step of every second episode."""
+
+    def step(self, action):
+        if self.t == 2 and self.episode % 2:
+            raise ProbeFailure
+        return super().step(action)
+
+
+def in_vector(mode):
+    return lambda context: SyncVectorEnv([partial(CountingEnv, {})] * context.num_envs, autoreset_mode=mode)
+
+
+KINDS = {
+    "own": (CountingEnv, {}),
+    "next step": (in_vector(AutoresetMode.NEXT_STEP), {}),
+    "same step": (in_vector(AutoresetMode.SAME_STEP), {}),
+    "whole episodes": (CountingEnv, {"complete_episodes": True}),
+    "failing": (Failing, {"replace_failed_envs": True}),
+}
+
+
+def worker(env=CountingEnv, max_seq_len=20, **options) -> RolloutWorker:
+    spec = policy_spec(CountingEnv.observation_space, CountingEnv.action_space)
+    settings = RolloutSettings(
+        env=resolve(env),
+        env_config={},
+        policy=RecurrentSpec.of(spec, Cell, state_size=SIZE, max_seq_len=max_seq_len),
+        **{"postprocess": AdvantageEstimator(0.9, 0.8), "num_envs": 3, "fragment_length": 7, "seed": 3, **options},
+    )
+    made = RolloutWorker(settings)
+    made.policy.spec.initialize(made.policy.layout, made.policy.weights, seeding.generator(0, 1))
+    return made
+
+
+def learned(policy: Policy, batch: SampleBatch) -> tuple[np.ndarray, np.ndarray]:
+    """Distribution inputs and values as a learner computes them."""
+    module = policy.spec.torch(policy.layout, torch.from_numpy(policy.weights), None)
+    columns = policy.encode(batch[sb.OBS]), batch[sb.SEQ_LENS], batch[sb.STATE_IN]
+    dist_inputs, values = module(*map(torch.from_numpy, columns))
+    return dist_inputs.detach().numpy(), values.detach().numpy()
+
+
+@pytest.mark.parametrize("max_seq_len", [1, 3, 20])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_give_what_acting_gave(kind, max_seq_len):
+    env, options = KINDS[kind]
+    sampler = worker(env, max_seq_len, **options)
+    for _ in range(4):
+        batch, _ = sampler.sample()
+        dist_inputs, values = learned(sampler.policy, batch)
+        np.testing.assert_allclose(dist_inputs, batch[sb.ACTION_DIST_INPUTS], atol=1e-6)
+        np.testing.assert_allclose(values, batch[sb.VF_PREDS], atol=1e-6)
+        starts = np.cumsum(batch[sb.SEQ_LENS]) - batch[sb.SEQ_LENS]
+        assert batch[sb.SEQ_LENS].max() <= max_seq_len
+        begins = batch[sb.OBS][starts, 0] == 0
+        assert not batch[sb.STATE_IN][begins].any(), "an episode begins without a memory"
+        assert batch[sb.STATE_IN][~begins].all(1).all(), "what is cut goes on"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_bootstrapped_from_stands_in_its_sequence(kind):
+    """Advantages by the worker, and by a learner from the observations behind each sequence, are the same."""
+    env, options = KINDS[kind]
+    computed, _ = worker(env, **options).sample()
+    sampler = worker(env, sequences=True, postprocess=NO_POSTPROCESS, **options)
+    batch, _ = sampler.sample()
+    _, values = learned(sampler.policy, batch)
+    steps = batch[sb.LOSS_MASK]
+    following = np.append(values[1:], 0)
+    ends = batch[sb.TRUNCATEDS] | ~np.append(steps[1:], False)
+    rows = [batch[name][steps][:, None] for name in (sb.REWARDS, sb.TERMINATEDS)]
+    advantages, _ = gae(
+        rows[0], values[steps][:, None], following[steps][:, None], rows[1], ends[steps][:, None], 0.9, 0.8
+    )
+    np.testing.assert_allclose(advantages[:, 0], computed[sb.ADVANTAGES], atol=1e-5)
+
+
+def test_unrolling_is_stepping():
+    torch.manual_seed(0)
+    module, lengths = Cell(3, 2), [4, 1, 6, 4]
+    inputs, state = torch.randn(15, 3), torch.randn(4, SIZE)
+    encoded = torch.cat([inputs, torch.ones(15, 1)], 1)
+    dist_inputs, values = Unrolled(module)(encoded, torch.tensor(lengths), state)
+    row = 0
+    for sequence, length in enumerate(lengths):
+        own = state[sequence : sequence + 1]
+        for _ in range(length):
+            expected, value, own = module(inputs[row : row + 1], own)
+            torch.testing.assert_close(dist_inputs[row : row + 1], expected)
+            torch.testing.assert_close(values[row : row + 1], value)
+            row += 1

@@ -375,7 +375,7 @@ class Erratic(TrialScheduler):
             runner.stop_trial(other)
         elif command < 0.1:
             runner.pause_trial(other)
-        elif command < 0.2 and runner.saved_state(other) != {}:
+        elif command < 0.35 and runner.saved_state(other) != {}:
             runner.exploit(trial, other, {"a": self.rng.random()})
             return self.NOOP
         return self.rng.choices([self.CONTINUE, self.PAUSE, self.STOP], [0.8, 0.15, 0.05])[0]
@@ -437,7 +437,7 @@ def test_whatever_happens_nothing_is_lost_and_all_ends(seed):
         if world.trials.is_over:
             break
         busy = [running.trial for running in world.trials.running.values() if world.calls[running.trial.trial_id]]
-        if busy and rng.random() < 0.03:
+        if busy and rng.random() < 0.08:
             world.fail(rng.choice(busy))
         elif busy and rng.random() < 0.9:
             world.answer(rng.choice(busy), **({"done": True} if rng.random() < 0.02 else {}))

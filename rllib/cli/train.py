@@ -1,7 +1,6 @@
 """`rllib train`."""
 
 import importlib
-import itertools
 import re
 import signal
 import sys
@@ -19,10 +18,9 @@ from rllib.cli.panel import PanelDisplay
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
-from rllib.tune.loggers import write_params
+from rllib.tune.loggers import ResultFiles, numbered, write_params
 from rllib.tune.sidecar import SidecarLogger
 from rllib.tune.stoppers import ThresholdStopper
-from rllib.tune.trial_files import ResultFiles
 from rllib.tune.trial_runner import Interrupts
 
 _FIRST_INTERRUPT = "Finishing this iteration, then saving a checkpoint. Once more: stop at once, without."
@@ -208,8 +206,7 @@ def _make_directory(results: Path, spec: RunSpec) -> Path:
     """
     _refuse_used_name(results, spec)
     name = _file_name(spec.name or f"{spec.algorithm}_{spec.env}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
-    for number in itertools.count(1):
-        directory = results / (name if number == 1 else f"{name}_{number}")
+    for directory in numbered(results / name):
         try:
             directory.mkdir(parents=True)
             return directory

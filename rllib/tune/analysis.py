@@ -10,7 +10,7 @@ from typing import Any
 from rllib.algorithms.sections import nearest
 from rllib.errors import NoBestTrialError
 from rllib.tune.experiment import journal_file, read_journal
-from rllib.tune.loggers import flatten, lookup, read_results
+from rllib.tune.loggers import flatten, is_number, lookup, read_results, settings_by_path
 from rllib.tune.plots import plot, read_runs
 from rllib.tune.trial import ERROR, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_checkpoint import Checkpoint
@@ -131,7 +131,7 @@ class ExperimentAnalysis:
         metric, mode = self._objective(metric, mode)
         statistic = mode if scope == "all" else scope
         values = [(trial.metric_analysis[metric][statistic], trial) for trial in self._trials_with(metric)]
-        numbers = [pair for pair in values if _is_number(pair[0])]  # None: NaN, read from a file
+        numbers = [pair for pair in values if is_number(pair[0])]  # None: NaN, read from a file
         if filter_nan_and_inf:
             numbers = [pair for pair in numbers if math.isfinite(pair[0])]
         if not numbers and filter_nan_and_inf and len(self.trials) > 1:
@@ -163,7 +163,7 @@ class ExperimentAnalysis:
         best = trial.checkpoints[-1]
         if metric or self.default_metric:
             metric, mode = self._objective(metric, mode)
-            known = [c for c in trial.checkpoints if _is_number(c.metrics.get(metric))]
+            known = [c for c in trial.checkpoints if is_number(c.metrics.get(metric))]
             if known:
                 best = (max if mode == "max" else min)(known, key=lambda c: c.metrics[metric])
         return Checkpoint(trial.checkpoint_path(best))
@@ -220,10 +220,10 @@ class ExperimentAnalysis:
     def _row(self, trial: Trial, metric: str | None = None, mode: str | None = None) -> dict[str, Any]:
         result = trial.last_result
         if metric is not None:
-            with_metric = [r for r in read_results(Path(trial.logdir)) if _is_number(lookup(r, metric))]
+            with_metric = [r for r in read_results(Path(trial.logdir)) if is_number(lookup(r, metric))]
             if with_metric:
                 result = (max if mode == "max" else min)(with_metric, key=lambda r: lookup(r, metric))
-        config = {f"config/{key}": value for key, value in _flat_config(trial.config)}
+        config = {f"config/{key}": value for key, value in settings_by_path(trial.config)}
         return {**dict(flatten(result)), "trial_id": trial.trial_id, **config, "logdir": trial.logdir}
 
     def _frame(self, trial: Trial):
@@ -390,18 +390,6 @@ def _error_of(trial: Trial) -> Exception:
 def load_error(path: str | Path) -> BaseException:
     """The exception in a trial's error.pkl. Unpickles: only for experiments of one's own."""
     return pickle.loads((Path(path) / "error.pkl").read_bytes())
-
-
-def _flat_config(config, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from _flat_config(value, f"{prefix}{key}/")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _is_number(value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def _iteration(checkpoint: TrialCheckpoint, metric: str):

@@ -10,7 +10,6 @@ later records are replayed (resume.py).
 
 import base64
 import fcntl
-import itertools
 import logging
 import math
 import os
@@ -28,8 +27,9 @@ import msgspec
 
 from rllib.tune.domains import Choice, Domain
 from rllib.tune.experiment_spec import ExperimentSpec
-from rllib.tune.loggers import encode
+from rllib.tune.loggers import encode, numbered
 from rllib.tune.trial import Trial
+from rllib.tune.trial_checkpoint import sync
 from rllib.tune.trial_records import apply_record
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class ExperimentDirectory:
         header = {"type": "experiment", "format": FORMAT, "created": time.time(), **header}
         journal.append(header)
         journal.sync(now=True)
-        _sync_directory(path)
+        sync(path)
         return cls(path, journal, header, [])
 
     @classmethod
@@ -268,14 +268,6 @@ def write_whole(path: Path, content: bytes) -> None:
     os.replace(draft, path)
 
 
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 # ---------------------------------------------------------------------- names
 
 
@@ -303,10 +295,9 @@ def inside(directory: Path, name: str, what: str) -> Path:
 
 def new_path(results: Path, name: str) -> Path:
     """RESULTS/NAME, or RESULTS/NAME_2, ... if there are experiments of that name."""
-    for number in itertools.count(1):
-        path = results / (name if number == 1 else f"{name}_{number}")
-        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-            return path
+    return next(
+        path for path in numbered(results / name) if not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    )
 
 
 def latest_path(results: Path, name: str) -> Path | None:

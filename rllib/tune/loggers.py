@@ -13,12 +13,14 @@ their own that reads result.json.
 """
 
 import csv
+import itertools
 import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -68,6 +70,26 @@ def lookup(result: Mapping, key: str):
             return None
         value = value[part]
     return value
+
+
+def settings_by_path(settings: Mapping, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a configuration by "a/b" path; an empty mapping is a value."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from settings_by_path(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def is_number(value) -> bool:
+    """Whether it can be compared: an int or float, but neither a bool nor NaN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+
+
+def numbered(path: Path) -> Iterator[Path]:
+    """PATH, PATH_2, PATH_3, ...: where to look for a free name."""
+    yield path
+    yield from (path.with_name(f"{path.name}_{number}") for number in itertools.count(2))
 
 
 def write_params(directory: Path, params: Mapping) -> None:
@@ -144,6 +166,27 @@ def _read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
     with open(path, newline="") as file:
         header, *rows = list(csv.reader(file)) or [[]]
     return header, rows
+
+
+class ResultFiles:
+    """A run's result.json and progress.csv, to whose ends results are written.
+
+    Args:
+        directory: of the run.
+    """
+
+    def __init__(self, directory: Path):
+        self._loggers = [JsonLogger(directory), CsvLogger(directory)]
+
+    def on_result(self, result: Mapping) -> None:
+        """Writes one result to each file."""
+        for logger in self._loggers:
+            logger.on_result(result)
+
+    def close(self) -> None:
+        """Closes them."""
+        for logger in self._loggers:
+            logger.close()
 
 
 @contextmanager

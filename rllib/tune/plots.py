@@ -17,7 +17,7 @@ import numpy as np
 
 from rllib.tune.experiment import journal_file, read_records
 from rllib.tune.figures import write_figures
-from rllib.tune.loggers import flatten, lookup, read_results
+from rllib.tune.loggers import flatten, lookup, read_results, settings_by_path
 from rllib.tune.reporters import AUTOMATIC_KEYS
 from rllib.tune.searchers.base import check_mode, metric_value
 
@@ -227,17 +227,7 @@ def _read_run(file: Path) -> Run:
         params = json.loads(params_file.read_text()) if params_file.exists() else {}
     except ValueError:
         params = {}
-    return Run(file.parent.name, read_results(file.parent), _flat(params))
-
-
-def _flat(params, prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in params.items() if isinstance(params, Mapping) else ():
-        if isinstance(value, Mapping) and value:
-            flat.update(_flat(value, f"{prefix}{key}/"))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+    return Run(file.parent.name, read_results(file.parent), dict(settings_by_path(params)))
 
 
 def iqm(values: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllib.tune.experiment_callbacks import Callback
-from rllib.tune.loggers import lookup
+from rllib.tune.loggers import is_number, lookup
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
 
 _ORDER = (PENDING, RUNNING, PAUSED, TERMINATED, ERROR)
@@ -142,7 +142,7 @@ class TuneReporterBase(ProgressReporter):
         if self._metrics_given or any(key and _has(trial, key) for key in shown for trial in trials):
             return []
         own = {key: None for trial in trials for key, value in trial.last_result.items()
-               if key not in AUTOMATIC_KEYS and _is_number(value)}  # fmt: skip
+               if key not in AUTOMATIC_KEYS and is_number(value)}  # fmt: skip
         return list(own)[:_MOST_OWN_METRICS]
 
     def _chosen(self, trials: Sequence[Trial]) -> list[Trial]:
@@ -223,7 +223,7 @@ class CLIReporter(TuneReporterBase):
         for key, unit in (("time_total_s", "s"), ("training_iteration", "iter"), ("timesteps_total", "ts"),
                           ("episode_reward_mean", "rew"), ("mean_loss", "loss"), ("mean_accuracy", "acc")):  # fmt: skip
             value = result.get(key)
-            if _is_number(value):
+            if is_number(value):
                 parts.append(f"{value:.0f} {unit}" if key == "time_total_s" else f"{_three_digits(value)} {unit}")
         if self._metric and self._metric not in _DEFAULT_COLUMNS and _has(trial, self._metric):
             own = [self._metric]
@@ -353,7 +353,7 @@ class TrialEndLines(Callback):
     @staticmethod
     def _tell(trial: Trial, why: str) -> None:
         result = trial.last_result
-        numbers = {key: result[key] for key in result if _is_number(result[key])
+        numbers = {key: result[key] for key in result if is_number(result[key])
                    and key not in AUTOMATIC_KEYS - {"training_iteration"}}  # fmt: skip
         shown = {key: numbers[key] for key in (*_QUALITIES, *numbers) if key in numbers}
         said = ", ".join(f"{key}={text(value)}" for key, value in list(shown.items())[:_MOST_OWN_METRICS + 1])
@@ -458,13 +458,9 @@ def _has(trial: Trial, key: str) -> bool:
     return lookup(trial.last_result, key) is not None
 
 
-def _is_number(value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
-
-
 def _sortable(trial: Trial, metric: str, sign: int) -> float:
     value = lookup(trial.last_result, metric)
-    return sign * value if _is_number(value) else math.inf
+    return sign * value if is_number(value) else math.inf
 
 
 def _scheduler_words(name: str) -> str:

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rllib.tune.loggers import CsvLogger, JsonLogger, write_params
+from rllib.tune.loggers import ResultFiles, numbered, write_params
 from rllib.tune.trial_checkpoint import Checkpoint, temporary_directory
 
 logger = logging.getLogger(__name__)
@@ -220,7 +220,7 @@ class _TrackedRun:
     def __init__(self, directory: Path, config: Mapping[str, Any]):
         directory.mkdir(parents=True)
         write_params(directory, config)
-        self._loggers = [JsonLogger(directory), CsvLogger(directory)]
+        self._files = ResultFiles(directory)
         self._began = time.time()
         self._iteration = 0
 
@@ -228,13 +228,11 @@ class _TrackedRun:
         """Writes a result; a checkpoint stays where it was written."""
         self._iteration += 1
         counted = {"training_iteration": self._iteration, "time_total_s": time.time() - self._began}
-        for result_logger in self._loggers:
-            result_logger.on_result({**counted, **metrics})
+        self._files.on_result({**counted, **metrics})
 
     def close(self) -> None:
         """Closes the files."""
-        for result_logger in self._loggers:
-            result_logger.close()
+        self._files.close()
 
 
 class Track:
@@ -270,9 +268,7 @@ class Track:
         now = datetime.now()
         name = trial_name or f"{now:%Y-%m-%d_%H-%M-%S}-{now.microsecond:06}"
         parent = Path(log_dir or "results").expanduser().absolute() / experiment_name
-        number, directory = 1, parent / name
-        while directory.exists():
-            number, directory = number + 1, parent / f"{name}_{number + 1}"
+        directory = next(path for path in numbered(parent / name) if not path.exists())
         activate(TrialContext(directory.name, directory.name, str(directory), experiment_name),
                  _TrackedRun(directory, trial_config or {}))  # fmt: skip
         return self

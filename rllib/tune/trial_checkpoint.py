@@ -17,6 +17,8 @@ from typing import Any
 import cloudpickle
 import msgspec
 
+from rllib.tune.loggers import numbered
+
 METADATA = ".tune.json"
 _DICT = "checkpoint.pkl"
 
@@ -94,13 +96,10 @@ def put_in_place(temporary: Path, place: Path, metadata: Mapping[str, Any]) -> P
     (temporary / METADATA).write_bytes(msgspec.json.encode(metadata))
     for root, _, names in os.walk(temporary):
         for path in [*(os.path.join(root, name) for name in names), root]:
-            _sync(path)
-    target, number = place, 1
-    while target.exists():
-        number += 1
-        target = place.with_name(f"{place.name}_{number}")
+            sync(path)
+    target = next(path for path in numbered(place) if not path.exists())
     os.rename(temporary, target)
-    _sync(place.parent)
+    sync(place.parent)
     return target
 
 
@@ -122,7 +121,8 @@ def read_dict(directory: str | Path) -> dict[str, Any]:
     return pickle.loads((Path(directory) / _DICT).read_bytes())
 
 
-def _sync(path: str | Path) -> None:
+def sync(path: str | Path) -> None:
+    """Has the disk hold a file, or the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

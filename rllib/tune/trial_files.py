@@ -2,35 +2,13 @@
 
 import pickle
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import cloudpickle
 
-from rllib.tune.loggers import CsvLogger, JsonLogger, read_results, write_params
+from rllib.tune.loggers import ResultFiles, numbered, read_results, write_params
 from rllib.tune.trial import Trial, TrialCheckpoint
 from rllib.tune.trial_checkpoint import METADATA, read_metadata, remove_temporaries
-
-
-class ResultFiles:
-    """A run's result.json and progress.csv, to whose ends results are written.
-
-    Args:
-        directory: of the run.
-    """
-
-    def __init__(self, directory: Path):
-        self._loggers = [JsonLogger(directory), CsvLogger(directory)]
-
-    def on_result(self, result: Mapping) -> None:
-        """Writes one result to each file."""
-        for logger in self._loggers:
-            logger.on_result(result)
-
-    def close(self) -> None:
-        """Closes them."""
-        for logger in self._loggers:
-            logger.close()
 
 
 def write_config(trial: Trial) -> None:
@@ -106,11 +84,8 @@ def start_over(trial: Trial) -> None:
 def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
     """Copies the newest checkpoint of one trial to another."""
     checkpoint = source.checkpoint
-    name = f"checkpoint_{checkpoint.iteration:06d}"
-    path, number = Path(trial.logdir) / name, 1
-    while path.exists():
-        number += 1
-        path = path.with_name(f"{name}_{number}")
+    places = numbered(Path(trial.logdir) / f"checkpoint_{checkpoint.iteration:06d}")
+    path = next(place for place in places if not place.exists())
     draft = path.with_name(f".checkpoint.tmp-{path.name}")
     shutil.copytree(source.checkpoint_path(checkpoint), draft)
     draft.rename(path)

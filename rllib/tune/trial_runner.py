@@ -19,6 +19,7 @@ from rllib.tune import trial_files, trials
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.experiment_callbacks import Callbacks
 from rllib.tune.experiment_spec import ExperimentSpec
+from rllib.tune.loggers import ResultFiles
 from rllib.tune.trial import Trial
 from rllib.tune.trial_pool import TrialPool
 from runtime.errors import RuntimeFailure
@@ -52,7 +53,7 @@ class TrialRunner:
     ):
         self.directory, self.trials, self.interrupted = directory, decided.trials, False
         self._pool, self._decided, self._callbacks, self._spec = pool, decided, callbacks, spec
-        self._files: dict[str, trial_files.ResultFiles] = {}
+        self._files: dict[str, ResultFiles] = {}
         self._began = time.monotonic()
         self._carry_out_by: dict[type, Callable] = {
             trials.Start: self._start,
@@ -142,7 +143,7 @@ class TrialRunner:
     # ------------------------------------------------------------------ instructions
 
     def _start(self, trial: Trial, restore: str | None) -> None:
-        self._files[trial.trial_id] = trial_files.ResultFiles(Path(trial.logdir))
+        self._files[trial.trial_id] = ResultFiles(Path(trial.logdir))
         self._pool.start(trial, restore)
 
     def _ask(self, trial: Trial, what: str, arguments: tuple) -> None:

@@ -51,7 +51,7 @@ Tree = Mapping[str, Mapping[str, Any]]
 
 
 def write_checkpoint(path: str | Path, tree: Tree) -> Path:
-    """Writes a checkpoint in one step: whoever looks sees the old one, or nothing, or the whole new one.
+    """Writes a checkpoint in one step: a reader sees the old one, or nothing, or the whole new one.
 
     Args:
         path: the directory; a checkpoint that is there already is replaced, also in one step.

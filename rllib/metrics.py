@@ -134,7 +134,7 @@ class Metrics:
     """Collects over the run; `result()` closes an iteration.
 
     Args:
-        smoothing_episodes: reward and length statistics are over so many last episodes.
+        smoothing_episodes: number of last episodes that reward and length statistics are over.
     """
 
     def __init__(self, smoothing_episodes: int = 100):

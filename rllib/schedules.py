@@ -33,7 +33,7 @@ class Schedule:
         self._values = [float(point[1]) for point in points]
 
     def __call__(self, timestep: float) -> float:
-        """The value at so many environment steps; before 0 that of 0."""
+        """The value at this number of environment steps; before 0 that of 0."""
         after = bisect_right(self._timesteps, timestep)
         if after == 0:
             return self._values[0]

@@ -67,7 +67,7 @@ class A3C(A2C):
         return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
     def training_step(self) -> dict[str, float]:
-        """Applies as many gradients as there are workers, whoever sends them."""
+        """Applies as many gradients as there are workers, in the order of their arrival."""
         applied = []
         while len(applied) < max(self.config.num_rollout_workers, 1):
             lr = self.scheduled("lr")["lr"]

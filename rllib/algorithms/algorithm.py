@@ -290,7 +290,7 @@ class Algorithm(ABC):
     # ------------------------------------------------------------------ building blocks of a training step
 
     def sample(self, num_steps: int) -> SampleBatch:
-        """At least so many steps of the environments, all of them acted by the newest weights.
+        """At least `num_steps` steps of the environments, sampled with the newest weights.
 
         The workers get the weights with the request; a round brings one fragment of each. The order of the rows does
         not depend on how environments are shared out among workers (`SampleBatch.join_rounds`). Steps that are no
@@ -403,7 +403,7 @@ class Algorithm(ABC):
         result = self.metrics.result(stats if by_policy else {DEFAULT_POLICY: stats})
         result.update(evaluation or {})
         self._add_surroundings(result)
-        self._tell_no_episode_yet(result)
+        self._log_no_episode_yet(result)
         self._tell_recreated_workers(self.workers, is_evaluation=False)
         self.callbacks.on_train_result(algorithm=self, result=result)
         return result
@@ -445,7 +445,7 @@ class Algorithm(ABC):
         result["config"] = self.config.to_dict()
         result["info"].update(self.result_info())
 
-    def _tell_no_episode_yet(self, result: Result) -> None:
+    def _log_no_episode_yet(self, result: Result) -> None:
         if not self._told_no_episode and math.isnan(result["episode_reward_mean"]):
             self._told_no_episode = True
             logger.info(

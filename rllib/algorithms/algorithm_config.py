@@ -29,7 +29,7 @@ _EMPTY: dict = {}
 _NO_KEYS: list = []
 _SAMPLING = {"type": "StochasticSampling"}
 
-# A fixed fragment length may miss train_batch_size by so much, as in Ray.
+# Share of train_batch_size by which whole fragments of a fixed length may exceed it, as in Ray.
 _BATCH_TOLERANCE = 0.1
 
 
@@ -104,7 +104,7 @@ class AlgorithmConfig(ConfigObject):
         disable_env_checking: Annotated[bool, "do not step an environment here before the workers start"] = False,
         render_env: Annotated[bool, "show the first environment of each worker", NotYet()] = False,
     ) -> Self:
-        """What is learned in."""
+        """The environment, and how observations, actions and rewards pass between it and the policy."""
 
     @section
     def framework(
@@ -133,9 +133,9 @@ class AlgorithmConfig(ConfigObject):
         preprocessor_pref: Annotated[
             Literal["deepmind", "rllib"] | None, 'Atari games as DeepMind\'s agents see them; "rllib", None: unchanged'
         ] = "deepmind",
-        sample_timeout_s: Annotated[float, "a worker silent for so long is reported (seconds)", above(0)] = 60.0,
+        sample_timeout_s: Annotated[float, "silence after which a worker is reported (seconds)", above(0)] = 60.0,
     ) -> Self:
-        """Who samples, how much at a time, and how."""
+        """Sampling: workers, environments, fragments."""
 
     @section
     def training(
@@ -159,7 +159,7 @@ class AlgorithmConfig(ConfigObject):
             Literal["auto", "numpy", "torch"], "what computes the updates; auto: numpy for plain networks on a CPU"
         ] = "auto",
     ) -> Self:
-        """How it learns."""
+        """The updates: learning rate, optimizer, batch, network."""
 
     @section
     def resources(
@@ -173,7 +173,7 @@ class AlgorithmConfig(ConfigObject):
             float, "CPUs that this process claims", NotYet("Leave it at 1; this process uses what the workers leave.")
         ] = 1,
     ) -> Self:
-        """What of the machine is claimed by whom."""
+        """CPUs, GPUs and other resources of the processes."""
 
     @section
     def learners(
@@ -207,7 +207,7 @@ class AlgorithmConfig(ConfigObject):
             bool, "evaluate while the iteration trains, with the weights from before it; needs evaluation_num_workers"
         ] = False,
     ) -> Self:
-        """How the policy is judged, in environments that training never sees."""
+        """Evaluation of the policy in environments of its own."""
 
     @section
     def exploration(
@@ -216,14 +216,14 @@ class AlgorithmConfig(ConfigObject):
         explore: Annotated[bool, "sample actions; False: take the most likely ones"] = True,
         exploration_config: Annotated[dict, "how it explores: {'type': ...}"] = _SAMPLING,
     ) -> Self:
-        """How new behaviour is tried out."""
+        """Exploration: whether and how actions are varied."""
 
     @section
     def callbacks(
         self,
         callbacks_class: Annotated[Any, "class derived from DefaultCallbacks, or a list of them"] = None,
     ) -> Self:
-        """What else is called while it trains."""
+        """Hooks of your own."""
 
     @section
     def checkpointing(
@@ -244,7 +244,7 @@ class AlgorithmConfig(ConfigObject):
         ] = "WARN",
         log_sys_usage: Annotated[bool, "report CPU, memory and GPU in the results' perf"] = True,
     ) -> Self:
-        """What helps to see what happens."""
+        """Seed and logging."""
 
     @section
     def fault_tolerance(
@@ -274,17 +274,17 @@ class AlgorithmConfig(ConfigObject):
     def reporting(
         self,
         *,
-        min_time_s_per_iteration: Annotated[float | None, "an iteration lasts so long (seconds)", at_least(0)] = None,
+        min_time_s_per_iteration: Annotated[float | None, "least length of an iteration (seconds)", at_least(0)] = None,
         min_sample_timesteps_per_iteration: Annotated[
-            int | None, "an iteration samples so many steps", at_least(0)
+            int | None, "least number of steps that an iteration samples", at_least(0)
         ] = 0,
         min_train_timesteps_per_iteration: Annotated[
-            int | None, "an iteration trains on so many steps", at_least(0)
+            int | None, "least number of steps that an iteration trains on", at_least(0)
         ] = 0,
         metrics_num_episodes_for_smoothing: Annotated[int, "episodes that means are taken over", at_least(1)] = 100,
         keep_per_episode_custom_metrics: Annotated[bool, "lists instead of means of custom metrics", NotYet()] = False,
     ) -> Self:
-        """What counts as an iteration, and what is reported about it."""
+        """Length of an iteration, and its results."""
 
     env_runners = section_alias("rollouts", aliases.RAY_2_10)
     rl_module = section_alias("training", aliases.RAY_2_10)

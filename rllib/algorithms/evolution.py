@@ -2,7 +2,7 @@
 
     indices -> workers -> returns -> coefficients of the directions -> weights
 
-Directions are slices of one noise table that all processes map; workers are told indices and answer with scalars, so
+Directions are slices of one noise table that all processes map; workers get indices and answer with scalars, so
 an update costs the same however many workers there are. An episode depends on its number in the run alone: results are
 the same bits with any number of workers and environments, and if workers die.
 """
@@ -131,7 +131,7 @@ class Evolution(Algorithm):
     # ------------------------------------------------------------------ building blocks of a training step
 
     def play_pairs(self, num_pairs: int, min_steps: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tries directions with both signs, so many of them, and more until there are min_steps environment steps.
+        """Tries `num_pairs` directions with both signs, and more until there are min_steps environment steps.
 
         Noiseless episodes go with them, and the observation filter learns from some.
 

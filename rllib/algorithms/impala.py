@@ -7,7 +7,7 @@ Departures from the paper:
 - The queue between actors and learner is the requests themselves: each worker has a few in flight and gets a new one
   when a fragment of its is taken in. Nothing is ever dropped, memory is bounded, and workers that are too fast for the
   learner wait instead of sampling with weights that grow older (Ray's queue drops what does not fit).
-- The learner takes the fragments in the order in which they arrive, whoever made them: slow workers delay nobody.
+- The learner takes the fragments in the order in which they arrive: slow workers delay nobody.
 - The loss is a mean over the steps of a train batch, not a sum (losses/impala.py), and Adam is the default optimizer.
 - Weights are sent with every request, so a worker never acts with older ones than when it was asked.
 
@@ -72,7 +72,7 @@ class IMPALAConfig(AlgorithmConfig):
         learner_queue_size: Annotated[
             int, "train batches that all workers together may be ahead of the learner", at_least(1)
         ] = 16,
-        learner_queue_timeout: Annotated[float, "the learner waits so long for a fragment (seconds)", above(0)] = 300.0,
+        learner_queue_timeout: Annotated[float, "longest wait for a fragment (seconds)", above(0)] = 300.0,
         minibatch_buffer_size: Annotated[
             int, "train batches that are gone round, each num_sgd_iter times, a gradient step at a time", at_least(1)
         ] = 1,

@@ -161,7 +161,7 @@ def numbers_in(value) -> list[float]:
 
 
 def text_hint(value) -> str:
-    """A number in quotes is told apart; YAML reads 5e-5 as text, which is a riddle unless it is told."""
+    """What to say about a number in quotes, with a note on YAML, which reads 5e-5 as text; else nothing."""
     try:
         number = float(value) if isinstance(value, str) else None
     except ValueError:

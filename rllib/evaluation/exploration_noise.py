@@ -75,8 +75,8 @@ class GaussianNoise(Exploration):
     Attributes:
         random_timesteps: the first environment steps of the run are uniformly random.
         stddev: standard deviation at scale 1.
-        initial_scale, final_scale, scale_timesteps: the scale goes from one to the other in so many environment steps
-            after the random ones.
+        initial_scale, final_scale, scale_timesteps: the scale goes from one to the other in scale_timesteps environment
+            steps after the random ones.
     """
 
     random_timesteps: int = 1000

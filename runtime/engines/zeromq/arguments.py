@@ -130,9 +130,10 @@ class Arguments:
         parts, items = [wire.pad(encoded.data)], list(encoded.items)  # with repetitions: each value holds for itself
         for ref in depends:
             own = wire.items_at(ref.frame, ref.start)
-            self._local_refs.escape(own, ref.pins, receiver)
+            if own:
+                self._local_refs.escape(own, ref.pins, receiver)
+                items += own
             parts.append(wire.pad(ref.value_bytes()))
-            items += own
         return b"".join(parts), items
 
 
@@ -143,9 +144,9 @@ def failed_argument(arguments):
 
 def _without_references(args, kwargs):
     """((args, kwargs, where the references were), the references); None stands in their places."""
-    places = [index for index, value in enumerate(args) if isinstance(value, ObjectRef)]
-    places += [name for name, value in kwargs.items() if isinstance(value, ObjectRef)]
-    refs = tuple(args[place] if isinstance(place, int) else kwargs[place] for place in places)
-    plain = tuple(None if isinstance(value, ObjectRef) else value for value in args)
-    kept = {name: None if isinstance(value, ObjectRef) else value for name, value in kwargs.items()}
-    return (plain, kept, places), refs
+    plain, kept, refs = list(args), dict(kwargs), {}  # by loops: every sampling request comes by here
+    for values, given in ((plain, enumerate(args)), (kept, kwargs.items())):
+        for place, value in given:
+            if isinstance(value, ObjectRef):
+                refs[place], values[place] = value, None
+    return (tuple(plain), kept, list(refs)), tuple(refs.values())

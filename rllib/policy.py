@@ -336,7 +336,7 @@ class Policy:
         return out
 
     def new_inputs(self, rows: int) -> np.ndarray:
-        """Memory for the encoding of so many observations, float32 [rows, size + 1]; empty where nothing is encoded."""
+        """Memory for the encodings of observations, float32 [rows, size + 1]; empty where nothing is encoded."""
         return np.ones((rows, 0 if self.spec.encoder.as_stored else self.layout.num_inputs + 1), np.float32)
 
     def log_prob(self, dist_inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:

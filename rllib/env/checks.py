@@ -1,4 +1,4 @@
-"""Tries an environment in the driver, before any worker starts, so that its mistakes are told where the user sits."""
+"""Tries an environment in the driver, before any worker starts, so that its errors show in the user's own process."""
 
 import copy
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which spaces are supported, and in what way a value fails to lie in its space, told so that it can be mended."""
+"""Which spaces are supported, and messages that say why a value does not lie in its space."""
 
 from collections.abc import Mapping
 
@@ -71,7 +71,7 @@ def mismatch(space, value, path: str = "observation") -> str | None:
 
 
 def _number_mismatch(space, array: np.ndarray, path: str) -> str | None:
-    with np.errstate(all="ignore"):  # NaN and overflow are told below
+    with np.errstate(all="ignore"):  # NaN and overflow are reported below
         cast = array.astype(space.dtype)
     if (position := _first(np.isnan(array) if array.dtype.kind == "f" else None)) is not None:
         return f"{path}{_index(position)} is nan"
@@ -102,8 +102,8 @@ def _dict_mismatch(space, value, path: str) -> str | None:
     missing = [key for key in space.spaces if key not in value]
     unknown = [key for key in value if key not in space.spaces]
     if missing or unknown:
-        told = [f"lacks the key {key!r}" for key in missing] + [f"has the key {key!r}" for key in unknown]
-        return f"{path} {' and '.join(told)}; its space has the keys {sorted(space.spaces)}"
+        problems = [f"lacks the key {key!r}" for key in missing] + [f"has the key {key!r}" for key in unknown]
+        return f"{path} {' and '.join(problems)}; its space has the keys {sorted(space.spaces)}"
     parts = (mismatch(part, value[key], f"{path}[{key!r}]") for key, part in space.spaces.items())
     return next(filter(None, parts), None)
 

@@ -40,7 +40,7 @@ class VectorEnvStream(EnvironmentStream):
 
     Raises:
         ValueError: if the number of environments is another, the spaces are not supported, or the autoreset mode is
-            not told.
+            not declared.
     """
 
     def __init__(
@@ -331,7 +331,7 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
     declared = getattr(base, "autoreset_mode", None) or base.metadata.get("autoreset_mode")
     if declared is None:
         raise ValueError(
-            f"{env_name(env)} does not tell its autoreset mode, so that final and first observations cannot be told "
+            f"{env_name(env)} does not declare its autoreset mode, so that final and first observations cannot be told "
             'apart. Give the class metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP} '
             "(or SAME_STEP, or DISABLED)."
         )
@@ -368,12 +368,12 @@ def _error_of_subprocess(raised: Exception) -> Exception | None:
     """
     for frame, _ in traceback.walk_tb(raised.__traceback__):
         if frame.f_code is AsyncVectorEnv._raise_if_errors.__code__ and "trace" in frame.f_locals:
-            told = frame.f_locals
+            raising = frame.f_locals
             try:
-                error = told["exctype"](told["value"])
+                error = raising["exctype"](raising["value"])
             except Exception:  # a class that is not made from one argument
                 error = raised
-            error.add_note(f"environment {told['index']} of the vector, in its own process:\n{told['trace']}")
+            error.add_note(f"environment {raising['index']} of the vector, in its own process:\n{raising['trace']}")
             return error
     return None
 

@@ -28,7 +28,7 @@ from rllib.policy import Policy, Snapshot
 
 logger = logging.getLogger(__name__)
 
-NOISE_STEPS = 64  # action noise is drawn for so many steps of an episode at once
+NOISE_STEPS = 64  # steps of an episode for which action noise is drawn at once
 SUSPICIOUS_LENGTH = 100_000
 
 
@@ -103,7 +103,7 @@ class PerturbationWorker(Worker):
         self._action_noise = ActionNoise(self.policy, settings.seed, count)
         self._slots: list[_Running | None] = [None] * count
         try:
-            self.stream.restart(0, 0, self._raw)  # tells at once whether it can
+            self.stream.restart(0, 0, self._raw)  # raises now if it cannot
         except BaseException:
             self.stream.close()
             raise

@@ -31,7 +31,7 @@ from rllib.sample_batch import Column, SampleBatch, table_of
 
 @dataclass
 class SampleReport:
-    """What a worker tells beside its batch: small, and sent in the same message.
+    """What a worker reports beside its batch: small, and sent in the same message.
 
     Attributes:
         episodes: those that ended in this fragment.
@@ -239,7 +239,7 @@ class RolloutWorker(Worker):
         try:
             env_time, inference_time = self._step_through(fragment, active)
         except BaseException:
-            # The environments have gone on without the columns: whoever samples again starts new episodes.
+            # The environments have gone on without the columns: the next sample starts new episodes.
             self.start_over()
             raise
         report.env_time_s += env_time

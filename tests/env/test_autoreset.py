@@ -222,7 +222,7 @@ class SameStep(Bare):
 
 
 def test_a_mode_that_is_not_told_is_asked_for():
-    with pytest.raises(ValueError, match=r"Bare does not tell its autoreset mode.*metadata = "):
+    with pytest.raises(ValueError, match=r"Bare does not declare its autoreset mode.*metadata = "):
         open_stream(Bare, {}, [1, 2])
 
 

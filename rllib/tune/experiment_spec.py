@@ -19,7 +19,8 @@ from rllib.tune.trial import Trial, TrialCheckpoint
 
 logger = logging.getLogger(__name__)
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Arguments of other versions that are accepted without effect, and why.
 OF_OTHER_ERAS = {

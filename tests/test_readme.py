@@ -1,4 +1,4 @@
-"""Every snippet of README.md, docs/tune.md and docs/callbacks.md runs."""
+"""Every snippet of README.md and of the pages for users in docs/ runs."""
 
 import os
 import re
@@ -17,9 +17,11 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
+USERS = ("tune", "callbacks", "add_algorithm", "add_network", "add_column")
+PAGES = ["README.md", *(f"docs/{name}.md" for name in USERS)]
 SNIPPETS = [
     pytest.param(snippet, id=f"{page}-{number}")
-    for page in ("README.md", "docs/tune.md", "docs/callbacks.md")
+    for page in PAGES
     for number, snippet in enumerate(blocks(page, "python"))
 ]
 

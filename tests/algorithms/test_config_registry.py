@@ -66,6 +66,20 @@ def test_an_own_algorithm_has_a_default_config_that_builds_it():
         assert type(algo) is OwnPPO
 
 
+class OwnConfig(PPOConfig):
+    pass
+
+
+class OwnPPOWithConfig(PPO):
+    config_class = OwnConfig
+
+
+def test_a_config_builds_the_algorithm_that_names_it():
+    with OwnConfig().rollouts(num_rollout_workers=0).build(env="CartPole-v1") as algo:
+        assert type(algo) is OwnPPOWithConfig
+    assert OwnConfig.algo_class is OwnPPOWithConfig and PPOConfig.algo_class is PPO
+
+
 def test_what_a_run_claims_is_told_for_tune():
     config = {"num_workers": 3, "evaluation_num_workers": 1, "num_cpus_per_worker": 2, "num_gpus_per_worker": 0.5}
     expected = {"cpu": 1, "gpu": 0, "extra_cpu": 8, "extra_gpu": 2, "extra_custom_resources": {}}

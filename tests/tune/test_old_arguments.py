@@ -1,5 +1,6 @@
 """Arguments of tune.run that Ray 0.8 had: loggers, export_formats, and those without effect here."""
 
+import inspect
 import logging
 from pathlib import Path
 
@@ -186,6 +187,13 @@ def test_arguments_without_effect_are_taken(run, caplog):
     assert levels == {"queue_trials": "INFO", "ray_auto_init": "INFO", "upload_dir": "WARNING"}
     with pytest.raises(TypeError, match=r"no argument 'log_to_fil'\. Did you mean log_to_file"):
         run(reports, log_to_fil=True)
+
+
+def test_the_settings_of_run_are_those_of_the_tuners_configs():
+    settings = inspect.signature(tune.run).parameters
+    for config in (tune.TuneConfig, tune.RunConfig):
+        for name, parameter in inspect.signature(config).parameters.items():
+            assert settings[name].default == parameter.default
 
 
 @pytest.mark.parametrize(

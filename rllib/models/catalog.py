@@ -175,8 +175,8 @@ class PolicySpec:
         return MeanStdFilter(self.encoder.shape) if self.observation_filter == "MeanStdFilter" else NoFilter()
 
     def to_json(self) -> dict:
-        """A JSON-able description; `from_json` reads it."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        """A JSON-able description, without what subclasses add; `from_json` reads it."""
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(PolicySpec)}
         return plain | {
             "encoder": self.encoder.to_json(),
             "distribution": self.distribution.to_json(),

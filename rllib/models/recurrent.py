@@ -19,6 +19,9 @@ from rllib.models.torch_network import FlatModule
 class RecurrentSpec(PolicySpec):
     """Describes a policy with a memory; an algorithm's `make_policy_spec` returns one.
 
+    Its JSON says nothing of the module: an algorithm that makes the same one restores its checkpoints, a Policy alone
+    does not.
+
     The module is called with encoded observations [B, num_inputs] (images as they are stored) and states
     [B, state_size]: what it returned for the step before, zeros at the beginning of an episode. It returns distribution
     inputs [B, num_outputs], values [B] and the states for the next step.
@@ -57,9 +60,6 @@ class RecurrentSpec(PolicySpec):
 
     def _module(self) -> nn.Module:
         return self.make(self.encoder.size, self.distribution.num_inputs)
-
-    def to_json(self) -> dict:
-        raise NotImplementedError("a network that is a module of your own cannot be described in JSON")
 
 
 @dataclass(frozen=True)

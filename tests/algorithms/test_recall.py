@@ -93,6 +93,14 @@ def test_workers_send_sequences():
         algo.train()
 
 
+def test_checkpoints_are_restored(tmp_path):
+    with config(RecurrentPPO).build() as algo, config(RecurrentPPO).debugging(seed=5).build() as other:
+        algo.train()
+        other.restore(algo.save(tmp_path))
+        np.testing.assert_array_equal(other.policy.weights, algo.policy.weights)
+        other.train()
+
+
 def test_actions_outside_of_training_need_a_state():
     with config(RecurrentPPO).build() as algo:
         observations, state = np.ones((3, 1), np.float32), np.zeros((3, SIZE), np.float32)

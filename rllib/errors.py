@@ -1,4 +1,4 @@
-"""Failures of the library itself. A user's mistake is a ValueError or TypeError; the runtime has errors of its own."""
+"""Failures of the library itself. A user's mistake is a ValueError or TypeError; the runtime has its own errors."""
 
 
 class RLlibError(Exception):

@@ -207,7 +207,7 @@ class Policy:
 
     @property
     def gives_values(self) -> bool:
-        """Whether acting can say what the observations are worth without a pass of its own through the network.
+        """Whether acting can say what the observations are worth without a separate pass through the network.
 
         The network's value head does where it shares layers with the policy; the values of actions do, unless there is
         noise in them.

@@ -90,7 +90,7 @@ def get(refs, timeout: float | None = None):
         timeout: seconds to wait at most; None: as long as it takes.
 
     Raises:
-        TaskError: user code raised; the exception is also one of its own class.
+        TaskError: user code raised; the exception is also an instance of its original class.
         RuntimeFailure: whatever else prevents the value (see errors.py).
         GetTimeoutError: not there in time.
         TypeError, ValueError: not a reference; a negative timeout.

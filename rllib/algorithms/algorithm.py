@@ -142,7 +142,7 @@ class Algorithm(ABC):
             raise
 
     def __init_subclass__(cls, **kwargs):
-        """Lets a config class of its own build this algorithm."""
+        """Makes the config class that a subclass declares build the subclass."""
         super().__init_subclass__(**kwargs)
         config_class = vars(cls).get("config_class", AlgorithmConfig)
         if config_class is not AlgorithmConfig and "algo_class" not in vars(config_class):

@@ -24,7 +24,7 @@ from rllib.models.catalog import check_model
 from rllib.sample_batch import Column
 from rllib.schedules import Schedule
 
-# Defaults that are dicts; every config gets a copy of its own.
+# Defaults that are dicts; every config gets its own copy.
 _EMPTY: dict = {}
 _NO_KEYS: list = []
 _SAMPLING = {"type": "StochasticSampling"}
@@ -207,7 +207,7 @@ class AlgorithmConfig(ConfigObject):
             bool, "evaluate while the iteration trains, with the weights from before it; needs evaluation_num_workers"
         ] = False,
     ) -> Self:
-        """Evaluation of the policy in environments of its own."""
+        """Evaluation of the policy in separate environments."""
 
     @section
     def exploration(

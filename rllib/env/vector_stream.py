@@ -108,7 +108,7 @@ class VectorEnvStream(EnvironmentStream):
     def restart(self, index, seed, observations):
         raise ValueError(
             f"{env_name(self._env)} resets all its environments at once, but each of them has to start episodes on "
-            "seeds of its own here. Use the environment that it is made of, not the VectorEnv."
+            "separate seeds here. Use the environment that it is made of, not the VectorEnv."
         )
 
     def step(self, actions, row, active=None):
@@ -337,7 +337,7 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
         )
     if not hasattr(base, "autoreset_mode"):
         logger.warning(
-            "%s has no metadata of its own; its autoreset mode %s is what some class has written into the dict that "
+            "%s defines no metadata; its autoreset mode %s is what some class has written into the dict that "
             "all vector environments share",
             env_name(env),
             declared,

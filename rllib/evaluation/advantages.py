@@ -17,7 +17,7 @@ from rllib.sample_batch import Column
 class AdvantageEstimator:
     """Generalized advantage estimation over one fragment (arXiv:1506.02438).
 
-    Where the value has layers of its own, the values of all T * N observations come from one batched forward pass when
+    Where the value has separate layers, the values of all T * N observations come from one batched forward pass when
     the fragment is full. Where it shares them with the policy, acting has given the values as well.
 
     Args:

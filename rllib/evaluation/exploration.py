@@ -222,7 +222,7 @@ def worker_epsilon(worker_index: int, num_workers: int) -> float:
 
 @dataclass(frozen=True)
 class PerWorkerEpsilonGreedy(EpsilonGreedy):
-    """Epsilon-greedy with an epsilon of its own in each worker, for the whole run; without workers, by the schedule."""
+    """Epsilon-greedy with a different epsilon in each worker, for the whole run; without workers, by the schedule."""
 
     def in_worker(self, place: Place) -> Exploration:
         if not place.num_workers:

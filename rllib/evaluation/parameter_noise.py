@@ -1,6 +1,6 @@
 """Noise in the weights, the same for a whole episode (Plappert et al., arXiv:1706.01905).
 
-Each environment acts by weights of its own: the policy's plus scale * a normal direction that is drawn anew for every
+Each environment acts by its own weights: the policy's plus scale * a normal direction that is drawn anew for every
 episode. The scale adapts to how much that changes behaviour: where softmax(Q) of the perturbed network is farther from
 that of the plain one, in KL(plain || perturbed) averaged over the episode, than epsilon-greedy actions would be,
 -log(1 - epsilon + epsilon / actions), it shrinks by 1.01, else it grows by that.

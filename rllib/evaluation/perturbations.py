@@ -1,6 +1,6 @@
 """Plays whole episodes with perturbed weights, many perturbations at once.
 
-Each of the N environments of a worker has weights of its own; one batched product acts for all of them. Whenever an
+Each of the N environments of a worker has its own weights; one batched product acts for all of them. Whenever an
 episode ends, its environment takes the next trial from the queue. What a trial plays depends on its number alone (its
 seed, its noise), not on the worker or the environment, nor on what was played before: the results are the same bits
 with any number of workers and environments, and after a worker has died.

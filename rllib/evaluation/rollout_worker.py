@@ -121,7 +121,7 @@ class RolloutWorker(Worker):
         self._gives_values = self._explorer.gives_values and any(c.name == sb.VF_PREDS for c in self._columns)
         self._learner = settings.learner and settings.learner(self.policy)
         self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
-        # Makes rows of the fragments, where the algorithm has a way of its own.
+        # Makes rows of the fragments, where the algorithm does that differently.
         self._make_rows = getattr(settings.postprocess, "make_rows", lambda: None)
         self._rows = self._make_rows()
         # What the next actions are chosen from, by column: where the next fragment starts. None: with a reset.

@@ -70,7 +70,7 @@ class Learner:
             batch: columns obs and those that the loss reads.
             num_epochs: how often each row is used.
             minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows. With
-                a memory, a step takes as few whole sequences as have so many rows.
+                a memory, a step takes as few whole sequences as have that number of rows.
             microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
                 memory (statistics that are no means, like the explained variance, are those of the parts). None: all.
             rng: shuffles the rows (with a memory, the sequences), once an epoch; numpy and torch learners draw the same

@@ -19,7 +19,7 @@ class InPlace:
 
 
 class PinnedTransfers:
-    """To a CUDA device through page-locked memory, on a stream of its own beside the one that computes.
+    """To a CUDA device through page-locked memory, on a separate stream beside the one that computes.
 
     A copy from page-locked memory neither blocks this process nor the kernels that run meanwhile. torch keeps the
     page-locked block from being used again until the device has read it.

@@ -1,4 +1,4 @@
-"""A forward pass in which every row has weights of its own: N perturbed policies act with a few calls of numpy.
+"""A forward pass in which every row has its own weights: N perturbed policies act with a few calls of numpy.
 
 A batched product of [N, 1, inputs] with [N, inputs, width] computes each row by itself, so what a row gives does not
 depend on how many others there are.

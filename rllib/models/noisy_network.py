@@ -95,7 +95,7 @@ class NoisyNetwork:
 
     Attributes:
         noise: float32 [plain.size - start], of the noisy layers.
-        gives_values: False: `forward_policy` writes none, as what is acted by has noise of its own at every step.
+        gives_values: False: `forward_policy` writes none, as what is acted by has new noise at every step.
     """
 
     gives_values = False

@@ -193,7 +193,7 @@ class ReplayBuffer:
         else:
             places, out[sb.WEIGHTS][:] = self._priorities.sample(batch_size, rng, beta)
         for name, column in self._columns.items():
-            # Without mode="clip" numpy gathers into memory of its own first, to leave `out` alone on errors.
+            # Without mode="clip" numpy gathers into temporary memory first, to leave `out` alone on errors.
             column.take(places, axis=0, out=out[name], mode="clip")
         newest = self._added - 1
         columns = {**out, sb.INDICES: newest - (newest - places) % self.capacity}

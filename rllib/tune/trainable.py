@@ -358,7 +358,7 @@ class AlgorithmTrainable(Trainable):
         return result
 
     def _count(self, result: dict[str, Any]) -> None:
-        """The algorithm has counters of its own."""
+        """The algorithm has its own counters."""
         self._iteration = result["training_iteration"]
 
     def save_checkpoint(self, checkpoint_dir: str) -> str:

@@ -231,7 +231,7 @@ def test_a_mode_written_into_the_shared_metadata_is_not_taken_for_another_class(
     assert autoreset_mode(Disabled()) is AutoresetMode.DISABLED
     assert not caplog.records
     assert autoreset_mode(Bare()) is AutoresetMode.NEXT_STEP
-    assert "Bare has no metadata of its own" in caplog.text
+    assert "Bare defines no metadata" in caplog.text
 
 
 def test_a_mode_is_read_through_wrappers():

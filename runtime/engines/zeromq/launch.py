@@ -78,7 +78,7 @@ class NodeProcess:
 
         Raises:
             RuntimeError: it does not, within START_S seconds or at all.
-            KeyboardInterrupt: Ctrl-C came before the node had a process group of its own, and ended it.
+            KeyboardInterrupt: Ctrl-C came before the node had its own process group, and ended it.
         """
         with self._ready:
             answered = readable(self._ready.fileno(), START_S)

@@ -328,7 +328,7 @@ class Node:
 
 
 def _signal_group(pid, number):
-    """Sends a signal to a worker and the processes it has started (it leads a group of its own as soon as it runs)."""
+    """Sends a signal to a worker and the processes it has started (it leads its own group as soon as it runs)."""
     for send in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, number)

@@ -213,7 +213,7 @@ class TestLearning:
             for _ in range(3):
                 result = algo.train()
             assert np.isfinite(learner_stats(result)["mean_td_error"])
-            assert list(algo._counted_workers()) == [1, 2]
+            assert list(algo._counted_workers()) == [1, 2]  # private: results do not name the workers
 
     def test_what_is_reported(self):
         with config().build() as algo:
@@ -279,7 +279,7 @@ class TestWhatIsInFlight:
             for _ in range(3):
                 algo.train()
                 assert algo.num_requests_in_flight <= 6
-                assert algo._updates_owed <= 8 + 6 * 20 * 100 / 32
+                assert algo._updates_owed <= 8 + 6 * 20 * 100 / 32  # private: no result has it
 
     def test_a_slow_worker_does_not_hold_up_the_others(self):
         with config(SlowInOne, 3, seconds=0.1).build() as algo:

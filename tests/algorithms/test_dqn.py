@@ -275,7 +275,7 @@ def test_presets():
     with make_config(ConstantReward, cls=RainbowConfig, v_min=-2.0, v_max=2.0, num_atoms=21).build() as algo:
         train(algo, 10)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.06)
-        assert algo.policy.is_noisy and "cur_epsilon" not in algo._stats
+        assert algo.policy.is_noisy and "cur_epsilon" not in algo._stats  # private: before the first result
     with make_config(ConstantReward, cls=SimpleQConfig).build() as algo:
         train(algo, 5)
         np.testing.assert_allclose(q_values(algo, 0.0), 1.0, atol=0.02)
@@ -406,6 +406,7 @@ def test_epsilon_by_the_names_of_other_eras(given, expected):
     for config in (DQNConfig().training(**given), DQNConfig().update_from_dict(given)):
         with config.environment(ConstantReward).build() as algo:
             initial, final, timesteps = expected
+            # Private: what workers are sent
             assert algo._rollout_settings.exploration.numbers(0) == {"epsilon": initial}
             assert algo._rollout_settings.exploration.numbers(timesteps) == {"epsilon": final}
         assert config.rmsprop_epsilon == 1e-5

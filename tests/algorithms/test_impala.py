@@ -287,6 +287,7 @@ def test_replayed_fragments_are_mixed_in(config_class, num_workers):
         watched = Watched(algo)
         told = learner_stats(train(algo, 41))
         counters = algo.metrics.counters
+        # Private: not learned from yet
         fresh = counters["num_env_steps_sampled"] - sum(fragment.env_steps for fragment in algo._arrived)
         assert counters["num_env_steps_trained"] == 41 * 80
         assert abs(fresh - 41 * 40) <= 40 * (1 + num_workers)
@@ -313,7 +314,7 @@ def test_what_is_kept_is_forgotten_when_another_state_is_taken_over(tmp_path):
 def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeypatch):
     """As with a GPU, where the transfer then goes on beside the computing; here it only must change nothing."""
     with build(IMPALAConfig, CountingEnv, num_workers=1, learner=learner) as algo:
-        algo._stages_ahead = True
+        algo._stages_ahead = True  # private: otherwise on a GPU alone
         watched, staged = Watched(algo), []
         stage = algo.learner.stage
         monkeypatch.setattr(algo.learner, "stage", lambda batch: (staged.append(batch), stage(batch)))

@@ -249,7 +249,7 @@ def test_lines_become_fewer_as_time_goes_on(rllib_command, behaviour, monkeypatc
 
 def test_panel_shows_what_matters():
     display = PanelDisplay()
-    display._console.width = 100
+    display._console.width = 100  # private: a terminal of a known width
     display.start("PPO on CartPole-v1", "episode_reward_mean >= 475", "results/run")
     algorithm = FakeAlgorithm(FakeConfig({}))
     for _ in range(12):
@@ -266,7 +266,7 @@ def test_panel_shows_what_matters():
 
 
 def shown_at(width, display):
-    display._console.width = width
+    display._console.width = width  # private: as above
     with display._console.capture() as capture:
         display._console.print(display.render())
     return capture.get().splitlines()

@@ -265,7 +265,7 @@ def test_vector_env_of_another_size_is_refused():
 def test_a_single_seed_is_an_int():
     with open_stream(SameStep, {}, [41, 42]) as stream:
         Tape(stream).reset()
-        assert stream._env.seed == 41
+        assert stream._env.seed == 41  # private: what the VectorEnv was given
 
 
 def test_vector_envs_cannot_be_stepped_in_part():
@@ -291,7 +291,7 @@ def test_async_environment_that_raises_keeps_its_class_and_traceback(caplog):
         return AsyncVectorEnv([CountingEnv, RaisingCounter])
 
     with open_stream(create, {}, [1, 2]) as stream:
-        processes = stream._env.processes
+        processes = stream._env.processes  # private: gymnasium's worker processes
         tape = Tape(stream)
         tape.reset()
         with pytest.raises(ProbeFailure, match=r"100 % broken: %s") as caught:

@@ -171,7 +171,7 @@ def test_rewards_that_turn_bad_later_are_noticed(reward, active):
         tape.reset()
         for _ in range(4):
             tape.step(constant_actions(stream))
-        stream._envs[1].config["reward"] = reward
+        stream._envs[1].config["reward"] = reward  # private: misbehaves from now on
         with pytest.raises(ValueError, match="environment 1: the reward must be") as caught:
             tape.step(constant_actions(stream), active=active)
     assert caught.value.__notes__ == ["in rollout worker 3, at step 5 of its environments"]
@@ -182,7 +182,7 @@ def test_shape_that_changes_later_is_noticed():
         tape = Tape(stream)
         tape.reset()
         tape.step(constant_actions(stream))
-        stream._envs[1].config["following"] = np.zeros(5)
+        stream._envs[1].config["following"] = np.zeros(5)  # private: as above
         with pytest.raises(ValueError, match=r"environment 1 of rollout worker 3 .* observation has shape \(5,\)"):
             tape.step(constant_actions(stream))
 
@@ -194,7 +194,7 @@ def test_final_observations_are_looked_at(final):
         tape = Tape(stream)
         tape.reset()
         tape.step(constant_actions(stream))
-        stream._envs[1].config["step"] = (final, 1.0, True, False, {})
+        stream._envs[1].config["step"] = (final, 1.0, True, False, {})  # private: as above
         with pytest.raises(ValueError, match=r"environment 1 of rollout worker 0 \(Scripted\): the observation"):
             tape.step(constant_actions(stream))
 

@@ -114,6 +114,7 @@ def test_outermost_limits_of_a_made_env_are_taken_over_too():
 
     with open_stream(nested) as stream:
         transitions, _ = collect(stream, 20)
+        # Private: which wrappers were left out
         assert not any(isinstance(env, gymnasium.Wrapper) for env in stream._envs)
     assert [index for index, row in enumerate(transitions[0]) if row[5]] == [4, 9, 14, 19]
 
@@ -170,7 +171,7 @@ def test_number_of_seeds_must_fit():
 
 def test_inactive_environments_stand_still():
     with open_stream(InfiniteHorizon, config={"length": 50}) as stream:
-        limited = SyncStream([TimeLimit(env, 4) for env in stream._envs], [0, 1])
+        limited = SyncStream([TimeLimit(env, 4) for env in stream._envs], [0, 1])  # private: to wrap them again
         tape = Tape(limited)
         tape.reset()
         ends = []

@@ -21,7 +21,7 @@ def ascent(made: DirectionLearner, goal: np.ndarray, steps: int, lr: float, shap
     """Climbs -|theta - goal|^2."""
     rng = np.random.default_rng(1)
     for _ in range(steps):
-        indices = made._noise.draw_indices(rng, 30, SIZE)
+        indices = made._noise.draw_indices(rng, 30, SIZE)  # private: the noise table is the learner's own
         directions = np.stack([made._noise.direction(int(i), SIZE) for i in indices])
         returns = np.stack([-np.square(made.weights + s * 0.05 * directions - goal).sum(1) for s in (1, -1)], axis=1)
         made.update(indices, es_coefficients(shape(returns), 0.05), lr=lr, decay=0.0)

@@ -69,7 +69,7 @@ def test_a_registered_environment_that_cannot_travel_says_so_where_it_is_used(ru
 
 
 def test_a_trial_in_the_drivers_process_leaves_its_registrations_alone(run):
-    before = dict(registry._creators)
+    before = dict(registry._creators)  # private: the registered names show nowhere else
     runtime.shutdown()
     runtime.init(engine="local")
     try:

@@ -203,6 +203,7 @@ def test_where_it_runs_decides(monkeypatch):
     monkeypatch.setattr(reporters, "_in_notebook", lambda: True)
     assert type(make_reporter(None, None, None, None)) is JupyterNotebookReporter
     own = CLIReporter(metric="loss", mode="min")
+    # Private: which metric a reporter sorts by shows in its table alone.
     assert make_reporter(own, 1, "reward", "max") is own and (own._metric, own._mode) == ("loss", "min")
 
 

@@ -77,6 +77,7 @@ def test_asha_rungs_and_brackets():
     scheduler = _make("asha", max_t=100, grace_period=2, reduction_factor=3, brackets=3)
     assert [[t for t, _ in bracket] for bracket in scheduler.brackets] == [[2, 6, 18, 54], [6, 18, 54], [18, 54]]
     simulator = Simulator(scheduler, _configs(range(40)), _by_quality)
+    # Private: brackets show only in decisions much later
     sizes = [list(scheduler._bracket_of.values()).count(s) for s in range(3)]
     assert sum(sizes) == 40 and sizes == sorted(sizes, reverse=True)
     assert simulator.run().trials[39].status == TERMINATED

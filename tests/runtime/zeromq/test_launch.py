@@ -87,7 +87,7 @@ def test_a_directory_that_is_swept_before_it_is_locked_is_made_again(create, mon
         mkdir(path, *args)
         if not swept:
             swept.append(path)
-            launch._sweep(os.path.dirname(path))
+            launch._sweep(os.path.dirname(path))  # private: without a session of its own
 
     monkeypatch.setattr(os, "mkdir", mkdir_and_be_swept)
     session = create()

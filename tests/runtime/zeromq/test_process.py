@@ -21,7 +21,7 @@ def unable(pid, number):
 
 os.kill = unable
 process.kill_children()
-assert process._children() == {{stubborn.pid}}
+assert process._children() == {{stubborn.pid}}  # private: how the process finds its children shows nowhere else
 kill(stubborn.pid, signal.SIGKILL)
 os.waitid(os.P_PID, stubborn.pid, os.WEXITED | os.WNOWAIT)
 process.kill_children()

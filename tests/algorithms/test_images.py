@@ -65,7 +65,8 @@ def test_workers_and_learner_choose_the_same_actions():
     with build(PPOConfig, train_batch_size=128) as algo:
         batch = algo.sample(128)
         rows = torch.from_numpy(batch["obs"])
-        learned, _ = algo.learner._backend.network(rows)
+        policy = algo.policy
+        learned, _ = policy.spec.torch(policy.layout, torch.from_numpy(policy.weights), policy.network)(rows)
         np.testing.assert_allclose(batch["action_dist_inputs"], learned.detach(), atol=1e-5)
 
 

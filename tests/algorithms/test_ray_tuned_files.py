@@ -6,17 +6,10 @@ import ray_tuned_files
 from rllib.algorithms.registry import get_algorithm_config
 
 
-@pytest.mark.parametrize("name", sorted(set(ray_tuned_files.FILES) - {"dqn/cartpole-dqn-param-noise"}))
+@pytest.mark.parametrize("name", sorted(ray_tuned_files.FILES))
 def test_settings_are_accepted(name):
     file = ray_tuned_files.FILES[name]
     get_algorithm_config(file.run).environment(file.env).update_from_dict(file.config).validate()
-
-
-def test_a_replay_refuses_whole_episodes_with_what_to_do():
-    file = ray_tuned_files.FILES["dqn/cartpole-dqn-param-noise"]
-    config = get_algorithm_config(file.run).environment(file.env).update_from_dict(file.config)
-    with pytest.raises(ValueError, match=r'Use \.rollouts\(batch_mode="truncate_episodes"\)'):
-        config.validate()
 
 
 @pytest.mark.parametrize(("reward", "verdict"), [(150.0, "pass"), (149.9, "**miss**"), (float("nan"), "**miss**: why")])

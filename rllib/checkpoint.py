@@ -5,10 +5,10 @@
     policies/ID/policy.json                        what to build, and the spaces
     policies/ID/weights.safetensors, learner.safetensors
                                                    named arrays; in format 1 the learner's was at the top
-    user_code/0.pkl                                what has no name that could be imported: lambdas, classes of a script
+    user_code/0.pkl                                objects that cannot be imported by name: lambdas, classes of a script
 
-In memory that is a tree: file name -> dict of values (for .json) or of arrays (for .safetensors). Nothing is pickled
-but the user's own code; the manifest names it, and it is loaded only on request.
+In memory a checkpoint is a tree: file name -> dict of values (.json) or of arrays (.safetensors). Only the user's own
+code is pickled; the manifest lists it, and it is loaded only on request.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ __all__ = ["FORMAT_VERSION", "CheckpointError", "UserCode", "read_checkpoint", "
 FORMAT = "rllib checkpoint"
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
-# What `_sibling` makes for a checkpoint that is being written.
+# Names that `_sibling` gives to checkpoints that are being written.
 _TEMPORARY = re.compile(r"\..+\.tmp-[0-9a-f]{8}")
 _RECORDED_LIBRARIES = ("numpy", "gymnasium", "torch", "safetensors", "cloudpickle")
 
@@ -54,16 +54,16 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
     """Writes a checkpoint in one step: a reader sees the old one, or nothing, or the whole new one.
 
     Args:
-        path: the directory; a checkpoint that is there already is replaced, also in one step.
+        path: the directory; an existing checkpoint is replaced, also in one step.
         tree: file name, with / for directories, -> dict of values (x.json) or of arrays (x.safetensors).
 
     Returns:
         the path, absolute.
 
     Raises:
-        ValueError: if something else than a checkpoint lies at `path`, or a file name has another ending.
+        ValueError: if `path` exists and is not a checkpoint, or a file name has another ending.
         TypeError: for a value that can be written neither as JSON nor by cloudpickle.
-        OSError: naming the path and the cause, such as a full disk; what was there is unchanged.
+        OSError: naming the path and the cause, such as a full disk; an existing checkpoint is unchanged.
     """
     path = Path(path).absolute()
     _refuse_to_replace(path)
@@ -87,9 +87,9 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
 
 @contextlib.contextmanager
 def _temporary_directory(path: Path) -> Iterator[Path]:
-    """A new hidden directory beside the path, removed in the end if it is still there.
+    """A new hidden directory beside the path, removed at the end of the block if it still exists.
 
-    It is locked as long as this process lives, so that others know whether somebody still writes to it.
+    It is locked until then, so that other processes can tell it from an abandoned one.
     """
     temporary = _sibling(path, "tmp")
     temporary.mkdir()
@@ -104,11 +104,11 @@ def _temporary_directory(path: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned(directory: Path) -> None:
-    """Removes the temporaries of writers that were killed: those that nobody holds a lock of."""
+    """Removes the temporary directories of writers that were killed: those that are not locked."""
     for found in directory.iterdir():
         if not _TEMPORARY.fullmatch(found.name) or not found.is_dir() or not _is_ours(found):
             continue
-        with contextlib.suppress(OSError):  # it is locked, or somebody else removes it, too
+        with contextlib.suppress(OSError):  # it is locked, or another process removes it as well
             descriptor = os.open(found, os.O_RDONLY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,7 +118,7 @@ def _remove_abandoned(directory: Path) -> None:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether it is part of a checkpoint. An empty one may be somebody's who has not locked it yet."""
+    """Whether it holds files of a checkpoint. An empty one may belong to a writer that has not locked it yet."""
     files = [file for file in directory.rglob("*") if not file.is_dir()]
     return bool(files) and all(file.suffix in (".json", ".safetensors", ".pkl") for file in files)
 
@@ -160,12 +160,12 @@ def _tensors(name: str, arrays: Mapping[str, np.ndarray]) -> bytes:
     for key, array in arrays.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
             raise TypeError(f"{name} takes arrays of numbers, but {key!r} is {type(array).__name__}: {array!r:.80}")
-    # safetensors writes the memory as it lies there, so it has to lie in C order; `copy` keeps 0-d arrays 0-d.
+    # safetensors writes the memory without reordering, so it must be in C order; `copy` keeps 0-d arrays 0-d.
     return safetensors.numpy.save({key: array.copy(order="C") for key, array in arrays.items()})
 
 
 def _pickles(objects: Mapping[str, Any]) -> dict[str, bytes]:
-    """One file per object; the index in user_code/index.json tells which is whose."""
+    """One file per object; user_code/index.json maps places in the tree to these files."""
     if not objects:
         return {}
     files, index = {}, {}
@@ -229,7 +229,7 @@ def _sibling(path: Path, purpose: str) -> Path:
 
 def _put_in_place(temporary: Path, path: Path) -> None:
     if not path.exists() or not any(path.iterdir()):
-        os.rename(temporary, path)  # takes the place of an empty directory, too
+        os.rename(temporary, path)  # also replaces an empty directory
     elif _exchange(temporary, path):
         shutil.rmtree(temporary, ignore_errors=True)
     else:
@@ -241,7 +241,7 @@ def _put_in_place(temporary: Path, path: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swaps two directories in one step (renameat2 of Linux); False where system or file system cannot."""
+    """Swaps two directories in one step (renameat2 of Linux); False where the system or file system cannot."""
     at_fdcwd, rename_exchange = -100, 2
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
@@ -254,16 +254,16 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def read_checkpoint(path: str | Path, *, load_user_code: bool = False, only: str = "") -> dict[str, dict[str, Any]]:
-    """The tree that `write_checkpoint` was given, every file of it checked.
+    """The tree that `write_checkpoint` wrote, after a check of every file.
 
     Args:
         path: the checkpoint's directory.
         load_user_code: import the classes and functions it names, and unpickle those it holds, which runs code:
-            only for checkpoints whose origin you trust. Without, a UserCode stands in their place.
-        only: read only files whose names begin so, such as "policies/default_policy/".
+            only for checkpoints whose origin you trust. If False, a UserCode takes their place.
+        only: read only files whose names begin with this, such as "policies/default_policy/".
 
     Raises:
-        CheckpointError: (a ValueError) if it is missing, cut off, changed, no checkpoint, or of a newer format.
+        CheckpointError: (a ValueError) if it is missing, truncated, modified, no checkpoint, or of a newer format.
     """
     path = Path(path).absolute()
     manifest = read_manifest(path)
@@ -288,7 +288,7 @@ def _is_wanted(name: str, only: str) -> bool:
 
 
 class _UserCodeLoader:
-    """Loads what one JSON file of a checkpoint refers to."""
+    """Loads the classes, functions and pickled objects that one JSON file of a checkpoint refers to."""
 
     def __init__(self, name: str, files: Mapping[str, bytes]):
         self._name = name

@@ -1,6 +1,6 @@
-"""Python values as JSON and back, for checkpoints: nothing is lost, and nothing is run by reading.
+"""Lossless conversion of Python values to JSON and back, for checkpoints. Reading runs no code.
 
-What JSON has itself is written as it is. The rest is a dict with one key that starts with "$":
+Values that JSON supports are written unchanged. Any other value is a dict with one key that starts with "$":
 
 | value                                | JSON                                                                        |
 |--------------------------------------|-----------------------------------------------------------------------------|
@@ -10,7 +10,7 @@ What JSON has itself is written as it is. The rest is a dict with one key that s
 | numpy array or scalar (shape null)   | {"$array": {"dtype": "float32", "shape": [2], "data": [0.5, 1.5]}}          |
 | gymnasium space                      | {"$space": {"type": "Discrete", "n": 2, "start": 0, "dtype": "int64"}}      |
 | class or function that has a name    | {"$import": "module:qualname"}                                              |
-| anything else                        | {"$pickle": "place"}: the value itself is handed back to be pickled         |
+| anything else                        | {"$pickle": "place"}: the value itself is returned to be pickled            |
 """
 
 import importlib
@@ -25,7 +25,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class UserCode:
-    """Stands for a class, function or object of the user's that has not been loaded.
+    """A placeholder for a class, function or object of the user's that has not been loaded.
 
     Args:
         reference: "module:qualname", or the place of the pickled value.
@@ -39,11 +39,11 @@ def encode(value, place: str = "", pickled: dict[str, Any] | None = None):
 
     Args:
         value: anything.
-        place: where the value sits, for messages and for the names of pickled values.
-        pickled: receives what JSON cannot hold, by place.
+        place: path of the value in the data, for messages and for the names of pickled values.
+        pickled: receives the values that JSON cannot hold, by place.
 
     Raises:
-        TypeError: for such a value where `pickled` is None.
+        TypeError: for such a value if `pickled` is None.
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -73,7 +73,7 @@ def encode(value, place: str = "", pickled: dict[str, Any] | None = None):
 
 
 def decode(data, load: Callable[[str, str], Any] | None = None):
-    """The value that `encode` was given; of user code, a UserCode unless `load` is given.
+    """The value that `encode` encoded; user code becomes a UserCode unless `load` is given.
 
     Args:
         data: what `encode` returned, or json.loads of it.
@@ -139,7 +139,7 @@ _DECODERS: dict[str, Callable] = {
 
 
 def importable_path(target) -> str | None:
-    """ "module:qualname" where importing that gives this very object in other processes as well, else None."""
+    """ "module:qualname" if importing it gives this object in other processes as well, else None."""
     module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str) or module == "__main__" or "<" in qualname:
         return None
@@ -150,7 +150,7 @@ def importable_path(target) -> str | None:
 
 
 def import_path(path: str):
-    """What `importable_path` named.
+    """The class or function that `importable_path` named.
 
     Raises:
         ValueError: if it cannot be imported here.
@@ -207,7 +207,7 @@ def space_to_json(space) -> dict:
 
 
 def space_from_json(data: Mapping):
-    """The space that `space_to_json` was given.
+    """The space that `space_to_json` described.
 
     Raises:
         ValueError: for an unknown kind of space.
@@ -236,9 +236,9 @@ def _dtype_of_discrete(name: str) -> dict:
 
 
 def _bound_to_json(bound: np.ndarray, bounded: np.ndarray, infinity: float):
-    """One number where all are the same, as in most spaces; else all of them in a flat list.
+    """One number if all bounds are equal, as in most spaces; else a flat list of them.
 
-    A Box of integers holds the least or greatest integer where it is unbounded; "inf" is written for that as well.
+    A Box of integers holds the least or greatest integer where it is unbounded; this is written as "inf", too.
     """
     exact = zip(bound.reshape(-1).tolist(), bounded.reshape(-1).tolist())
     numbers = [encode(number if is_bounded else infinity) for number, is_bounded in exact]

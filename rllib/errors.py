@@ -2,19 +2,19 @@
 
 
 class RLlibError(Exception):
-    """Base of the failures below, for who wants to catch them all."""
+    """Base class of the library's own failures."""
 
 
 class LearnerError(RLlibError):
-    """An update broke a rule that always holds: a first minibatch that is not on-policy, a parameter that is NaN."""
+    """An update violated an invariant: a first minibatch that is not on-policy, a parameter that is NaN."""
 
 
 class CheckpointError(RLlibError, ValueError):
-    """A checkpoint is missing, cut off, changed, foreign, or of a newer format than this library reads."""
+    """A checkpoint is missing, truncated, modified, not of this library, or of a newer format than it reads."""
 
 
 class SampleTimeoutError(RLlibError, TimeoutError):
-    """No rollout worker has sent anything for as long as the settings allow."""
+    """No rollout worker has answered within the time that the settings allow."""
 
 
 class NoBestTrialError(RLlibError, RuntimeError, ValueError):

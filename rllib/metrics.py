@@ -1,7 +1,7 @@
 """Counts, times and episode statistics of a run, and the result dict of an iteration (names of Ray 2.6).
 
-The keys of later Ray versions (`env_runners/...`, `learners/...`) and the `sampler_results/...` copies are not stored
-twice: a Result answers to them.
+The keys of later Ray versions (`env_runners/...`, `learners/...`) and the `sampler_results/...` copies are not stored:
+Result computes them on access.
 """
 
 import math
@@ -47,14 +47,14 @@ _LEARNERS = {
 }
 # The same at the top.
 _TOP = {"num_env_steps_sampled_lifetime": "num_env_steps_sampled"}
-# How later versions call the only agent of an environment.
+# Later versions' name of the only agent of an environment.
 _AGENT = "default_agent"
 _SAMPLER_RESULTS = (
     "episode_reward_mean", "episode_reward_max", "episode_reward_min", "episode_len_mean", "episodes_this_iter",
     "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics", "sampler_perf",
     "num_faulty_episodes",
 )  # fmt: skip
-# The top level of every result, and of one in whose iteration was an evaluation. Callbacks may add more.
+# Top-level keys of results; "evaluation" only after an iteration with one. Callbacks may add more.
 RESULT_KEYS = frozenset((
     "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "episode_len_min",
     "episode_len_max", "policy_reward_mean", "policy_reward_min", "policy_reward_max", "hist_stats", "custom_metrics",
@@ -69,12 +69,12 @@ RESULT_KEYS = frozenset((
     "time_since_restore", "timestamp", "date", "pid", "hostname", "node_ip", "done", "num_healthy_workers",
     "num_remote_worker_restarts", "num_in_flight_async_reqs", "fault_tolerance", "perf", "config", "evaluation",
 ))  # fmt: skip
-# Names at the top level that a result answers to besides.
+# Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset(("env_runners", "sampler_results", "learners", *_TOP))
 
 
 class Result(dict[str, Any]):
-    """What `train()` returns: a dict that also answers to "a/b" paths and to the names of later Ray versions."""
+    """The dict that `train()` returns; it also accepts "a/b" paths and the names of later Ray versions as keys."""
 
     def __missing__(self, key):
         if key == "env_runners":
@@ -114,7 +114,7 @@ class Result(dict[str, Any]):
             later = {new: stats[old] for new, old in _LEARNERS.items() if old in stats}
             if "num_agent_steps_trained" in info:
                 later["num_module_steps_trained"] = info["num_agent_steps_trained"]
-            # One policy is all there are.
+            # There is only one policy.
             learners["__all_modules__"] = learners[policy] = stats | later
         return learners
 
@@ -131,10 +131,10 @@ class Result(dict[str, Any]):
 
 
 class Metrics:
-    """Collects over the run; `result()` closes an iteration.
+    """Counters, times and episodes of a run; `result()` closes an iteration.
 
     Args:
-        smoothing_episodes: number of last episodes that reward and length statistics are over.
+        smoothing_episodes: number of most recent episodes in the reward and length statistics.
     """
 
     def __init__(self, smoothing_episodes: int = 100):
@@ -150,7 +150,7 @@ class Metrics:
         self.start_iteration()
 
     def start_iteration(self) -> None:
-        """Begins the counts of `..._this_iter` and the clock."""
+        """Resets the `..._this_iter` counts and the iteration's clock."""
         self._started = time.perf_counter()
         self.training_steps = 0
         self._before = self.counters.copy()
@@ -170,7 +170,7 @@ class Metrics:
             self._seconds[phase] += time.perf_counter() - started
 
     def add_sample(self, report) -> None:
-        """Takes over a worker's SampleReport."""
+        """Adds a worker's SampleReport."""
         self.add_episodes(report.episodes)
         self._num_faulty += report.num_faulty_episodes
         self.counters["num_env_steps_sampled"] += report.env_steps
@@ -179,7 +179,7 @@ class Metrics:
         self._sampler_seconds["inference"] += report.inference_time_s
 
     def add_episodes(self, episodes: Iterable[Episode]) -> None:
-        """Takes over finished episodes."""
+        """Adds finished episodes."""
         for episode in episodes:
             self.episodes.append(episode)
             self.episodes_total += 1
@@ -202,7 +202,7 @@ class Metrics:
         """The result of the iteration that began with `start_iteration`.
 
         Args:
-            learner_stats: policy id -> what its learner has reported.
+            learner_stats: policy id -> the statistics that its learner has reported.
         """
         elapsed = self.elapsed_s()
         self.iteration += 1
@@ -282,7 +282,7 @@ class Metrics:
     # ------------------------------------------------------------------ checkpoints
 
     def get_state(self) -> dict:
-        """What a checkpoint keeps, as JSON-able data."""
+        """The state for a checkpoint, JSON-able."""
         return {
             "counters": dict(self.counters),
             "episodes": [_without_media(episode) for episode in self.episodes],
@@ -292,7 +292,7 @@ class Metrics:
         }
 
     def set_state(self, state: dict) -> None:
-        """Continues from `get_state`."""
+        """Restores the state that `get_state` returned."""
         self.counters = Counter(state["counters"])
         self.episodes.clear()
         self.episodes.extend(Episode(**values) for values in state["episodes"])
@@ -306,7 +306,7 @@ class Metrics:
 
 
 def _lag_in_gradient_steps(learner_stats: dict[str, float]) -> dict[str, float]:
-    """Ray's name for how old the weights were that sampled; an update is one gradient step if nothing else is said."""
+    """The age of the weights that sampled, under Ray's name; by default an update counts as one gradient step."""
     name = "diff_num_grad_updates_vs_sampler_policy"
     lag = learner_stats.get(name, learner_stats.get("policy_lag_updates"))
     return {} if lag is None else {name: lag}
@@ -346,7 +346,7 @@ def _custom_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
 
 
 def _joined_histograms(episodes: Iterable[Episode]) -> dict[str, list[float]]:
-    """The numbers of all episodes under each name that callbacks have put into the episodes' hist_data."""
+    """Name -> numbers of all episodes that callbacks have put into their hist_data."""
     joined = defaultdict(list)
     for episode in episodes:
         for name, numbers in episode.hist_data.items():
@@ -355,7 +355,7 @@ def _joined_histograms(episodes: Iterable[Episode]) -> dict[str, list[float]]:
 
 
 def _media(episodes: Iterable[Episode]) -> dict[str, list]:
-    """The same for their media."""
+    """Name -> what callbacks have put into the episodes' media."""
     listed = defaultdict(list)
     for episode in episodes:
         for name, item in episode.media.items():
@@ -364,7 +364,7 @@ def _media(episodes: Iterable[Episode]) -> dict[str, list]:
 
 
 def _without_media(episode: Episode) -> dict:
-    """As data; media can be anything, and are not saved."""
+    """The episode as JSON-able data, without media, which can be any object."""
     return {name: value for name, value in asdict(replace(episode, media={})).items() if name != "media"}
 
 

@@ -16,14 +16,14 @@ WEIGHTS = "weights"
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """All that acting depends on: what a process needs in order to act as a policy does at one moment.
+    """The state of a policy at one moment, as it is sent to the processes that act.
 
     Args:
-        weights: float32 [weights]. Of a snapshot that was just made it is the memory of the policy itself, which the
-            next update changes; `runtime.put` and sending copy it.
-        version: number of updates that the weights have had.
+        weights: float32 [weights]. `Policy.snapshot` gives the policy's own memory, which the next update changes;
+            `runtime.put` and sending copy it.
+        version: number of updates applied to the weights.
         filter_state: merged statistics of the observation filter; None without a filter.
-        timesteps: environment steps sampled so far in the run, which schedules of exploration run over.
+        timesteps: environment steps sampled so far in the run; exploration schedules depend on it.
     """
 
     weights: np.ndarray
@@ -33,14 +33,14 @@ class Snapshot:
 
 
 class Policy:
-    """Acts, and says what its actions and observations are worth.
+    """Chooses actions and estimates the values of observations.
 
     Observations are those that batches store: as the environment gives them where `filters_observations` is false, else
     float32 and already filtered (`policy.filter(raw, out=..., update=True)` when they are collected). A filtered
     observation is never filtered again, so whatever the filter learns later, old rows keep their meaning.
 
     Args:
-        spec: what to build (models/catalog.py).
+        spec: description of the network, the distribution and the filter (models/catalog.py).
         weights: flat float32 vector that becomes the policy's own memory, without a copy.
         rng: draws initial weights where none are given. Without either, all weights are zero until `set_weights`.
         backend: "numpy", or "torch" to act through the torch network.
@@ -69,7 +69,7 @@ class Policy:
         self.network = spec.network(self.layout, weights, backend)
         self._inputs = BuffersByRows(self.new_inputs)
         self._among: _ActingBuffers | None = None
-        # Numbers that say how much is explored, as the distribution's `noise` takes them; they may change at any time.
+        # Keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
         self.exploration: dict[str, float] = {}
 
     # ------------------------------------------------------------------ shapes
@@ -91,7 +91,7 @@ class Policy:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What is stored of a step: the action, what it was drawn from if it has a probability, a memory's state."""
+        """Columns stored per step: the action, its distribution and log-probability if it has one, a memory's state."""
         columns = (Column(ACTIONS, self.action_shape, str(self.action_dtype)),)
         if self.distribution.has_log_prob:
             columns += Column(ACTION_DIST_INPUTS, (self.num_dist_inputs,)), Column(ACTION_LOGP)
@@ -101,12 +101,12 @@ class Policy:
 
     @property
     def state_size(self) -> int:
-        """Numbers of the state that a policy with a memory acts by; 0 without one."""
+        """Length of the memory's state vector; 0 for a policy without a memory."""
         return self.spec.state_size
 
     @property
     def num_dist_inputs(self) -> int:
-        """Numbers that describe the distribution of one action."""
+        """Number of parameters of one action's distribution."""
         return self.distribution.num_inputs
 
     # ------------------------------------------------------------------ weights and state
@@ -130,7 +130,7 @@ class Policy:
         np.copyto(self._weights, weights)
 
     def snapshot(self, version: int = 0, timesteps: int = 0) -> Snapshot:
-        """The present weights, not copied, and the filter's statistics; arguments as of Snapshot."""
+        """The present weights, not copied, and the filter's statistics; arguments as for Snapshot."""
         filter_state = self.filter.get_state() if self.filters_observations else None
         return Snapshot(self._weights, version, filter_state, timesteps)
 
@@ -145,7 +145,7 @@ class Policy:
             self.filter.set_state(snapshot.filter_state)
 
     def move_into(self, memory: np.ndarray) -> None:
-        """Has the weights in another array, which becomes the policy's own memory; float32, as long as they are."""
+        """Copies the weights into `memory`, float32 [weights], which becomes the policy's own memory."""
         np.copyto(memory, self._weights)
         self._weights = memory
         self.network = self.spec.network(self.layout, memory, self._backend)
@@ -156,7 +156,7 @@ class Policy:
         return {WEIGHTS: self._weights.copy(), **filter_state}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `get_state` gave.
+        """Restores the state that `get_state` returned.
 
         Raises:
             ValueError: if it belongs to another network or filter.
@@ -184,33 +184,32 @@ class Policy:
         return bool(self.spec.noisy_layers)
 
     def resample(self, rng: np.random.Generator) -> None:
-        """Draws new noise in the weights; without noisy layers, nothing is drawn."""
+        """Draws new noise for the noisy layers; does nothing without them."""
         if self.is_noisy:
             self.network.resample(rng)
 
     def silence(self) -> None:
-        """Takes the noise out of the weights until the next `resample`."""
+        """Sets the noise in the weights to zero until the next `resample`."""
         if self.is_noisy:
             self.network.silence()
 
     # ------------------------------------------------------------------ acting
 
     def noise(self, rng: np.random.Generator, *shape: int, **exploration) -> np.ndarray:
-        """What makes actions random, float32 [*shape, ...]; zeros in its place give the most probable actions.
+        """Noise for sampling actions, float32 [*shape, ...]; zeros instead give the most probable actions.
 
         Args:
-            rng: draws it.
-            shape: of the actions that it is for.
-            exploration: how much is explored, as the distribution's `noise` takes it; by default `self.exploration`.
+            rng: source of randomness.
+            shape: leading dimensions, such as (T, N).
+            exploration: keyword arguments of the distribution's `noise`; by default `self.exploration`.
         """
         return self.distribution.noise(rng, *shape, **(exploration or self.exploration))
 
     @property
     def gives_values(self) -> bool:
-        """Whether acting can say what the observations are worth without a separate pass through the network.
+        """Whether `act` can write the values of the observations without a separate pass through the network.
 
-        The network's value head does where it shares layers with the policy; the values of actions do, unless there is
-        noise in them.
+        True if the value head shares layers with the policy, and for action values without noise in the weights.
         """
         return self.network.gives_values or (self.distribution.gives_values and not self.is_noisy)
 
@@ -231,9 +230,9 @@ class Policy:
             noise: [N, ...] a slice of what `noise` drew.
             dist_inputs: float32 [N, num_dist_inputs], written.
             actions: [N, *action_shape] of action_dtype, written.
-            values: float32 [N], contiguous, written; to be given only where `gives_values`.
-            state: float32 [N, state_size], what the step before has written; zeros where an episode begins. To be given
-                where there is a `state_size`.
+            values: float32 [N], contiguous, written; allowed only if `gives_values`.
+            state: float32 [N, state_size], `next_state` of the step before; zeros where an episode begins. Required for
+                policies with a memory.
             next_state: the same shape, written.
         """
         if state is not None:
@@ -263,11 +262,11 @@ class Policy:
         self.distribution.sample(dist_inputs, noise, actions)
 
     def act_among(self, total: int, rows: slice) -> None:
-        """Has `act` compute batches of `total` rows, of which its own are `rows` and the others zeros.
+        """Makes `act` compute batches of `total` rows: its own at `rows`, zeros elsewhere.
 
-        Matrix products round otherwise for other numbers of rows, and in some kernels by a row's place. So processes
-        that share rows out among them act by equal bits only where each computes the same shape, and keeps the places.
-        Does nothing where the rows are all there are, for convolutions, whose rows cost too much, nor with a memory.
+        Rounding in matrix products depends on the number of rows and, in some kernels, on a row's position. Processes
+        that divide the rows among them get the same bits only if each computes the full shape, its rows in place.
+        Does nothing if `rows` are all rows, for convolutions, whose rows cost too much, and with a memory.
         """
         if rows.stop - rows.start < total and not self.spec.encoder.as_stored and not self.state_size:
             self._among = _ActingBuffers(self, total, rows)
@@ -288,7 +287,7 @@ class Policy:
             explore: sample; False takes the most probable actions.
             rng: draws the samples; by default a fresh one.
             filtered: the observations have passed the filter already.
-            state: of a policy with a memory, float32 [N, state_size], overwritten by what to give for the next step;
+            state: for policies with a memory, float32 [N, state_size], overwritten with the state for the next step;
                 zeros where an episode begins.
 
         Raises:
@@ -326,7 +325,7 @@ class Policy:
     def encode(self, observations: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The network's input: float32 [N, size + 1] with a last column of ones, or the observations themselves.
 
-        By default in a buffer that the next call with as many rows overwrites.
+        By default in a buffer that the next call with the same number of rows overwrites.
         """
         if self.spec.encoder.as_stored:
             return observations
@@ -344,7 +343,7 @@ class Policy:
         return self.distribution.at(dist_inputs).log_prob(actions)
 
     def dist_inputs(self, observations: np.ndarray) -> np.ndarray:
-        """What describes the distribution of actions, [B, num_dist_inputs], for observations [B, *shape] as stored."""
+        """Parameters of the action distributions, [B, num_dist_inputs], for observations [B, *shape] as stored."""
         dist_inputs = np.empty((len(observations), self.num_dist_inputs), np.float32)
         for start in range(0, len(observations), CHUNK):
             rows = observations[start : start + CHUNK]
@@ -352,9 +351,9 @@ class Policy:
         return dist_inputs
 
     def action_values(self, observations: np.ndarray):
-        """What each action is worth: the distribution (models/q_values.py) at observations [B, *shape] as stored.
+        """Action values (models/q_values.py: QBatch) of observations [B, *shape] as stored.
 
-        It looks at the network's buffers, which the next forward pass of as many rows overwrites.
+        They read the network's buffers, which the next forward pass with the same number of rows overwrites.
         """
         return self.distribution.at(self.network.forward(self.encode(observations))[0])
 
@@ -370,12 +369,12 @@ class Policy:
         return values
 
 
-# Up to this number of environments, in all workers together, the run's bits do not depend on how they are shared out.
+# Up to this number of environments, in all workers together, the run's bits do not depend on how they are distributed.
 ENVIRONMENTS_ALIKE = 8
 
 
 class _ActingBuffers:
-    """What `act_among` computes on: `total` rows, those outside of `rows` zeros."""
+    """Buffers of `act_among`: `total` rows, of which those outside `rows` stay zero."""
 
     def __init__(self, policy: Policy, total: int, rows: slice):
         self.rows = rows
@@ -387,5 +386,5 @@ class _ActingBuffers:
         self.values = np.empty(total, np.float32)
 
 
-# Rows that one forward pass of `values` and `dist_inputs` takes: the activations then stay in the processor's cache.
+# Rows per forward pass of `values` and `dist_inputs`, few enough for the activations to stay in the processor's cache.
 CHUNK = 512

@@ -66,8 +66,8 @@ class Column:
         name: its key.
         shape: of one row.
         dtype: its name, as numpy reads it.
-        before_action: whether it says what the action is chosen from, as the observation does. Fragments have one row
-            more of such a column, for the action after the last, and a reset of the environments writes it, too.
+        before_action: whether it is an input of the action, as the observation is. Fragments have one more row of such
+            a column, for the action after the last, and a reset of the environments writes it, too.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Column:
 
 
 def table_of(*columns: Column) -> tuple[Column, ...]:
-    """The columns as they are.
+    """The columns, after a check that their names differ.
 
     Raises:
         ValueError: if two of them have the same name.
@@ -95,10 +95,10 @@ def table_of(*columns: Column) -> tuple[Column, ...]:
 class SampleBatch(dict):
     """A dict of column name -> array whose first dimensions are equal.
 
-    The rows of policies with a memory stand in sequences; such a batch has the columns PER_SEQUENCE as well.
+    The rows of policies with a memory are grouped in sequences; such a batch has the columns PER_SEQUENCE as well.
 
     Args:
-        columns: mapping of name to array, all of the same length; those PER_SEQUENCE of another one.
+        columns: mapping of name to array, all of the same length; those of PER_SEQUENCE have one row per sequence.
         policy_version: the lowest version of the weights that acted in these rows; learners report the lag from it.
         num_steps: T where the rows are [T * N], step by step, of N environments in lockstep; None: in another order.
 
@@ -158,13 +158,13 @@ class SampleBatch(dict):
 
     @staticmethod
     def join_rounds(rounds: "Sequence[Sequence[SampleBatch]]") -> "SampleBatch":
-        """Joins what workers have sampled, in an order that does not depend on how environments are shared out.
+        """Joins workers' batches in an order that does not depend on how environments are distributed among workers.
 
         Of fragments in lockstep (`num_steps`) the first step of all environments comes first, then the second one;
         other batches of a round come one after the other. A single batch is returned as it is, without a copy.
 
         Args:
-            rounds: of each round of sampling one batch a worker, in the order of the workers; at least one batch.
+            rounds: for each round of sampling, one batch per worker in the order of the workers; at least one batch.
 
         Raises:
             ValueError: if their columns differ.
@@ -194,7 +194,7 @@ class SampleBatch(dict):
         """The rows that `index` selects: a view for a slice, a copy for a mask or an array of positions.
 
         Raises:
-            ValueError: if the rows stand in sequences, which are taken whole or not at all.
+            ValueError: if the rows are grouped in sequences, which cannot be split.
         """
         if SEQ_LENS in self:
             raise ValueError("these rows stand in sequences, which cannot be taken apart (column seq_lens)")
@@ -218,7 +218,7 @@ class SampleBatch(dict):
 
 
 def rows_of_sequences(seq_lens: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Positions [B] of the rows, if their sequences [S] are put into this order [S]."""
+    """Positions [B] of the rows after their sequences are put into this order [S]."""
     starts = np.cumsum(seq_lens) - seq_lens
     lengths = seq_lens[order]
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -243,7 +243,7 @@ def _check_columns(batches: Sequence[SampleBatch]) -> None:
 
 
 def _write_round(parts: list[np.ndarray], num_steps: int | None, out: np.ndarray) -> None:
-    """Writes one column of one round of fragments; with num_steps, those side by side that are [num_steps, N] each."""
+    """Writes one column of one round; with num_steps, the parts are [num_steps, N, ...] each and come side by side."""
     if num_steps is None:
         np.concatenate(parts, out=out)
         return

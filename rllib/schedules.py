@@ -13,7 +13,7 @@ class Schedule:
     """A value per timestep: a number, or straight lines through points [[timestep, value], ...].
 
     After the last point the value stays. `Schedule(0.1)(t)` and `Schedule([[0, 0.1], [1000, 0.0]])(t)` both work, so
-    code need not tell the two apart.
+    callers treat the two alike.
 
     Args:
         value: a number, or points with strictly increasing timesteps, the first of them 0.
@@ -50,7 +50,7 @@ class Schedule:
 
 
 def schedule_problem(value) -> str | None:
-    """Which rule of schedules `value` breaks, as the rest of a sentence ("must ..."); None if it keeps them all."""
+    """Why `value` is not a schedule, as the end of a sentence ("must ..."); None if it is one."""
     if _is_number(value):
         return None
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence) or not value:

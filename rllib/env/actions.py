@@ -1,4 +1,4 @@
-"""The one bijection between the actions of a policy and those of an environment."""
+"""The mapping between the actions of a policy and those of an environment."""
 
 import numpy as np
 from gymnasium import spaces
@@ -14,9 +14,9 @@ class ActionMapper:
     | MultiBinary    | 0, 1                                                     | 0, 1                         |
     | Box            | float32; where normalised, [-1, 1] spans low to high     | within [low, high], own dtype |
 
-    Only components of a Box with two finite bounds are normalised; the others keep their values. Actions that go
-    beyond a bound are clipped on their way to the environment, never in what is stored: the log-probability belongs to
-    the action that was drawn.
+    Only components of a Box with two finite bounds are normalised; the others keep their values. Actions
+    beyond a bound are clipped for the environment, but stored unclipped: the log-probability belongs to the action that
+    was drawn.
 
     Args:
         space: the action space of a single environment.
@@ -54,8 +54,7 @@ class ActionMapper:
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions [N, ...] of the policy as actions of the environment, in the dtype of its space.
 
-        Bounds hold exactly, after rounding to that dtype as well. Where nothing is to be done, the very array is
-        returned.
+        Bounds hold exactly, after rounding to that dtype as well. If nothing changes, the same array is returned.
         """
         if not self._box:
             return actions + self._start if self._shifted else actions

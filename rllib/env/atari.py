@@ -1,14 +1,13 @@
 """Atari games as DeepMind's agents see them (Mnih et al., Nature 2015; Machado et al., arXiv:1709.06009).
 
-Each step repeats an action for four frames and takes the brighter of the last two, grey and 84 x 84 small; the last
-four such pictures are the observation [4, 84, 84], bytes, oldest first. Games begin with up to 30 frames of doing
-nothing, one of the fire button where there is one, and black pictures for what was before. In training the loss of a
-life ends an episode, and rewards are learned from by their sign (`clips_rewards`); what is reported of training is
-still unclipped, and evaluation plays whole games. Sticky actions are as the id says: 0.25 for "ALE/Pong-v5", none for
-"PongNoFrameskip-v4".
+Each step repeats an action for four frames and takes the maximum of the last two, grey, 84 x 84; the last four
+such pictures are the observation [4, 84, 84], bytes, oldest first. Games begin with up to 30 frames without action,
+then the fire button where there is one, and black pictures as history. In training the loss of a life ends an episode,
+and rewards are clipped to their sign (`clips_rewards`); reported returns are unclipped, and evaluation plays whole
+games. The id determines sticky actions: 0.25 for "ALE/Pong-v5", none for "PongNoFrameskip-v4".
 
-Two programs do this: `ale_py.AtariVectorEnv`, which steps all games of a worker in C++, and `AtariPreprocessing` for
-one game, where environments have to be stepped one by one (whole episodes).
+There are two implementations: `ale_py.AtariVectorEnv`, which steps all games of a worker in C++, and
+`AtariPreprocessing` for one game, where environments have to be stepped one by one (whole episodes).
 """
 
 import functools
@@ -44,7 +43,7 @@ class AtariFactory(EnvFactory):
 
     Attributes:
         spec: of the game itself.
-        native: all of a worker's games as one vector environment in C++.
+        native: whether all of a worker's games are one vector environment in C++.
         size: height and width of the pictures.
         stack: pictures in an observation.
     """
@@ -85,11 +84,11 @@ def _native(spec: EnvSpec, context: EnvContext, options: dict[str, Any], game: d
         num_envs=context.num_envs,
         autoreset_mode=AutoresetMode.SAME_STEP,
         reward_clipping=False,
-        # Workers share the cores among them; the only process has them all.
+        # Workers share the cores; a run without workers uses all of them.
         num_threads=1 if context.num_workers else 0,
         **{**spec.kwargs, **game, **options},
     )
-    # It writes its mode into the dict of all vector environments, which would claim it from then on.
+    # ale_py writes its mode into the dict that all vector environments share.
     VectorEnv.metadata.pop("autoreset_mode", None)
     return NativeAtari(made)
 
@@ -111,16 +110,16 @@ class NativeAtari(VectorWrapper):
 
 
 class AtariPreprocessing(gymnasium.Wrapper):
-    """The same for one game that is stepped frame by frame.
+    """The same preprocessing for one game that is stepped frame by frame.
 
     Args:
         env: observations are grey pictures [H, W], one per frame; `info["lives"]` counts lives, if the game has some.
         img_height, img_width: of the pictures.
         stack_num: pictures in an observation.
-        frameskip: frames that an action is held for.
-        noop_max: frames of doing nothing at the beginning, at most; at least one where it is not 0.
-        use_fire_reset: press the fire button then, in games that have it.
-        episodic_life: the loss of a life ends the episode; `reset` then goes on with the game.
+        frameskip: number of frames for which an action is repeated.
+        noop_max: largest number of frames without action at the beginning (drawn from 1 to noop_max); 0 for none.
+        use_fire_reset: press the fire button after them, in games that have it.
+        episodic_life: the loss of a life ends the episode; `reset` then continues the game.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
             info = self._new_game(seed, options)
         else:
             info = self._frames(0)[-1]  # the game goes on with the next life
-        if self._game_is_over:  # it ended while nothing was done
+        if self._game_is_over:  # it ended in the frames without action
             info = self._new_game(None, options)
         return self._observation(), info
 
@@ -179,7 +178,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
         return info
 
     def _frames(self, action) -> tuple[float, bool, bool, dict]:
-        """Holds an action and adds the picture of it; (reward, terminated, truncated, info)."""
+        """Repeats an action and appends the resulting picture; returns (reward, terminated, truncated, info)."""
         total, last = 0.0, []
         for _ in range(self._frameskip):
             frame, reward, terminated, truncated, info = self.env.step(action)

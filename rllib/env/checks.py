@@ -28,7 +28,7 @@ def check_environment(
     Args:
         factory: from `registry.resolve`.
         env_config: the user's dict.
-        num_envs: environments per worker; a VectorEnv is made with that many, other environments once.
+        num_envs: number of environments per worker; a VectorEnv is made with this number, any other environment once.
         check: False takes no steps and only reads the spaces.
         info_columns: keys of the info dicts that are to be columns.
 
@@ -37,7 +37,7 @@ def check_environment(
 
     Raises:
         ValueError, TypeError: naming the part of the observation, its value and the bound or shape it violates, or
-            what else of the environment API is not kept.
+            the rule of the environment API that is violated.
         Exception: whatever the environment raises, with its own traceback and a note.
     """
     made = make_environment(factory, EnvContext(env_config, num_envs=num_envs))

@@ -1,4 +1,4 @@
-"""Returns and lengths of episodes, counted from the rewards as the environments gave them."""
+"""Returns and lengths of episodes, computed from the environments' raw rewards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ import numpy as np
 class Episode:
     """One finished episode: its undiscounted return, its length in steps, and which of the environments ran it.
 
-    The last three are what callbacks have put into the running episode (evaluation/episode_hooks.py).
+    The last three hold what callbacks have put into the running episode (evaluation/episode_hooks.py).
     """
 
     episode_return: float
@@ -23,9 +23,9 @@ class Episode:
 
 
 class EpisodeTracker:
-    """Follows the running episode of each of N environments, from fragment to fragment.
+    """Tracks the running episode of each of N environments across fragments.
 
-    It must see the rewards before any clipping or scaling: reported returns are those of the task.
+    It must be given the rewards before any clipping or scaling: reported returns are those of the task.
     """
 
     def __init__(self, num_envs: int):
@@ -54,7 +54,7 @@ class EpisodeTracker:
         shapes = {np.shape(column) for column in (rewards, ended, valid) if column is not None}
         if len(shapes) != 1 or rewards.ndim != 2 or rewards.shape[1] != len(self._returns):
             raise ValueError(f"columns of shape [T, {len(self._returns)}] are needed, but got {sorted(shapes)}")
-        starts = np.zeros(len(self._returns), np.int64)  # row in which the running episode goes on
+        starts = np.zeros(len(self._returns), np.int64)  # first row of the running episode
         ends = [(t, index, True) for t, index in zip(*(positions.tolist() for positions in np.nonzero(ended)))]
         if void:
             ends = sorted(ends + [(t, index, False) for t, index in void])
@@ -80,6 +80,6 @@ class EpisodeTracker:
         return int(self._lengths.max())
 
     def reset(self) -> None:
-        """Forgets the running episodes, for use after the environments have been reset."""
+        """Drops the running episodes; to be called after the environments have been reset."""
         self._returns[:] = 0.0
         self._lengths[:] = 0

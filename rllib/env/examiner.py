@@ -1,4 +1,4 @@
-"""What a stream does with the first results of an environment: bring them into form, and refuse what cannot be used."""
+"""Checks an environment's first results, and adapts environments of the old gym API."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from rllib.env.spaces import mismatch
 
 
 class Examiner:
-    """Stands between a stream and one environment until that has shown that it keeps the API.
+    """Checks the first results of one environment for a stream, and adapts it where it follows the old gym API.
 
     Args:
         env: the environment. After the first reset and step, `self.env` is it or the adapter that it needs.
-        num_steps: how many results of step() are held against the spaces; with 0 only the form is checked.
-        tells: whether a notice is given where an adapter is needed.
+        num_steps: number of results of step() that are checked against the spaces; with 0 only the form is checked.
+        tells: whether a warning is logged where an adapter is needed.
     """
 
     def __init__(self, env, num_steps: int, tells: bool):
@@ -49,7 +49,7 @@ class Examiner:
         """(observation, reward, terminated, truncated, info) of a step.
 
         Raises:
-            ValueError, TypeError: naming what does not keep the API, or does not lie in its space.
+            ValueError, TypeError: naming what violates the API, or lies outside its space.
         """
         result = self.env.step(action)
         if isinstance(result, tuple) and len(result) == 4:

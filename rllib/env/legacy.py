@@ -1,7 +1,7 @@
-"""Environments of the old gym API, run as they are.
+"""An adapter for environments of the old gym API.
 
 Old environments return the observation alone from reset(), four values from step(), take no seed in reset(), and may
-carry spaces of the `gym` package. None of that needs `gym` to be installed here.
+carry spaces of the `gym` package. `gym` need not be installed.
 """
 
 import inspect
@@ -19,7 +19,7 @@ _told: set[type] = set()
 
 
 class LegacyEnvironment:
-    """Gives an environment of the old API the new one.
+    """An adapter that gives an environment of the old API the new one.
 
     `done` becomes `terminated`, unless info["TimeLimit.truncated"] says that only a time limit was reached.
     """
@@ -63,7 +63,7 @@ def takes_seed(env) -> bool:
 
 
 def call_reset(env, seed: int):
-    """The result of a seeded reset, whatever way the environment takes its seed."""
+    """The result of a seeded reset, in whichever way the environment accepts a seed."""
     if takes_seed(env):
         return env.reset(seed=seed)
     if isinstance(env, gymnasium.Env):
@@ -82,7 +82,7 @@ def is_bare_observation(result, observation_space) -> bool:
 
 
 def tell_legacy(env, reason: str) -> None:
-    """One notice for each class of old environments."""
+    """Logs one warning for each class of old environments."""
     if type(env) in _told:
         return
     _told.add(type(env))
@@ -118,7 +118,7 @@ def adapt_spaces(env):
     """The environment, with gymnasium's spaces.
 
     Raises:
-        TypeError: if it is no environment at all.
+        TypeError: if it is not an environment.
     """
     missing = [name for name in ("reset", "step", "observation_space", "action_space") if not hasattr(env, name)]
     if missing:

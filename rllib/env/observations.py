@@ -11,7 +11,7 @@ CONCATENATED_ROWS = 12
 
 
 class ObservationColumn(ABC):
-    """Writes observations into rows of an array [N, *shape] of the given dtype.
+    """The storage of a space's observations as rows of an array [N, *shape].
 
     | space                                    | shape             | dtype                                     |
     |------------------------------------------|-------------------|-------------------------------------------|
@@ -29,7 +29,7 @@ class ObservationColumn(ABC):
     def write_rows(self, rows: list, out: np.ndarray) -> None:
         """Writes N observations, as the environments gave them, into out [N, *shape].
 
-        They have been seen to have the right shape: this is the hot path, and where numpy can, it broadcasts.
+        Shapes are not checked, since this is the hot path: numpy broadcasts where it can.
 
         Raises:
             ValueError: if numpy cannot make the rows fit.
@@ -53,7 +53,7 @@ class ArrayColumn(ObservationColumn):
         self._joined = (-1, *self.shape[1:])
 
     def write_rows(self, rows, out):
-        # Assigning the list looks at each row twice; concatenate costs more to call, less a row.
+        # Assigning a list reads each row twice; concatenate costs more per call and less per row.
         if len(rows) > CONCATENATED_ROWS and out.flags.c_contiguous:
             np.concatenate(rows, out=out.reshape(self._joined), casting="unsafe")
         else:
@@ -81,8 +81,8 @@ class NumberColumn(ObservationColumn):
 class FlatColumn(ObservationColumn):
     """Every other space, flattened in gymnasium's order: the parts one after the other, Discrete parts one-hot.
 
-    The leaves of all rows are gathered first and written leaf by leaf, so that numpy is called once a leaf, not once a
-    leaf and row.
+    The leaves of all rows are gathered first and written leaf by leaf, so that numpy is called once per leaf, not
+    once per leaf and row.
     """
 
     def __init__(self, space: spaces.Space):
@@ -92,7 +92,7 @@ class FlatColumn(ObservationColumn):
         self._tree = _tree(space)
         self._leaves = [(leaf.start, leaf.stop, leaf.shape, leaf.choices is not None) for leaf in leaves]
         chosen = [leaf for leaf in leaves if leaf.choices is not None]
-        # Of each number that becomes one-hot: how many values it takes, the least of them, and the first one's column.
+        # For each number stored one-hot: its number of values, the least value, and the column of that value.
         self._counts = np.concatenate([leaf.choices for leaf in chosen] or [np.empty(0, np.int64)])
         self._lowest = np.concatenate([np.ravel(leaf.space.start) for leaf in chosen] or [np.empty(0, np.int64)])
         self._firsts = np.concatenate(
@@ -111,7 +111,7 @@ class FlatColumn(ObservationColumn):
         return out[0]
 
     def _write(self, values_of_leaves, out: np.ndarray) -> None:
-        """Writes what the leaves are in all rows (lists or arrays of N values) into out [N, K]."""
+        """Writes the values of each leaf (a list or an array of N values) into out [N, K]."""
         rows, chosen = len(out), []
         for (start, stop, shape, is_chosen), values in zip(self._leaves, values_of_leaves, strict=True):
             columns = out[:, start:stop]
@@ -130,7 +130,7 @@ class FlatColumn(ObservationColumn):
 
 
 def observation_column(space: spaces.Space) -> ObservationColumn:
-    """The way observations of `space` are stored."""
+    """The ObservationColumn for observations of `space`."""
     if isinstance(space, spaces.Discrete):
         return NumberColumn(np.int64)
     if isinstance(space, spaces.Box):

@@ -12,7 +12,7 @@ from rllib.env.registry import EnvContext, EnvFactory
 
 @dataclass(frozen=True)
 class PartialObservationFactory(EnvFactory):
-    """Makes the environments of another factory, and leaves keys of their observations out.
+    """A factory that makes another factory's environments without some keys of their observations.
 
     Attributes:
         factory: makes the environments.
@@ -34,7 +34,7 @@ class PartialObservationFactory(EnvFactory):
         """One new environment.
 
         Raises:
-            ValueError: if its observations are no Dict with the ignored keys and at least one other.
+            ValueError: if its observations are not a Dict with the ignored keys and at least one other.
         """
         env = self.factory.make(context)
         if isinstance(env, VectorEnv):
@@ -60,7 +60,7 @@ class PartialObservationFactory(EnvFactory):
 
 
 class _PartialVector(VectorWrapper):
-    """Batched observations with these keys alone, in every autoreset mode; gymnasium's wrapper knows only some.
+    """A VectorEnv whose observations keep only these keys; gymnasium's wrapper supports only some autoreset modes.
 
     Final observations in the infos keep all keys: they are read by the keys of the space.
     """

@@ -1,10 +1,10 @@
-"""From what a user calls "the environment" to a factory that every rollout worker can use.
+"""Turns the setting `env` into a factory that every rollout worker can use.
 
 `resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", a name given to `register_env`, a class
 (gymnasium, old gym or VectorEnv), or a function of the EnvContext. All of them become an `EnvFactory`, which is
 picklable and makes environments.
 
-Strings come out of files and checkpoints of unknown origin, so a string never names a function to call: only
+Strings may come from files and checkpoints of unknown origin, so a string never names a function to call: only
 environment classes are taken from modules.
 """
 
@@ -35,7 +35,7 @@ _creators: dict[str, "Callable | RegisteredEnv"] = {}
 
 
 class EnvContext(dict):
-    """The user's env_config, and where in the run the environment that is being made will live.
+    """The user's env_config, with the position in the run of the environment to be made.
 
     Args:
         env_config: the user's dict; the context is a dict with the same items.
@@ -44,7 +44,7 @@ class EnvContext(dict):
         num_workers: number of rollout workers of the run.
         num_envs: environments per worker; a VectorEnv must have this many.
         remote: always False, since environments live in their worker's process.
-        in_evaluation: whether it is played for evaluation: whole games, unchanged rewards.
+        in_evaluation: whether the environment is for evaluation: whole games, unchanged rewards.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class EnvContext(dict):
 
 
 class EnvFactory(ABC):
-    """Makes environments; travels to the workers by pickle.
+    """Base class of factories of environments; they are pickled and sent to the workers.
 
     Attributes:
         name: for messages.
-        clips_rewards: whether rewards are learned from by their sign, unless the settings say something else.
+        clips_rewards: whether training clips rewards to their sign, unless the settings say otherwise.
     """
 
     name: str
@@ -79,12 +79,12 @@ class EnvFactory(ABC):
 
     @abstractmethod
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
-        """One new environment (or a vector of `context.num_envs` of them); errors of its constructor come through."""
+        """One new environment (or a vector of `context.num_envs` of them); errors of its constructor are not caught."""
 
 
 @dataclass(frozen=True)
 class GymnasiumFactory(EnvFactory):
-    """An id of gymnasium's registry. The spec itself is carried: a worker need not have registered the id."""
+    """A factory for an id of gymnasium's registry. It holds the spec: a worker need not have registered the id."""
 
     spec: EnvSpec
 
@@ -97,15 +97,15 @@ class GymnasiumFactory(EnvFactory):
             return gymnasium.make_vec(self.spec, num_envs=context.num_envs, **context)
         arguments = {name: context[name] for name in MAKE_ARGUMENTS & context.keys()}
         keywords = {name: value for name, value in context.items() if name not in MAKE_ARGUMENTS}
-        # The order of calls is kept by the streams and the results are checked there once, so that neither of
-        # gymnasium's two checking wrappers has to cost a Python call per step.
+        # Streams call in the right order and check the first results, so that gymnasium's two checking wrappers, which
+        # cost a Python call per step each, are left out.
         spec = replace(self.spec, order_enforce=False)
         return gymnasium.make(spec, disable_env_checker=True, **arguments, **keywords)
 
 
 @dataclass(frozen=True)
 class CreatorFactory(EnvFactory):
-    """A class or a function; `registered_name` is set where it came from `register_env`."""
+    """A factory for a class or a function; `registered_name` is set if it came from `register_env`."""
 
     creator: Callable
     registered_name: str | None = None
@@ -119,10 +119,10 @@ class CreatorFactory(EnvFactory):
 
 
 def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
-    """Gives an environment a name that `.environment(name)` understands; a later call of the same name replaces it.
+    """Registers an environment under a name for `.environment(name)`; a later call with the same name replaces it.
 
     Args:
-        name: any string; it goes before gymnasium's ids.
+        name: any string; it takes precedence over gymnasium's ids.
         creator: function of an EnvContext (or of nothing), or a class, that returns the environment.
 
     Raises:
@@ -139,14 +139,14 @@ def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
 
 
 class RegisteredEnv:
-    """An entry of `register_env` on its way to another process.
+    """An entry of `register_env` that can be sent to another process.
 
     The creator is pickled here and unpickled only when an environment of its name is asked for, so that an entry that
-    cannot travel harms nobody who does not use it.
+    cannot be pickled is an error only where it is used.
 
     Args:
-        name: that it was registered under.
-        creator: what was registered.
+        name: the registered name.
+        creator: the registered class or function.
     """
 
     def __init__(self, name: str, creator: Callable):
@@ -161,7 +161,7 @@ class RegisteredEnv:
         _creators[self._name] = self
 
     def creator(self) -> Callable:
-        """What was registered.
+        """The registered class or function.
 
         Raises:
             ValueError: if it could not be pickled in the process that registered it.
@@ -176,7 +176,7 @@ class RegisteredEnv:
 
 
 def registered_envs() -> list[RegisteredEnv]:
-    """Everything that `register_env` was given, to be registered in another process."""
+    """All entries of `register_env`, to be registered in another process."""
     return [
         creator if isinstance(creator, RegisteredEnv) else RegisteredEnv(name, creator)
         for name, creator in _creators.items()
@@ -184,11 +184,11 @@ def registered_envs() -> list[RegisteredEnv]:
 
 
 def resolve(env) -> EnvFactory:
-    """The factory for whatever the user gave as environment.
+    """The factory for the user's setting `env`.
 
     Raises:
         ValueError: for a name that nothing is registered under (with the nearest names), or for None.
-        TypeError: for anything that is neither a name nor callable; an environment that is already made, above all.
+        TypeError: for anything that is neither a name nor callable, such as an environment that is already made.
     """
     if isinstance(env, EnvFactory):
         return env
@@ -219,7 +219,7 @@ def call_creator(creator: Callable, context: EnvContext, name: str):
     """
     try:
         parameters = list(inspect.signature(creator).parameters.values())
-    except (TypeError, ValueError):  # some builtins tell no signature
+    except (TypeError, ValueError):  # some builtins have no signature
         return creator(context)
     kinds = {parameter.kind for parameter in parameters}
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -290,7 +290,7 @@ def is_environment_class(found) -> bool:
 def register_typed_function(name: str) -> None:
     """Registers the function that "module:function" names, since the user has typed this name on a command line.
 
-    Any other name is left alone; `resolve` says what is wrong with it.
+    Does nothing for any other name; `resolve` reports what is wrong with it.
     """
     module_name, _, function_name = name.rpartition(":")
     if not function_name.isidentifier() or not module_name or name in _creators:

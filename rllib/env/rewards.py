@@ -1,4 +1,4 @@
-"""Rewards on their way into a float32 column: numbers, and finite."""
+"""Writes rewards into a float32 column and checks that they are finite numbers."""
 
 import math
 
@@ -11,7 +11,7 @@ def write_rewards(given, out: np.ndarray, first_index: int = 0) -> None:
     Args:
         given: list or array of N rewards.
         out: [N] float32.
-        first_index: which environment the first is of, for messages.
+        first_index: index of the first reward's environment, for messages.
 
     Raises:
         ValueError: naming the environment whose reward is no finite number.
@@ -21,7 +21,7 @@ def write_rewards(given, out: np.ndarray, first_index: int = 0) -> None:
         total = given.sum() if isinstance(given, np.ndarray) else sum(given)
         if math.isfinite(total):  # one check for all: a single nan or inf shows in the sum
             return
-    except (TypeError, ValueError):  # some reward is no number: found, or taken from its array, below
+    except (TypeError, ValueError):  # some reward is not a number: reported, or taken from its array, below
         pass
     for index, reward in enumerate(given):
         if problem := reward_problem(reward):
@@ -30,7 +30,7 @@ def write_rewards(given, out: np.ndarray, first_index: int = 0) -> None:
 
 
 def reward_problem(reward) -> str | None:
-    """Why a reward cannot be learned from; None when it can."""
+    """Why a reward is invalid; None if it is valid."""
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.size != 1:
         return f"the reward must be a number, but step() returned {reward!r} ({type(reward).__name__})"

@@ -10,10 +10,10 @@ ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.Multi
 
 
 def check_spaces(observation_space, action_space, name: str) -> None:
-    """Refuses spaces that no model here can read or act in.
+    """Checks that models support both spaces.
 
     Raises:
-        ValueError: naming the space, where it sits, and what is supported.
+        ValueError: naming the space, its place, and the supported kinds.
     """
     problem = _unsupported(observation_space, OBSERVATION_SPACES, "observation_space") or _unsupported(
         action_space, ACTION_SPACES, "action_space"
@@ -51,9 +51,9 @@ def _unsupported(space, supported: tuple, path: str) -> str | None:
 
 
 def mismatch(space, value, path: str = "observation") -> str | None:
-    """Why `value` does not lie in `space`; None when it does, or when a cast without loss takes it there.
+    """Why `value` does not lie in `space`; None if it does, or if a lossless cast takes it there.
 
-    Lists, Python numbers and other number types are taken, as long as nothing is lost; float64 is rounded to float32.
+    Lists, Python numbers and other number types are accepted if nothing is lost; float64 is rounded to float32.
     """
     if isinstance(space, spaces.Dict):
         return _dict_mismatch(space, value, path)

@@ -13,12 +13,12 @@ from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column, ta
 
 logger = logging.getLogger("rllib.env")
 
-# An environment that fails so often, without a step in between, fails for a reason that a new one does not mend.
+# An environment that fails more often than this, without a step in between, is not replaced again.
 MAX_FAILURES_IN_A_ROW = 3
 
 
 class EpisodeObserver(Protocol):
-    """Receives what happens to each environment, by its index.
+    """An observer of a stream: receives the events of each environment, by its index.
 
     Attributes:
         follows_episodes: False if steps need not be reported.
@@ -39,14 +39,14 @@ class EpisodeObserver(Protocol):
         """It has been stepped; `result` is what step() gave."""
 
     def ended(self, index: int) -> None:
-        """Its episode is over; if it is reset, then after this."""
+        """Its episode is over; a reset, if there is one, follows this call."""
 
     def failed(self, index: int) -> None:
         """It has raised, and its episode is void."""
 
 
 class Row(NamedTuple):
-    """The memory that a stream writes one step of its N environments to. For `step`, a tuple in this order is enough.
+    """Memory for one step of a stream's N environments. For `step`, a tuple in this order is enough.
 
     Attributes:
         observations: [N, *observation_shape], what the next action is chosen from.
@@ -63,11 +63,11 @@ class Row(NamedTuple):
 
     @staticmethod
     def of_steps(observations, columns: Mapping[str, np.ndarray], infos: Sequence[Column] = ()) -> Iterator[tuple]:
-        """The rows of T steps, views of columns. They are plain tuples, which cost nothing to make and to unpack.
+        """The rows of T steps, views of columns. They are plain tuples, for speed.
 
         Args:
             observations: T arrays.
-            columns: name -> [T, N, ...]; those from before the action have one row more, and their first is left out.
+            columns: name -> [T, N, ...]; those `before_action` have one more row, and their first row is left out.
             infos: the stream's info columns.
         """
         of_infos = repeat({})
@@ -88,9 +88,9 @@ class EnvironmentStream(ABC):
         observation_shape, observation_dtype: of one stored observation (see `observations.ObservationColumn`).
         reset_rows: [N] bool, rows of the last step that are no transitions and have to be dropped, or None where all
             are transitions. Their reward is 0 and their flags are False.
-        has_gaps: whether there are such rows even where no environment fails.
-        resets_ended: whether an ended episode is followed by a reset within the step. Where it is False, the
-            environment has to wait for `restart`, and what the step wrote as its observation is the final one.
+        has_gaps: whether there are such rows even if no environment fails.
+        resets_ended: whether an ended episode is followed by a reset within the step. If False, the
+            environment waits for `restart`, and the observation that the step wrote is the final one.
         replaced: environments that raised in the last step and were replaced; mostly []. Their episodes are void, the
             step is no transition (it is in reset_rows), and its observation is the first of a new episode.
     """
@@ -113,7 +113,7 @@ class EnvironmentStream(ABC):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What a step writes."""
+        """The columns that a step writes."""
         return table_of(
             Column(OBS, self.observation_shape, str(self.observation_dtype), before_action=True),
             Column(REWARDS),
@@ -133,22 +133,22 @@ class EnvironmentStream(ABC):
         """The environments themselves, without gymnasium's outermost standard wrappers."""
 
     def watch(self, observer: "EpisodeObserver") -> None:
-        """Has every episode that begins from now on reported; each step then costs a call more."""
+        """Reports every episode that begins from now on to the observer; each step then costs one more call."""
         self._observer = observer
 
     @abstractmethod
     def reset(self, row: Row) -> None:
-        """Starts an episode in every environment and writes what their first actions are chosen from.
+        """Starts an episode in every environment and writes the inputs of the first actions.
 
         The first call seeds each environment; later calls continue the environments' own generators.
 
         Args:
-            row: receives the observations, and the info columns from before the action.
+            row: receives the observations, and the info columns that are `before_action`.
         """
 
     @abstractmethod
     def reseed(self, seeds: list[int]) -> None:
-        """Gives the next reset new seeds, one int per environment."""
+        """Sets the seeds of the next reset, one int per environment."""
 
     @abstractmethod
     def step(self, actions, row: Row, active=None) -> list[tuple[int, np.ndarray]]:
@@ -156,10 +156,10 @@ class EnvironmentStream(ABC):
 
         Args:
             actions: [N, ...] in the action space of the environment.
-            row: receives what came of them; as observations, after the end of an episode, the first ones of the new
-                one (with next-step vector environments, a row later).
+            row: receives the results; after the end of an episode, the observation is the first of the new one (with
+                next-step vector environments, one row later).
             active: [N] bools; only these environments are stepped, the others are left as they are, with reward 0
-                and False flags. None steps all. Streams over a VectorEnv refuse anything else.
+                and False flags. None steps all. Streams over a VectorEnv accept only None.
 
         Returns:
             (index, true final observation [*observation_shape]) of each episode that ended in this step; mostly [].
@@ -175,7 +175,7 @@ class EnvironmentStream(ABC):
 
         Args:
             index: which environment.
-            seed: for its reset; what it plays depends on nothing that it played before.
+            seed: for its reset; the episode does not depend on earlier ones.
             observations: [N, *observation_shape], row `index` receives the first observation.
 
         Raises:
@@ -219,7 +219,7 @@ def successor_seed(seed: int, count: int) -> int:
 
 
 def tell_exit(error: SystemExit, place: str, where: str) -> None:
-    """Python ends a process after SystemExit without a word, and this process may be the user's program."""
+    """Logs a SystemExit: Python ends the process, which may be the user's program, without a message."""
     logger.error(
         "%s called sys.exit(%r) %s, which ends this process; raise another exception for an error",
         place,

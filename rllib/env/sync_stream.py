@@ -1,4 +1,4 @@
-"""N Python environments stepped one after the other in one loop, as fast as Python allows."""
+"""A stream over N Python environments, stepped one after the other in one loop."""
 
 import logging
 import math
@@ -24,22 +24,22 @@ NEVER = math.inf
 
 
 class SyncStream(EnvironmentStream):
-    """Steps environments of one kind, resetting those whose episode has ended within the same step.
+    """A stream over environments of one kind; an ended episode is followed by a reset within the same step.
 
     gymnasium's outermost TimeLimit, OrderEnforcing and PassiveEnvChecker are taken off, since each costs a Python call
     per step: the time limit is kept here instead, with one comparison for all environments.
 
-    The first results of every environment pass a check of form (old gym API, missing info, wrong shapes), which then
-    removes itself from the path.
+    The form of every environment's first results is checked (old gym API, missing info, wrong shapes); later steps
+    call the environment directly.
 
     Args:
         envs: N environments with the same spaces; the stream owns and closes them.
         seeds: one int per environment, given to its first reset.
         worker_index: for messages; 0 is the driver.
-        checked_steps: how many results of each environment are held against its observation space; 0 checks only
+        checked_steps: number of results of each environment that are checked against its spaces; 0 checks only
             the form.
         remake: makes the environment with a given index anew; one that raises in step() or reset() is then closed and
-            replaced, and the others go on. None: what an environment raises is raised.
+            replaced, and the others go on. None: errors of an environment are raised.
         info_columns: keys of the info dicts that are written as columns.
 
     Raises:
@@ -82,7 +82,7 @@ class SyncStream(EnvironmentStream):
         self._remake = remake
         if remake is not None:
             self._steps = [partial(self._guarded_step, index) for index in range(self.num_envs)]
-        # Of the newest steps, None where there was none, and of the newest observations.
+        # Infos of the newest steps (None where there was none) and of the newest observations.
         self._step_infos: list[dict | None] = [None] * self.num_envs
         self._newest_infos: list[dict] = [{}] * self.num_envs
         if info_columns:
@@ -163,7 +163,7 @@ class SyncStream(EnvironmentStream):
     # ---- off the hot path
 
     def _step_some(self, actions, row, active):
-        """`step` for a part of the environments; an environment at a time."""
+        """`step` for a part of the environments, one at a time."""
         observations, rewards, terminated, truncated, infos = row
         self._clock += 1
         self.replaced = []
@@ -362,7 +362,7 @@ class SyncStream(EnvironmentStream):
 
 
 def _check_same_spaces(env, first, index: int) -> None:
-    """Refuses an environment whose spaces are not those of `first`.
+    """Checks that an environment has the spaces of `first`.
 
     Raises:
         ValueError: with both spaces.
@@ -386,7 +386,7 @@ def take_off_wrappers(env) -> tuple:
 
 
 def close_all(envs: list) -> None:
-    """Closes environments; one that fails to close is logged and holds up none of the others."""
+    """Closes environments; a failure to close is logged, and the others are closed all the same."""
     for env in envs:
         try:
             if hasattr(env, "close"):

@@ -28,11 +28,11 @@ def make_stream(
 
     Args:
         factory: from `registry.resolve`.
-        num_envs: how many environments.
+        num_envs: number of environments.
         seeds: one int per environment, for its first reset; later resets continue its generator.
         worker_index, num_workers: for the EnvContext and for messages; 0 is the driver.
         env_config: the user's dict.
-        check: how many of the first results of each environment are held against its spaces.
+        check: number of first results of each environment that are checked against its spaces.
         in_evaluation: for the EnvContext.
         replace_failed: an environment that raises in step() or reset() is replaced by a new one.
         info_columns: keys of the info dicts that are written as columns.
@@ -65,12 +65,12 @@ def make_stream(
 
 
 def stream_over(made: list, seeds: list[int], **more) -> EnvironmentStream:
-    """The stream that fits what was made: one VectorEnv of len(seeds) environments, or that many environments.
+    """The stream over one VectorEnv of len(seeds) environments, or over len(seeds) single environments.
 
     Args:
         made: the environments, which the stream owns.
         seeds: one int per environment.
-        more: further arguments, which both kinds of stream have.
+        more: further arguments of the stream.
     """
     if isinstance(made[0], VectorEnv):
         return VectorEnvStream(made[0], len(seeds), seeds, **more)

@@ -1,4 +1,4 @@
-"""A gymnasium VectorEnv, of whichever autoreset mode, as a stream."""
+"""A stream over a gymnasium VectorEnv of any autoreset mode."""
 
 import logging
 import traceback
@@ -19,7 +19,7 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 class VectorEnvStream(EnvironmentStream):
-    """Steps a VectorEnv and settles what its autoreset mode leaves to the caller.
+    """A stream over a VectorEnv, which does the resets that the autoreset mode leaves to the caller.
 
     | mode      | at the end of an episode                                                      | reset_rows        |
     |-----------|-------------------------------------------------------------------------------|-------------------|
@@ -29,17 +29,17 @@ class VectorEnvStream(EnvironmentStream):
 
     Args:
         env: the vector environment; the stream owns and closes it.
-        num_envs: how many environments the worker was asked to have.
+        num_envs: number of environments that the worker should have.
         seeds: one int per environment. Vector environments that take a single seed are given the first; gymnasium's
             own and those with an attribute `takes_a_seed_each` get the list.
         worker_index: for messages.
-        checked_steps: how many results are held against the observation space.
+        checked_steps: number of results that are checked against the observation space.
         remake: called with 0, makes the vector environment anew; one that raises in step() or reset() is then replaced,
-            all its environments at once. None: what it raises is raised.
+            all its environments at once. None: its errors are raised.
         info_columns: keys of the infos that are written as columns.
 
     Raises:
-        ValueError: if the number of environments is another, the spaces are not supported, or the autoreset mode is
+        ValueError: if the number of environments differs, the spaces are not supported, or the autoreset mode is
             not declared.
     """
 
@@ -149,7 +149,7 @@ class VectorEnvStream(EnvironmentStream):
         return finals
 
     def _start_next(self, ended: np.ndarray, infos: dict, observations: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """Sees to the reset of the environments that have ended; returns their final observations."""
+        """Resets the ended environments, or marks them as reset by the next step; returns their final observations."""
         if self._mode is AutoresetMode.SAME_STEP:
             return [(int(index), self._final_from(infos, index)) for index in ended]
         finals = [(int(index), observations[index].copy()) for index in ended]
@@ -179,7 +179,7 @@ class VectorEnvStream(EnvironmentStream):
             self._observer.started(index, _at(batch, index), _info_at(infos, index))
 
     def _report_step(self, actions, results: tuple) -> None:
-        """Reports the step of every environment, and what it began or ended; that of mode DISABLED resets later."""
+        """Reports the step of every environment, and episodes that it began or ended; mode DISABLED resets later."""
         observer, (batch, rewards, terminated, truncated, infos) = self._observer, results
         same_step = self._mode is AutoresetMode.SAME_STEP
         for index in range(self.num_envs):
@@ -318,10 +318,10 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
     """The autoreset mode that a vector environment declares.
 
     Some vector environments write their mode into the dict that all classes share, `VectorEnv.metadata`. That one is
-    believed only where nothing else is said.
+    used only if there is no other declaration.
 
     Raises:
-        ValueError: if no mode is declared: stored transitions would be wrong without a sign.
+        ValueError: if no mode is declared: stored transitions would be wrong without an error.
     """
     base = env.unwrapped
     owners = [vars(base), *(vars(kind) for kind in type(base).__mro__ if kind is not VectorEnv)]
@@ -352,7 +352,7 @@ def _seed_argument(env: VectorEnv, seeds: list[int]):
 
 
 def _reset_forgotten(env: VectorEnv) -> bool:
-    """Whether a reset by hand does not reach the autoreset: the step after it then resets once more.
+    """Whether an explicit reset does not cancel a pending autoreset: the next step then resets once more.
 
     True for AsyncVectorEnv without shared memory (gymnasium 1.4.0).
     """

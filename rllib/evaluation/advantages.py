@@ -1,4 +1,4 @@
-"""What a worker adds to a fragment for on-policy algorithms: values, advantages, and the targets of both."""
+"""Columns that workers compute for on-policy algorithms: values, advantages and targets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class AdvantageEstimator:
 
 @dataclass(frozen=True)
 class QLambda:
-    """Fills the column td_targets by the values of the weights that acted; there is no target network.
+    """A postprocess that fills td_targets by the values of the weights that acted, without a target network.
 
     The values of the observations themselves, vf_preds, are those that acting has given, where it could.
 
@@ -76,7 +76,7 @@ class QLambda:
     columns = (Column(sb.VF_PREDS, (), "float32"), Column(sb.TD_TARGETS, (), "float32"))
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
-        """Fills them."""
+        """Fills both columns."""
 
         def greedy_values(observations: np.ndarray) -> np.ndarray:
             return policy.distribution.best(policy.dist_inputs(observations))

@@ -32,7 +32,7 @@ class _Join:
 
 
 class Aggregators:
-    """Joins fragments to train batches in other processes, and hands out the batches in the order of the requests.
+    """Processes that join fragments to train batches, which are returned in the order of the requests.
 
     Fragments are kept here until their batch is there: what was given to a process that dies is joined by this one.
 
@@ -65,7 +65,7 @@ class Aggregators:
         return len(self._joins) > len(self.fleet.members)
 
     def give(self, fragments: list[SampleBatch]) -> None:
-        """Has the next process join these."""
+        """Sends these to the next process to be joined."""
         join = _Join(fragments)
         self._joins.append(join)
         members = list(self.fleet.members.values())

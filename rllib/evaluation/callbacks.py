@@ -1,4 +1,4 @@
-"""What a user's own code may hook into: a class of methods that are called along the way (docs/callbacks.md).
+"""Hooks for the user's code: a class whose methods are called during a run (docs/callbacks.md).
 
     class Print(DefaultCallbacks):
         def on_train_result(self, *, algorithm, result, **kwargs):
@@ -7,7 +7,7 @@
     PPOConfig().callbacks(Print)
 
 Names and arguments are Ray 2.6's; all are keywords, and `**kwargs` takes those that may come later. The driver has one
-object of the class and every worker has its own: what they have to tell each other goes into an episode's
+object of the class and every worker has its own: they communicate through an episode's
 `custom_metrics` and `hist_data`, which come back in the results.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 
 class DefaultCallbacks:
-    """Does nothing; override what you need."""
+    """Base class of callbacks. Its hooks do nothing; override those that you need."""
 
     # ------------------------------------------------------------------ in the driver
 
@@ -30,7 +30,7 @@ class DefaultCallbacks:
         Args:
             policy: what is trained.
             train_batch: the SampleBatch; changes to it are learned from.
-            result: a dict; what is put in here joins the learner's statistics.
+            result: a dict; its items are added to the learner's statistics.
         """
 
     def on_train_result(self, *, algorithm, result, **kwargs) -> None:
@@ -168,7 +168,7 @@ def make_callbacks(given) -> DefaultCallbacks:
 
 
 def callbacks_problem(given) -> str | None:
-    """Which rule the setting `callbacks_class` breaks, as a sentence; None if it keeps them all."""
+    """Why the setting `callbacks_class` is invalid, as a sentence; None if it is valid."""
     if isinstance(given, (list, tuple)):
         return next(filter(None, map(callbacks_problem, given)), None)
     if given is None or (callable(given) and not isinstance(given, type)):

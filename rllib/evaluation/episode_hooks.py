@@ -36,7 +36,7 @@ class RunningEpisode:
         worker: whose environment it is.
         length: steps so far.
         total_reward: sum of the raw rewards so far.
-        user_data: for whatever hooks want to remember.
+        user_data: a dict for the hooks' own use.
         custom_metrics: name -> number; the results have name_mean, name_min and name_max.
         hist_data: name -> list of numbers; joined over episodes they are in the results' `hist_stats`.
         media: name -> anything; listed in the results' `episode_media`.
@@ -159,7 +159,7 @@ class BaseEnv:
 
 
 class EpisodeHooks:
-    """Follows the episodes of a stream for the user's callbacks.
+    """An observer of a stream's episodes that calls the user's callbacks.
 
     Args:
         callbacks: the user's object.

@@ -1,4 +1,4 @@
-"""Whole episodes with a fixed policy: what it is worth, in environments that training never saw."""
+"""Evaluation of a policy: whole episodes, in environments that training does not use."""
 
 import contextlib
 import time
@@ -74,13 +74,13 @@ class Budget:
 
 
 class EvaluationWorker(Worker):
-    """Plays whole episodes with a policy, in environments that live as long as one evaluation.
+    """A worker that plays whole episodes with a policy, in environments that are made for each evaluation.
 
     Args:
         settings: which environments and policy.
         worker_index: 0 in the driver, 1... for the remote ones.
         incarnation: as for RolloutWorker; without effect here, the seeds are those of the evaluation.
-        allocate: not needed here, what comes back is small.
+        allocate: not used; the results are small.
         policy: acts; by default one that the settings describe, with weights that come by `load_snapshot`.
     """
 
@@ -104,7 +104,7 @@ class EvaluationWorker(Worker):
             self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Plays as the snapshot's policy from now on."""
+        """Uses this policy from now on."""
         self.policy.load_snapshot(snapshot)
         self.policy.exploration = self.settings.exploration.numbers(snapshot.timesteps)
 

@@ -1,6 +1,6 @@
-"""How a worker tries out new behaviour: what exploration_config names, by type.
+"""Exploration in workers: the types of exploration_config.
 
-A description (`Exploration`) travels to the workers, and each makes an `Explorer` of it, which chooses the actions in
+A description (`Exploration`) is sent to the workers, and each makes an `Explorer` of it, which chooses the actions in
 place of the policy. Everything random comes from the streams of the environments, so what an environment sees does not
 depend on which worker it is in; schedules run over the environment steps of the whole run, step by step.
 
@@ -45,13 +45,13 @@ class Place:
 
 
 class Explorer:
-    """Acts in the environments of one worker. This one lets chance in by the noise of the policy's distribution.
+    """Chooses actions in the environments of one worker. This one samples from the policy's distribution.
 
     Args:
-        exploration: what it does.
-        policy: acts.
+        exploration: the description.
+        policy: the policy that acts.
         rngs: one for each environment.
-        place: where.
+        place: where it acts.
     """
 
     def __init__(self, exploration: "Exploration", policy: Policy, rngs: Sequence[np.random.Generator], place: Place):
@@ -62,11 +62,11 @@ class Explorer:
 
     @property
     def gives_values(self) -> bool:
-        """Whether `act` can write what the observations are worth to the policy."""
+        """Whether `act` can write the values of the observations."""
         return self.policy.gives_values
 
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
-        """Draws what is random in the next steps.
+        """Draws the noise of the next steps.
 
         Args:
             num_steps: T, steps of each environment.
@@ -105,20 +105,20 @@ class Explorer:
         self.policy.act(observations, noise, dist_inputs, actions, values, state, next_state)
 
     def episodes_ended(self, environments: Sequence[int]) -> None:
-        """Tells that these environments begin new episodes with the next action."""
+        """Called when these environments begin new episodes with the next action."""
 
     def end(self) -> None:
-        """Tells that the steps since `begin` are over; the policy's weights may change."""
+        """Called after the steps since `begin`; the policy's weights may change."""
 
     def start_over(self) -> None:
-        """Tells that the running episodes were dropped: every environment begins a new one."""
+        """Called when the running episodes were dropped: every environment begins a new one."""
 
     def get_state(self) -> list[dict[str, Any]]:
-        """What each environment's exploration remembers, JSON-able."""
+        """The state of each environment's exploration, JSON-able."""
         return [{} for _ in self.rngs]
 
     def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Takes `get_state` back; every environment begins a new episode then."""
+        """Restores what `get_state` returned; every environment begins a new episode."""
 
 
 class Greedy(Explorer):
@@ -164,7 +164,7 @@ class Exploration:
     explorer: ClassVar[type[Explorer]] = Explorer
 
     def numbers(self, timesteps) -> dict[str, Any]:
-        """How much is explored, as the distribution's `noise` takes it, at environment steps: a number or an array."""
+        """Keyword arguments of the distribution's `noise` at these environment steps, a number or an array."""
         return {}
 
     def for_actions(self, action_space: spaces.Space) -> "Exploration":

@@ -16,7 +16,7 @@ from rllib.evaluation.exploration import Exploration, Explorer, RandomValues
 
 
 class NoiseExplorer(Explorer):
-    """Adds what `drawn` gives to the policy's own actions; plays uniformly random ones in the first steps of the run.
+    """Adds noise to the policy's own actions; takes uniformly random actions in the first steps of the run.
 
     Raises:
         ValueError: if the first actions are to be random but have no bounds.
@@ -64,7 +64,7 @@ class NoiseExplorer(Explorer):
         flat[at_random] = noise[:, 0][at_random]
 
     def added(self, noise: np.ndarray) -> np.ndarray:
-        """What is added to the actions [N, size], from normal numbers [N, size], scaled."""
+        """The noise to add to the actions, [N, size], from scaled normal numbers [N, size]."""
         return noise
 
 

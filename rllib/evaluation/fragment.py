@@ -1,7 +1,7 @@
 """The columns a rollout worker writes: T steps of N environments, time-major, in one block of memory.
 
-The block comes from the allocator that the worker was handed. In a worker process that is the object store's, so the
-columns are born in shared memory and returning them costs one small message and no copy.
+The block comes from the worker's allocator. In a worker process that is the object store's, so the columns lie in
+shared memory and returning them costs one small message and no copy.
 """
 
 import math
@@ -64,7 +64,7 @@ class Fragment:
         return self.num_steps * self.num_envs if self.valid is None else int(np.count_nonzero(self.valid))
 
     def mark_invalid(self, step: int, environments) -> None:
-        """Says that these environments' rows at this step are no transitions; an episode begins with the next row."""
+        """Marks these environments' rows at this step as no transitions; an episode begins with the next row."""
         if self.valid is None:
             self.valid = np.ones((self.num_steps, self.num_envs), bool)
         self.valid[step, environments] = False
@@ -78,7 +78,7 @@ class Fragment:
             self.final_states.append(self[sb.STATE_IN][step + 1, environment].copy())
 
     def forget(self, step: int, environments) -> None:
-        """Has the memory of a policy begin anew in these environments after this step."""
+        """Resets the memory of a policy in these environments after this step."""
         self[sb.STATE_IN][step + 1, environments] = 0
 
     def cut_at_failures(self) -> None:
@@ -150,9 +150,8 @@ class Fragment:
         Args:
             policy_version: of the weights that acted.
             allocate: as for the constructor.
-            bootstraps: whether each row is followed by what it is bootstrapped from. Where an episode was truncated,
-                and at the end of each environment's steps, there is then a row that has nothing but an observation: the
-                true final one, or the one to go on from. There loss_mask is False and all else is zero.
+            bootstraps: whether bootstrap rows are added after truncated episodes and at the end of each environment's
+                steps. They hold an observation (the true final one, or the next); loss_mask is False, all else zero.
             max_seq_len: longest sequence.
         """
         num_steps, num_envs = self.num_steps, self.num_envs

@@ -27,7 +27,7 @@ TINY = 1e-12
 class ParameterNoiseExplorer(Explorer):
     """Perturbs the weights of each environment's policy, and still acts at random with probability epsilon."""
 
-    # What the perturbed weights say is not what the policy's do.
+    # Values of the perturbed weights are not those of the policy.
     gives_values = False
 
     def __init__(self, exploration, policy, rngs, place):

@@ -43,7 +43,7 @@ class Patience:
         self._done.set()
 
     def check(self, waiting: np.ndarray, steps: int) -> None:
-        """Has to be called in every round.
+        """Must be called in every round.
 
         Args:
             waiting: bool [N], the environments whose episodes have not ended.

@@ -53,7 +53,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial gave: scalars, and the moments of its raw observations where they were to be counted."""
+    """The result of a trial: scalars, and the moments of its raw observations if they were to be counted."""
 
     trial: Trial
     episode: Episode
@@ -71,7 +71,7 @@ class PerturbationWorker(Worker):
     Args:
         settings: which environments and policy; num_envs of them are stepped in lockstep.
         worker_index, incarnation: as for RolloutWorker.
-        allocate: not needed here, what comes back is small.
+        allocate: not used; the results are small.
         noise: the noise table's numbers.
 
     Raises:
@@ -196,11 +196,11 @@ class PerturbationWorker(Worker):
             )
 
     def get_state(self) -> list[dict]:
-        """There is none: a trial depends on its number alone."""
+        """Empty: a trial depends on its number alone."""
         return []
 
     def set_state(self, state: list[dict]) -> None:
-        """There is none."""
+        """Does nothing: there is no state."""
 
     def start_over(self, incarnation: int | None = None) -> None:
         """Nothing goes on from one call of `play` to the next."""

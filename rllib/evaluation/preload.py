@@ -1,4 +1,4 @@
-"""What rollout workers need imported; apart, so that who starts the runtime need not import it as well."""
+"""Imports of rollout workers, in a module of their own: the process that starts the runtime need not import them."""
 
 # Imported once by the zygote, so that workers share the pages and start within milliseconds.
 PRELOAD = ("numpy", "gymnasium", "rllib.evaluation.worker_set")

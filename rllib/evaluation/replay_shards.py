@@ -23,7 +23,7 @@ from runtime.util.fleet import FaultTolerance, Fleet, Member
 
 logger = logging.getLogger(__name__)
 
-# Requests to add rows that a shard may have left to answer. (Those to update priorities are as many as its samples.)
+# Largest number of unanswered requests to add rows, per shard. (Those to update priorities are as many as its samples.)
 MOST_UNANSWERED = 16
 
 
@@ -32,7 +32,7 @@ class ReplayActor:
 
     Args:
         make_replay: makes its ring.
-        seed, index, incarnation: what it draws by.
+        seed, index, incarnation: determine its random stream.
     """
 
     def __init__(self, make_replay: Callable[[], ReplayBuffer], seed: int, index: int, incarnation: int):
@@ -78,7 +78,7 @@ class ReplayShards:
         num_shards: number of shards.
         seed: of the run.
         min_rows: a shard is asked for samples once it holds this many.
-        max_in_flight: samples that a shard is asked for ahead.
+        max_in_flight: number of samples requested of each shard in advance.
         fault_tolerance: what happens to shards that fail. What they are asked takes no time to speak of, so a shard
             that was silent for `silence_s` once counts as dead.
 
@@ -153,7 +153,7 @@ class ReplayShards:
         raise RuntimeError("no replay shard has room; wait_for_room() waits until one has")
 
     def request_samples(self, batch_size: int, beta: float) -> None:
-        """Asks every shard that holds enough for as many samples as it may be asked for ahead."""
+        """Requests samples of every shard that holds enough rows, up to `max_in_flight` each."""
         arrived = Counter(index for (index, _), _ in self._arrived)
         for index, member in self.fleet.members.items():
             if self._rows[index] >= self._min_rows:
@@ -190,7 +190,7 @@ class ReplayShards:
         self._work_off(lambda: self.has_room, timeout_s)
 
     def _work_off(self, is_enough: Callable[[], bool], timeout_s: float) -> None:
-        """Takes in all answers that are there, and waits for more until it is enough."""
+        """Processes all answers that have arrived, and waits for more until `is_enough`."""
         deadline = time.monotonic() + timeout_s
         while answers := self.fleet.take(0.0 if is_enough() else max(0.0, deadline - time.monotonic())):
             for index, value, verb, incarnation in answers:

@@ -1,6 +1,6 @@
 """Steps N environments in lockstep with a policy and writes what happens into columns.
 
-A worker is a plain object: it is handed its allocator and knows no runtime, so the same code samples in the driver
+A worker is a plain object: it is given its allocator and knows no runtime, so the same code samples in the driver
 (`num_rollout_workers=0`) and in an actor.
 """
 
@@ -31,7 +31,7 @@ from rllib.sample_batch import Column, SampleBatch, table_of
 
 @dataclass
 class SampleReport:
-    """What a worker reports beside its batch: small, and sent in the same message.
+    """Statistics that a worker sends with its batch, in the same message.
 
     Attributes:
         episodes: those that ended in this fragment.
@@ -39,7 +39,7 @@ class SampleReport:
         longest_running: steps of the longest episode still going on.
         env_steps: transitions of the fragment.
         rows: steps of the fragment that was asked for, with those that are no transitions.
-        env_time_s, inference_time_s: where the time went.
+        env_time_s, inference_time_s: seconds spent in the environments and in the policy.
         filter_delta: observation statistics since the last report, to be merged by the driver; None without a filter.
     """
 
@@ -55,7 +55,7 @@ class SampleReport:
 
 @dataclass
 class Gradient:
-    """What a worker computes from a fragment where gradients travel instead of samples.
+    """The gradient that a worker computes from a fragment, where workers send gradients instead of samples.
 
     Attributes:
         flat: float32 [weights], unclipped.
@@ -76,8 +76,8 @@ class RolloutWorker(Worker):
     Args:
         settings: see RolloutSettings.
         worker_index: 0 for the local worker, 1... for the remote ones.
-        incarnation: how often this worker was replaced; gives it fresh random streams.
-        allocate: `allocate(shape, dtype)`; where the columns live.
+        incarnation: number of the worker's life (seeding.incarnation); gives it fresh random streams.
+        allocate: `allocate(shape, dtype)` returns memory for the columns.
 
     Raises:
         the user's own exception, with a note naming worker and environment, when an environment fails.
@@ -139,7 +139,7 @@ class RolloutWorker(Worker):
         return kind(settings.exploration, self.policy, self._rngs, place)
 
     def _column_table(self) -> tuple[Column, ...]:
-        """What a fragment consists of: what the environments give, what the policy does, what the algorithm adds."""
+        """The columns of a fragment: those of the environments, of the policy and of the algorithm."""
         observed, *given = self.stream.columns
         if self.policy.filters_observations:
             observed = replace(observed, dtype="float32")
@@ -148,7 +148,7 @@ class RolloutWorker(Worker):
     # ------------------------------------------------------------------ weights and state
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Acts as the snapshot's policy from now on."""
+        """Uses this policy from now on."""
         self.policy.load_snapshot(snapshot)
         self.policy_version, self._timesteps = snapshot.version, snapshot.timesteps
 
@@ -160,7 +160,7 @@ class RolloutWorker(Worker):
         ]
 
     def set_state(self, state: list[dict]) -> None:
-        """Goes on from what `get_state` gave."""
+        """Restores the state that `get_state` returned."""
         for rng, saved in zip(self._rngs, state, strict=True):
             rng.bit_generator.state = saved["rng"]
         self._explorer.set_state([saved["exploration"] for saved in state])
@@ -183,7 +183,7 @@ class RolloutWorker(Worker):
     # ------------------------------------------------------------------ sampling
 
     def sample(self) -> tuple[SampleBatch, SampleReport]:
-        """One fragment of every environment, as rows, and what was noticed on the way.
+        """One fragment of every environment, as rows, and its report.
 
         Returns:
             fragment_length * num_envs rows in truncate_episodes mode; in complete_episodes mode at least as many, each
@@ -367,7 +367,7 @@ class RolloutWorker(Worker):
         self._hooks.postprocess(fragment, [column.name for column in self.settings.postprocess.columns])
 
     def _check_finite(self, fragment: Fragment) -> None:
-        """Names the place of a NaN or an infinity, which would otherwise show far from its cause."""
+        """Raises an error for a NaN or an infinity here, near its cause."""
         for name, cause in (
             (sb.OBS, "the environment gave it"),
             (sb.ACTION_DIST_INPUTS, "the network overflowed: scale the observations, or lower the learning rate"),
@@ -384,7 +384,7 @@ class RolloutWorker(Worker):
             )
 
     def explored_by(self) -> dict[str, Any]:
-        """How much this worker explores now, as the action distribution's `noise` takes it (epsilon, ...)."""
+        """Present keyword arguments of the action distribution's `noise` (epsilon, ...)."""
         return self._explorer.exploration.numbers(self._timesteps)
 
     def close(self) -> None:

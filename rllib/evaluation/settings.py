@@ -19,7 +19,7 @@ from rllib.sample_batch import Column
 
 
 class Postprocess(Protocol):
-    """What an algorithm adds to a full fragment, in the worker.
+    """A function that adds an algorithm's columns to a full fragment, in the worker.
 
     One whose `every_final_observation` is True gets those of terminated episodes, too, not of truncated ones alone. One
     that has `make_rows` says how rows are made of the fragments of a worker (see Transitions).
@@ -32,7 +32,7 @@ class Postprocess(Protocol):
 
 
 class NoPostprocess:
-    """Adds nothing: the learner works out all else."""
+    """A postprocess that adds nothing: the learner computes all else."""
 
     columns = ()
 
@@ -45,12 +45,12 @@ NO_POSTPROCESS = NoPostprocess()
 
 @dataclass(frozen=True)
 class RolloutSettings:
-    """Which environments, which policy, how much of them and how.
+    """Settings of rollout workers and evaluation: the environments, the policy, and how they are sampled.
 
     Args:
         env: makes one environment.
         env_config: handed to it.
-        policy: what the policy looks like.
+        policy: description of the policy.
         postprocess: what the algorithm adds to each fragment.
         num_envs: environments of one worker.
         fragment_length: steps of each environment per fragment.
@@ -61,12 +61,12 @@ class RolloutSettings:
             together (`Policy.act_among`), so that the bits do not depend on how they are shared out.
         num_workers: remote workers of the set this one belongs to.
         complete_episodes: go on until every episode begun in the fragment is over.
-        explore: try out new behaviour; False takes the most likely actions.
-        exploration: how that is done.
+        explore: take exploratory actions; False takes the most likely actions.
+        exploration: description of the exploration.
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
-        sample_timeout_s: what takes longer without an end is reported.
+        sample_timeout_s: waits longer than this are reported (seconds).
         callbacks: makes the object with the user's hooks.
         config: the algorithm's, for the hooks.
         sequences: batches keep each environment's steps together and carry the observations to bootstrap from, so that

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class SpaceCheck:
-    """Holds every observation that the policy is shown against its space.
+    """Checks every observation that the policy receives against its space.
 
     One that is not finite, or no number of a Discrete space, is an error: the policy's answer would mean nothing. One
     beyond the bounds of a Box is logged once: training goes on with such observations, too.

@@ -1,4 +1,4 @@
-"""What a worker makes of a fragment for off-policy learning: rows that need no other row."""
+"""Rows for off-policy learning, made from a worker's fragments; a row needs no other row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _OF_THE_END = (sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS)
 
 @dataclass(frozen=True)
 class Transitions:
-    """Adds what followed each action, and makes rows of n steps of it (see NStepRows).
+    """A postprocess that adds the next observations and discounts, and makes rows of n steps (see NStepRows).
 
     Args:
         shape, dtype: of one stored observation.
@@ -49,7 +49,7 @@ class Transitions:
         np.multiply(~fragment[sb.TERMINATEDS], self.gamma, out=fragment[sb.DISCOUNTS], casting="unsafe")
 
     def make_rows(self) -> "NStepRows":
-        """What turns the fragments of one worker into rows."""
+        """Makes rows from the fragments of one worker."""
         return NStepRows(self)
 
 
@@ -109,7 +109,7 @@ class NStepRows:
         return rows
 
     def _td_errors(self, rows: Mapping[str, np.ndarray], policy: Policy) -> np.ndarray:
-        """The TD errors [B], the weights of the policy choosing and judging."""
+        """The TD errors [B]; the policy's weights choose and evaluate the next actions."""
         errors = np.empty(len(rows[sb.REWARDS]), np.float32)
         for start in range(0, len(errors), CHUNK):
             chunk = {name: column[start : start + CHUNK] for name, column in rows.items()}

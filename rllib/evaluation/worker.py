@@ -1,4 +1,4 @@
-"""What callbacks and `foreach_worker` see of a worker, whatever kind it is."""
+"""The attributes of every kind of worker, for callbacks and `foreach_worker`."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ class Worker:
 
     Attributes:
         kind: what it is called in messages, followed by its index.
-        if_silent: what may be the reason when one does not answer, for messages.
+        if_silent: possible reasons for a missing answer, for messages.
     """
 
     kind: ClassVar[str] = "rollout worker"

@@ -170,7 +170,7 @@ class WorkerSet:
         return list(answers.values())
 
     def share_out(self, function: Callable, items: Sequence, *args) -> list:
-        """One result per item, in order: the items are dealt out, and each worker calls function(worker, share, *args).
+        """One result per item, in order: items are distributed, and each worker calls function(worker, share, *args).
 
         The share of a worker that dies is given to the one that replaces it, or to those that are left.
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 
 class BuffersByRows(dict):
-    """Number of rows -> buffers, made when first asked for; `self[rows]` costs one lookup after that.
+    """A dict of number of rows -> buffers, made on first access; `self[rows]` costs one lookup after that.
 
     Batches have few sizes as a rule, but a remainder may have any; beyond `limit` sizes the oldest buffers are dropped.
 
     Args:
         make: builds the buffers for a number of rows.
-        limit: how many sizes to keep.
+        limit: number of sizes to keep.
     """
 
     def __init__(self, make: Callable[[int], object], limit: int = 8):

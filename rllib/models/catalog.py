@@ -39,7 +39,7 @@ MODEL_DEFAULTS = {
     "layer_norm": False,  # hidden layers are normalised before their activation
 }
 
-# Known model settings that this version has no network for, with the values that ask for nothing.
+# Known model settings that this version has no network for, with their neutral values.
 NOT_AVAILABLE = {
     "use_lstm": (False, None),
     "use_attention": (False, None),
@@ -81,7 +81,7 @@ FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "Concurrent
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """All that is needed to build a policy's network, in this process or in another.
+    """The description of a policy: all that is needed to build its network, in any process.
 
     Attributes:
         encoder: turns stored observations into the network's input.
@@ -95,8 +95,8 @@ class PolicySpec:
         layer_norm: hidden layers are normalised before their activation.
         torso: convolutions that read the stored observations, for the hidden layers to read; None without images.
         initializer: of the weights, a name in models/initializers.py.
-        noisy_layers: how many of the last layers, the head among them, have noise in their weights (single tower).
-        sigma0: how much at first.
+        noisy_layers: number of last layers, head included, with noise in their weights (single tower).
+        sigma0: initial scale of this noise (noisy_network.py).
     """
 
     encoder: Encoder
@@ -144,7 +144,7 @@ class PolicySpec:
         INITIALIZERS[self.initializer](layout, weights, rng)
 
     def network(self, layout: ParameterLayout | NoisyLayout, weights: np.ndarray, backend: str = "numpy"):
-        """What a policy acts by, on these weights: NumpyNetwork says what it answers.
+        """The network that acts, on these weights (see NumpyNetwork).
 
         Raises:
             ValueError: for a backend other than "numpy" and "torch", or weights of another size.
@@ -163,7 +163,7 @@ class PolicySpec:
         raise ValueError(f"unknown policy backend {backend!r}; known are ('numpy', 'torch')")
 
     def torch(self, layout: ParameterLayout | NoisyLayout, flat, acting):
-        """What learns: the torch module on a flat tensor; `acting` is the policy's own network, whose noise it has."""
+        """The torch module that learns, on a flat tensor; it shares the noise of `acting`, the policy's own network."""
         from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
 
         if isinstance(layout, NoisyLayout):

@@ -1,11 +1,11 @@
-"""Descriptions that checkpoints hold as JSON: dataclasses, each with the `kind` that stands for its class."""
+"""Dataclasses that checkpoints hold as JSON, each with a `kind` that names its class."""
 
 import dataclasses
 from typing import ClassVar
 
 
 class Described:
-    """A dataclass of numbers, texts and tuples that `from_json` makes again."""
+    """A dataclass of numbers, texts and tuples that `from_json` restores."""
 
     kind: ClassVar[str]
 

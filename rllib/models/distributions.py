@@ -1,9 +1,9 @@
 """Action distributions: in numpy with closed-form gradients, and in torch for autograd.
 
-A distribution is a description without state: how many inputs it takes from the network and what an action looks like.
-`at(inputs)` evaluates it for a batch; what several quantities share is computed once there. Everything is a sum over
-the parts of an action, so each result has one number per row. `torch_at(inputs)` is the same for tensors, without
-`gradient`. Those whose `has_log_prob` is False (q_values.py) have no probabilities: what they evaluate is values.
+A distribution is a description without state: the number of its network inputs and the form of an action.
+`at(inputs)` evaluates it for a batch; shared terms are computed once there. Everything is a sum over the
+parts of an action, so each result has one number per row. `torch_at(inputs)` is the same for tensors, without
+`gradient`. Those whose `has_log_prob` is False (q_values.py) have no probabilities: they evaluate values.
 
 Inputs are [B, num_inputs] float32, best in feature-major memory (the transpose of a contiguous array), because then
 reductions over actions run along contiguous rows.
@@ -42,11 +42,11 @@ class Categorical(Described):
 
     @property
     def num_inputs(self) -> int:
-        """Numbers that the network computes for an action."""
+        """Number of network outputs for one action."""
         return self.num_actions
 
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
-        """What `sample` needs, [*shape, num_inputs] float32; drawn ahead, for a whole fragment at once."""
+        """The noise for `sample`, [*shape, num_inputs] float32; drawn ahead, for a whole fragment at once."""
         return _gumbel(rng, (*shape, self.num_actions))
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -62,7 +62,7 @@ class Categorical(Described):
         return CategoricalBatch(inputs)
 
     def torch_at(self, inputs) -> "TorchCategoricalBatch":
-        """The same for a tensor."""
+        """As `at`, for a tensor."""
         return TorchCategoricalBatch(inputs)
 
 
@@ -157,11 +157,11 @@ class MultiCategorical(Described):
 
     @property
     def num_inputs(self) -> int:
-        """Numbers that the network computes for an action."""
+        """Number of network outputs for one action."""
         return sum(self.sizes)
 
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
-        """What `sample` needs, [*shape, num_inputs] float32."""
+        """The noise for `sample`, [*shape, num_inputs] float32."""
         return _gumbel(rng, (*shape, self.num_inputs))
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -190,12 +190,12 @@ class MultiCategorical(Described):
         return MultiCategoricalBatch(self.slices(), [CategoricalBatch(inputs[:, part]) for part in self.slices()])
 
     def torch_at(self, inputs) -> "MultiCategoricalBatch":
-        """The same for a tensor."""
+        """As `at`, for a tensor."""
         return MultiCategoricalBatch(self.slices(), [TorchCategoricalBatch(inputs[:, part]) for part in self.slices()])
 
 
 class MultiCategoricalBatch:
-    """A sum over the parts of an action; methods as in CategoricalBatch."""
+    """MultiCategorical distributions, one per row; methods as in CategoricalBatch."""
 
     def __init__(self, slices: list[slice], parts: list):
         self._slices, self._parts = slices, parts
@@ -231,11 +231,11 @@ class DiagGaussian(Described):
 
     @property
     def num_inputs(self) -> int:
-        """Numbers that the network computes for an action."""
+        """Number of network outputs for one action."""
         return 2 * self.size
 
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
-        """What `sample` needs, [*shape, size] float32."""
+        """The noise for `sample`, [*shape, size] float32."""
         return rng.standard_normal((*shape, self.size), dtype=np.float32)
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -258,7 +258,7 @@ class DiagGaussian(Described):
         return DiagGaussianBatch(self.size, inputs)
 
     def torch_at(self, inputs) -> "TorchDiagGaussianBatch":
-        """The same for a tensor."""
+        """As `at`, for a tensor."""
         return TorchDiagGaussianBatch(self.size, inputs)
 
 

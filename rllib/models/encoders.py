@@ -16,7 +16,7 @@ from rllib.models.described import Described, from_json
 
 @dataclass(frozen=True)
 class BoxEncoder(Described):
-    """Casts arrays to float32, flattens and scales them.
+    """An encoder that casts arrays to float32, flattens and scales them.
 
     Attributes:
         shape: of one observation.
@@ -45,7 +45,7 @@ class BoxEncoder(Described):
 
 @dataclass(frozen=True)
 class FlatEncoder(Described):
-    """Flat rows of several parts (Dict, Tuple), some of which are pixels.
+    """An encoder of flat rows of several parts (Dict, Tuple), some of which are pixels.
 
     Attributes:
         size: numbers in a row.
@@ -71,7 +71,7 @@ class FlatEncoder(Described):
 
 @dataclass(frozen=True)
 class RowsEncoder(Described):
-    """Leaves observations as they are stored: the network has a torso that reads them."""
+    """An encoder that changes nothing: the network's torso reads the stored observations."""
 
     shape: tuple[int, ...]
     kind = "rows"
@@ -80,7 +80,7 @@ class RowsEncoder(Described):
 
 @dataclass(frozen=True)
 class OneHotEncoder(Described):
-    """Turns the integers start ... start + num_values - 1 into one-hot rows."""
+    """An encoder of the integers start ... start + num_values - 1 as one-hot rows."""
 
     num_values: int
     start: int = 0
@@ -110,7 +110,7 @@ class OneHotEncoder(Described):
     def _check(self, indices: np.ndarray) -> None:
         if not len(indices):
             return
-        # For the few rows of a step that is acted upon, Python's own minimum is several times quicker than numpy's.
+        # For the few rows of an acting step, Python's own minimum is several times faster than numpy's.
         values = indices.tolist() if len(indices) <= FEW else (int(indices.min()), int(indices.max()))
         if min(values) < 0 or max(values) >= self.num_values:
             low, high = self.start, self.start + self.num_values - 1

@@ -1,8 +1,8 @@
 """Observation filters: part of a policy, applied once when observations are collected, never during an update.
 
-Each worker's filter normalises with the statistics that it was last given, and notes what it has seen since in a delta.
-The driver merges the deltas and hands the merged statistics out: nothing is counted twice, and every worker of an
-iteration normalises alike.
+Each worker's filter normalises with the last statistics that it received, and counts new observations in a delta. The
+driver merges the deltas and sends the merged statistics to the workers: nothing is counted twice, and all workers of
+an iteration normalise alike.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ class RunningMoments:
             self._merge(len(rows), mean, np.square(rows - mean).sum(0))
 
     def merge(self, other: "RunningMoments") -> None:
-        """Counts everything that `other` has seen."""
+        """Adds the rows that `other` has counted."""
         self._merge(other.count, other.mean, other.m2)
 
     def _merge(self, count: float, mean: np.ndarray, m2: np.ndarray) -> None:
@@ -51,7 +51,7 @@ class RunningMoments:
         return self.m2 / max(self.count, 1.0)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Arrays that `set_state` takes back."""
+        """Arrays for `set_state`."""
         return {"count": np.asarray(self.count), "mean": self.mean.copy(), "m2": self.m2.copy()}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
@@ -70,7 +70,7 @@ class RunningMoments:
 
 
 class NoFilter:
-    """Leaves observations as they are."""
+    """A filter that leaves observations unchanged."""
 
     filters = False
 
@@ -89,25 +89,25 @@ class NoFilter:
         return out
 
     def pop_delta(self) -> None:
-        """Nothing was noted."""
+        """None: nothing is counted."""
         return None
 
     def merge(self, delta: None) -> None:
-        """Nothing to merge."""
+        """Does nothing."""
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """There is no state."""
+        """The filter has no state."""
         return {}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """There is no state."""
+        """The filter has no state."""
 
 
 class MeanStdFilter:
-    """Shifts and scales each number of an observation to mean 0 and standard deviation 1, and clips to +-CLIP.
+    """A filter that brings each number of an observation to mean 0 and standard deviation 1, and clips to +-CLIP.
 
-    The statistics change only by `merge` and `set_state`. Until they hold two observations, those that came up to now
-    (and are in no merge yet) are used, so that the very first fragment is normalised as well.
+    The statistics change only by `merge` and `set_state`. Until they hold two observations, the unmerged
+    observations seen so far are used, so that the first fragment is normalised as well.
 
     Args:
         shape: of an observation.
@@ -122,13 +122,14 @@ class MeanStdFilter:
         self.keep_apart(1)
 
     def keep_apart(self, num_streams: int) -> None:
-        """Counts the observations of several environments apart from one another, from now on.
+        """Counts the observations of each environment separately from now on.
 
-        Sums round by the order of their terms, so deltas that are merged environment by environment give the same bits
-        whichever worker an environment is in. Before the first merge each environment is normalised by its own.
+        Rounding depends on the order of a sum's terms, so deltas that are merged environment by environment give the
+        same bits whichever worker an environment is in. Before the first merge each environment is normalised by its
+        own statistics.
 
         Args:
-            num_streams: how many environments; 1 counts all rows together.
+            num_streams: number of environments; 1 counts all rows together.
         """
         self._deltas = [RunningMoments(self._size) for _ in range(num_streams)]
         # Rows that are not in the deltas yet: the sums over many rows at once cost as much as over one step's few.
@@ -150,8 +151,8 @@ class MeanStdFilter:
         Args:
             observations: [B, *shape] of any numeric dtype.
             out: float32 of that shape.
-            update: note the observations for the next `pop_delta`.
-            environments: [B], whose they are where environments are kept apart; None: one of each.
+            update: count the observations in the delta.
+            environments: [B], the environment of each row, where they are kept apart; None: one row of each.
         """
         if out is None:
             out = np.empty(observations.shape, np.float32)
@@ -198,7 +199,7 @@ class MeanStdFilter:
         self._num_pending[streams] = 0
 
     def _refresh(self) -> None:
-        """Sets what is subtracted and multiplied by: [size], or before the first merge one row a stream."""
+        """Computes the shift and the factor: [size], or before the first merge one row per stream."""
         if self._merged.count >= 2:
             self._mean, self._inverse_std = _normalisation(self._merged)
         else:
@@ -221,7 +222,7 @@ class MeanStdFilter:
         return self._merged.variance
 
     def pop_delta(self) -> dict[str, np.ndarray]:
-        """What was noted since the last call, for `merge` in the driver, one row a stream; it is forgotten here."""
+        """The delta since the last call, for `merge` in the driver, one row per stream; a new delta begins."""
         self._flush(self._all)
         states = [delta.get_state() for delta in self._deltas]
         self._deltas = [RunningMoments(self._size) for _ in self._deltas]
@@ -241,7 +242,7 @@ class MeanStdFilter:
         return self._merged.get_state()
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Replaces the merged statistics; what was noted for the next delta stays."""
+        """Replaces the merged statistics; the delta stays."""
         self._merged.set_state(state)
         self._flush(self._all)
         self._refresh()

@@ -30,7 +30,7 @@ class Leaf:
 
     @property
     def choices(self) -> np.ndarray | None:
-        """How many values each number of it can take, [numbers]; None where numbers are stored as they are."""
+        """Number of values that each of its numbers can take, [numbers]; None where numbers are stored as they are."""
         if isinstance(self.space, spaces.Discrete):
             return np.array([self.space.n])
         return self.space.nvec.ravel() if isinstance(self.space, spaces.MultiDiscrete) else None

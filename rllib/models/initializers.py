@@ -33,7 +33,7 @@ def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 def uniform(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
     """Weights and biases uniform within 1 / sqrt(fan in), as torch.nn.Linear and torch.nn.Conv2d begin.
 
-    Parameters of single numbers per feature, as those of a layer normalisation, are what `orthogonal` makes of them.
+    Parameters with one number per feature, such as those of a layer normalisation, are initialised as by `orthogonal`.
     """
     orthogonal(layout, weights, rng)
     named = layout.named_parameters(weights)

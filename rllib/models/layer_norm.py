@@ -7,7 +7,7 @@ EPSILON = 1e-5
 
 
 class LayerNorm:
-    """Brings the features of every row to mean 0 and variance 1, then scales and shifts them by parameters.
+    """A layer that brings the features of every row to mean 0 and variance 1, then scales and shifts them.
 
     Means over features are products with a row of 1 / width: along the first axis of feature-major memory BLAS is
     quicker than numpy's own reductions.

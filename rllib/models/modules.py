@@ -1,11 +1,11 @@
-"""Modules that are learned beside a policy's network: critics, temperatures, models of the environment.
+"""Modules that are trained beside a policy's network: critics, temperatures, models of the environment.
 
 A module is described without torch, by an object with
 
 - `layout(widths)`: where its parameters lie in a flat vector, an object with `size` and `named_parameters(flat)`;
 - `initialize(layout, weights, rng)`: fills its slice of the vector;
 - `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor: a FlatModule around any
-  torch.nn.Module, or what else has the attributes of one (models/torch_network.py).
+  torch.nn.Module, or an object with the attributes of one (models/torch_network.py).
 
 A class of your own with these three methods is a module as well (tests/learners/test_soft_actor_critic.py has one).
 """
@@ -21,7 +21,7 @@ from rllib.models.layout import ParameterLayout
 
 
 class LayersLayout(ParameterLayout):
-    """The layout of one tower that belongs to nobody else: "hidden_0.weight", ..., "head.bias"."""
+    """The layout of a module with one tower: "hidden_0.weight", ..., "head.bias"."""
 
     def named_parameters(self, flat) -> dict:
         """Parameter name -> view of `flat`, in the shapes of torch.nn.Linear."""
@@ -31,7 +31,7 @@ class LayersLayout(ParameterLayout):
 
 @dataclass(frozen=True)
 class FullyConnected:
-    """Fully connected layers. In losses it is called with what it reads, each [B, width], in that order.
+    """A module of fully connected layers. Losses call it with its inputs `reads`, [B, width] each, in that order.
 
     Attributes:
         reads: what its first layer reads: "observation" (encoded, as in a learner's minibatches), "action", or both.
@@ -70,10 +70,10 @@ class FullyConnected:
 
 @dataclass(frozen=True)
 class Parameter:
-    """Numbers that are learned by themselves, such as the logarithm of a temperature. Called without arguments.
+    """A module of trainable numbers, such as the logarithm of a temperature. Losses call it without arguments.
 
     Attributes:
-        initial: what all of them begin with.
+        initial: initial value of all numbers.
         shape: of the tensor that the call gives.
     """
 
@@ -82,7 +82,7 @@ class Parameter:
 
     @property
     def size(self) -> int:
-        """How many numbers."""
+        """Number of numbers."""
         return math.prod(self.shape)
 
     def named_parameters(self, flat) -> dict:

@@ -1,7 +1,7 @@
 """A forward pass in which every row has its own weights: N perturbed policies act with a few calls of numpy.
 
-A batched product of [N, 1, inputs] with [N, inputs, width] computes each row by itself, so what a row gives does not
-depend on how many others there are.
+A batched product of [N, 1, inputs] with [N, inputs, width] computes each row by itself, so a row's result does
+not depend on the number of rows.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""One long vector of normal numbers, shared by all processes: a direction in weight space is a place in it.
+"""One long vector of normal numbers, shared by all processes: a direction in weight space is an index into it.
 
 Workers and driver read the same memory, so that what travels between them is an index (arXiv:1703.03864, section 2.1).
 """
@@ -23,7 +23,7 @@ class NoiseTable:
 
     @classmethod
     def draw(cls, size: int, rng: np.random.Generator, allocate: Callable[..., np.ndarray] = np.empty) -> "NoiseTable":
-        """A new table; `allocate(shape, dtype)` says where it lies."""
+        """A new table, in memory from `allocate(shape, dtype)`."""
         values = allocate((size,), np.float32)
         rng.standard_normal(dtype=np.float32, out=values)
         return cls(values)

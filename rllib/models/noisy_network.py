@@ -4,8 +4,8 @@ A noisy layer computes with mu + sigma * noise; mu and sigma are learned. The no
 equations 10 and 11): f(x) f(y) with f(z) = sign(z) sqrt|z| and one normal number for each input and each output of the
 layer, so that few have to be drawn; the bias has the noise of the outputs alone.
 
-Such a network is any other one that works on the sum: `NoisyNetwork` adds up, lets it compute, and hands gradients on
-by the chain rule, d sigma = noise * d mu. That holds for every kind of network on a flat vector.
+`NoisyNetwork` wraps any network on a flat vector: it computes the sum, calls the network on it, and applies the chain
+rule to the gradients, d sigma = noise * d mu.
 """
 
 import math
@@ -22,7 +22,7 @@ class NoisyLayout:
 
     Attributes:
         plain: layout of the network that computes; it has a single tower.
-        num_noisy: how many of its last layers are noisy, the head among them.
+        num_noisy: number of its last layers that are noisy, head included.
     """
 
     plain: ParameterLayout
@@ -67,7 +67,7 @@ class NoisyLayout:
         return [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
 
     def sigmas(self, flat):
-        """A vector as long as the plain one, of which only the noisy layers' part means something."""
+        """A vector as long as the plain one, of which only the noisy layers' part is meaningful."""
         # The sigmas close the vector, so the plain vector's length counted from the end has each at its layer's place.
         return flat[len(flat) - self.plain.size :]
 
@@ -95,7 +95,7 @@ class NoisyNetwork:
 
     Attributes:
         noise: float32 [plain.size - start], of the noisy layers.
-        gives_values: False: `forward_policy` writes none, as what is acted by has new noise at every step.
+        gives_values: False: `forward_policy` writes no values, since acting draws new noise at every step.
     """
 
     gives_values = False
@@ -124,7 +124,7 @@ class NoisyNetwork:
             block[-1] = factors[inputs - 1 :]
 
     def silence(self) -> None:
-        """Takes the noise away."""
+        """Sets the noise to zero."""
         self.noise[:] = 0
 
     def summed(self) -> np.ndarray:
@@ -136,7 +136,7 @@ class NoisyNetwork:
         return summed
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As that of the network that computes."""
+        """As in the wrapped network."""
         self.summed()
         return self.network.forward(inputs)
 
@@ -150,12 +150,12 @@ class NoisyNetwork:
         return self.gradient
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """As that of the network that computes."""
+        """As in the wrapped network."""
         self.summed()
         return self.network.forward_policy(inputs, values)
 
     def forward_value(self, inputs: np.ndarray) -> np.ndarray:
-        """As that of the network that computes."""
+        """As in the wrapped network."""
         self.summed()
         return self.network.forward_value(inputs)
 

@@ -19,9 +19,9 @@ CHUNK = 8
 
 
 class ConvolutionalNetwork:
-    """Acts: distribution inputs and values of observations as they are stored, [B, *shape] of any numeric dtype.
+    """The network for images: distribution inputs and values of stored observations, [B, *shape] of any numeric dtype.
 
-    It has no backward pass: the torch network, on the same flat vector, is what learns. Results are views of buffers
+    It has no backward pass: the torch network learns, on the same flat vector. Results are views of buffers
     that the next call with the same number of rows overwrites.
 
     Args:

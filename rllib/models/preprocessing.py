@@ -1,4 +1,4 @@
-"""From an observation space to what stands before the fully connected layers: an encoder, and a torso for images."""
+"""Chooses what precedes the fully connected layers, by the observation space: an encoder, and a torso for images."""
 
 import logging
 from collections.abc import Mapping
@@ -106,7 +106,7 @@ def _filters(leaf: Leaf, channels_first: bool, setting) -> tuple[Filters, ...] |
 
 
 def _others(leaves: list[Leaf], images: tuple[Image, ...], filtered: bool) -> tuple[tuple[int, int, float], ...]:
-    """The columns that go past the convolutions; neighbours of one scale as one."""
+    """The columns that bypass the convolutions; adjacent ones of equal scale are merged."""
     starts = {image.start for image in images}
     others = []
     for leaf in leaves:

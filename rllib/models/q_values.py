@@ -1,4 +1,4 @@
-"""Action values, or distributions of returns, as something to act by: greedily, but for a share epsilon of the steps.
+"""Action values, or distributions of returns, as an action distribution: greedy, or random with probability epsilon.
 
 The network's inputs to it are, feature by feature,
 
@@ -22,10 +22,10 @@ from rllib.models.described import Described
 
 @dataclass(frozen=True)
 class QValues(Described):
-    """A distribution over `num_actions` integers: the best by its Q, or any of them with probability epsilon.
+    """A distribution over `num_actions` integers: the one with the largest Q, or any with probability epsilon.
 
     Attributes:
-        num_actions: how many there are.
+        num_actions: number of actions.
         dueling: the inputs hold a value beside the advantages.
         num_atoms: points of the support of a return's distribution; 1: no distribution, Q itself.
         v_min, v_max: ends of the support.
@@ -44,7 +44,7 @@ class QValues(Described):
 
     @property
     def num_inputs(self) -> int:
-        """Numbers that the network computes for an action."""
+        """Number of network outputs for one action."""
         return (self.num_actions + self.dueling) * self.num_atoms
 
     @property
@@ -55,12 +55,12 @@ class QValues(Described):
     def noise(
         self, rng: np.random.Generator, *shape: int, epsilon: float | np.ndarray = 0.0, temperature: float = 0.0
     ) -> np.ndarray:
-        """What `sample` needs, [*shape, num_actions] float32: zeros, or infinity at the action that chance takes.
+        """The noise for `sample`, [*shape, num_actions] float32: zeros, or infinity at an action drawn at random.
 
         Args:
             rng: draws it.
             shape: of the actions.
-            epsilon: share of the actions that chance takes, a number or an array of that shape.
+            epsilon: probability of a random action, a number or an array of that shape.
             temperature: the others are drawn with probabilities softmax(Q / temperature); 0 takes the best.
         """
         noise = np.zeros((*shape, self.num_actions), np.float32)
@@ -86,7 +86,7 @@ class QValues(Described):
         return inputs[:, : self.num_actions] if self.num_atoms == 1 else self.at(inputs).q_values()
 
     def best(self, inputs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """What the best action is worth [B]: the value of the observations."""
+        """Q of the best action [B]: the value of the observations."""
         return np.maximum.reduce(self.at(inputs).q_values(), -1, out=out)
 
     def at(self, inputs: np.ndarray) -> "QBatch":
@@ -94,7 +94,7 @@ class QValues(Described):
         return QBatch(self, inputs)
 
     def torch_at(self, inputs) -> "TorchQBatch":
-        """The same for a tensor."""
+        """As `at`, for a tensor."""
         return TorchQBatch(self, inputs)
 
 
@@ -106,7 +106,7 @@ def _support(num_atoms: int, v_min: float, v_max: float) -> np.ndarray:
 
 
 class QBatch:
-    """What the inputs [B, num_inputs] of a batch say.
+    """Action values of a batch, from inputs [B, num_inputs].
 
     Attributes:
         logits: [A, n, B], the dueling head summed up; with one atom they are the Q-values.

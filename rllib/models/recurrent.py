@@ -19,8 +19,8 @@ from rllib.models.torch_network import FlatModule
 class RecurrentSpec(PolicySpec):
     """Describes a policy with a memory; an algorithm's `make_policy_spec` returns one.
 
-    Its JSON says nothing of the module: an algorithm that makes the same one restores its checkpoints, a Policy alone
-    does not.
+    Its JSON does not describe the module: an algorithm that makes the same module can restore a checkpoint, a Policy
+    alone cannot.
 
     The module is called with encoded observations [B, num_inputs] (images as they are stored) and states
     [B, state_size]: what it returned for the step before, zeros at the beginning of an episode. It returns distribution
@@ -64,7 +64,7 @@ class RecurrentSpec(PolicySpec):
 
 @dataclass(frozen=True)
 class ModuleLayout:
-    """Where a module's parameters lie: one after the other.
+    """The layout of a module's parameters: one after the other.
 
     Attributes:
         num_inputs: length of an encoded observation.
@@ -123,7 +123,7 @@ class Unrolled(nn.Module):
 
 
 class RecurrentActing:
-    """What a policy with a memory asks of its network, answered on the CPU, without gradients.
+    """The network of a policy with a memory, for acting: on the CPU, without gradients.
 
     Args:
         step: as for Unrolled.

@@ -14,7 +14,7 @@ from rllib.models.torch_torso import ACTIVATIONS, torso_features, torso_pieces
 
 
 def backward(loss: Tensor, modules: Collection) -> None:
-    """Writes the gradient of a scalar by each module's parameters into its `flat.grad`, over what was there."""
+    """Writes the gradient of a scalar with respect to each module's parameters into its `flat.grad`, overwriting it."""
     leaves = [leaf for module in modules for leaf in module.leaves]
     gradients = iter(torch.autograd.grad(loss, leaves, materialize_grads=True))
     for module in modules:
@@ -27,7 +27,7 @@ class FlatModule(nn.Module):
     Losses are differentiated by `leaves`; `receive` puts these gradients into `flat.grad`, and optimizers step `flat`.
 
     Args:
-        module: called for what this one computes; its parameters become views of `flat`, in their order.
+        module: computes the results; its parameters become views of `flat`, in their order.
         flat: float32, as long as all parameters together, on any device; its memory is used, not copied.
     """
 
@@ -41,16 +41,16 @@ class FlatModule(nn.Module):
             parameter.data, parameter.grad = view.view(parameter.shape), gradient.view(parameter.shape)
 
     def forward(self, *inputs: Tensor):
-        """What the module computes."""
+        """The module's result."""
         return self.module(*inputs)
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
-        """Writes the gradients of `leaves` into `flat.grad`, over what was there."""
+        """Writes the gradients of `leaves` into `flat.grad`, overwriting it."""
         torch._foreach_copy_([leaf.grad for leaf in self.leaves], gradients)
 
 
 class Values(nn.Module):
-    """Numbers learned by themselves (models/modules.py: Parameter)."""
+    """Trainable numbers (models/modules.py: Parameter)."""
 
     def __init__(self, shape: tuple[int, ...]):
         super().__init__()
@@ -62,10 +62,9 @@ class Values(nn.Module):
 
 
 class TorchNetwork(nn.Module):
-    """The actor-critic network: what FlatModule is for any module, with both towers' layers in one product.
+    """The actor-critic network on a flat tensor, as FlatModule, with both towers' layers in one product.
 
-    `parameters()` are shaped as in torch.nn.Linear and may be read or changed by module users; what they do shows in
-    the flat vector.
+    `parameters()` are shaped as in torch.nn.Linear and may be read or changed; changes show in the flat vector.
 
     Args:
         layout: where the parameters lie.
@@ -111,7 +110,7 @@ class TorchNetwork(nn.Module):
         return self._with_log_std(dist_inputs), values
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
-        """As that of FlatModule."""
+        """As in FlatModule."""
         torch._foreach_copy_(self._gradients, gradients)
 
     def _normalized(self, index: int, z: Tensor) -> Tensor:
@@ -137,7 +136,7 @@ def _with_gradient(flat: Tensor) -> Tensor:
 
 
 def _pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
-    """The blocks as the products of `forward` want them: weights and biases apart, and the first layer stacked.
+    """The blocks as the products of `forward` need them: weights and biases apart, and the first layer stacked.
 
     Without a torso the first layer's bias stays the last row of its weights, as inputs then close with a 1.
 
@@ -165,7 +164,7 @@ class NoisyTorchNetwork(nn.Module):
         layout: where the parameters lie.
         activations: of each hidden layer.
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
-        noise: what holds the noise; it is read at every forward pass.
+        noise: the network that holds the noise; it is read at every forward pass.
     """
 
     def __init__(self, layout: NoisyLayout, activations: tuple[str, ...], flat: Tensor, noise: NoisyNetwork):
@@ -193,11 +192,11 @@ class NoisyTorchNetwork(nn.Module):
 
     @property
     def leaves(self) -> list[Tensor]:
-        """As those of FlatModule."""
+        """As in FlatModule."""
         return self._plain[0].leaves
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
-        """As that of FlatModule."""
+        """As in FlatModule."""
         size, gradient = self.layout.plain.size, self.flat.grad
         self._plain[0].receive(gradients)
         gradient[:size] = self._plain[0].flat.grad
@@ -226,7 +225,7 @@ class TorchLayers(TorchNetwork):
 
 
 class ActingNetwork:
-    """What a policy asks of a network, answered by torch on the CPU, without gradients.
+    """A torch network for acting, on the CPU, without gradients; methods as in NumpyNetwork.
 
     Args:
         network: turns encoded observations into distribution inputs [B, K] and values [B].

@@ -1,4 +1,4 @@
-"""Convolutions in front of the fully connected layers: what they are, for the numpy and the torch network alike.
+"""Descriptions of the convolutions before the fully connected layers, for the numpy and the torch network.
 
 Stored observations enter as they are (pixels as bytes); a torso turns each row into features. Images go through
 convolutions of their own, what else a row holds goes past them; both stand side by side in the features.
@@ -32,7 +32,7 @@ class Filters:
     """One layer of convolutions, whatever image it is for.
 
     Attributes:
-        channels: how many filters.
+        channels: number of filters.
         kernel, stride: (height, width).
         padding: "valid" for none; "same" for as many zeros as make the result ceil(size / stride) large, the odd one
             at the bottom and the right.
@@ -56,10 +56,10 @@ class Filters:
 
 @dataclass(frozen=True)
 class Convolution:
-    """Filters at their place: for images of one size.
+    """A layer of filters for images of one size.
 
     Attributes:
-        filters: which.
+        filters: the layer.
         in_shape: (height, width, channels) of what they read.
     """
 
@@ -96,7 +96,7 @@ class Image:
     Attributes:
         start: its first number in the flattened row.
         shape: as stored: [H, W, C], or [C, H, W] where channels_first, or [H, W].
-        channels_first: which of the two.
+        channels_first: whether it is [C, H, W].
         scale: of its numbers; 1/255 takes bytes to [0, 1].
         filters: layer by layer.
 
@@ -143,13 +143,13 @@ class Image:
 
     @property
     def num_features(self) -> int:
-        """Numbers that the last layer leaves."""
+        """Number of outputs of the last layer."""
         return math.prod(self.layers[-1].out_shape)
 
 
 @dataclass(frozen=True)
 class Torso:
-    """What stands between stored rows and the fully connected layers.
+    """The stage between stored rows and the fully connected layers.
 
     Attributes:
         images: those in a row; at least one.

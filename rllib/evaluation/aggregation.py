@@ -1,5 +1,6 @@
 """Processes that join fragments to train batches while the learner is busy with earlier ones."""
 
+import logging
 import os
 from collections import deque
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ import runtime
 from rllib.evaluation.worker_set import ensure_runtime
 from rllib.sample_batch import SampleBatch
 from runtime.util.fleet import FaultTolerance, Fleet, Member
+
+logger = logging.getLogger(__name__)
 
 
 class Joiner:
@@ -55,6 +58,7 @@ class Aggregators:
             tolerance=replace(fault_tolerance, patience=1, delay_s=0.0),
             ready=lambda actor: actor.process_id.remote(),
             on_lost=self._join_here,
+            logger=logger,
         )
         self._joins: deque[_Join] = deque()
         self._turn = 0

@@ -114,6 +114,7 @@ class ReplayShards:
             tolerance=replace(fault_tolerance or FaultTolerance(), patience=1),
             ready=lambda actor: actor.size_bytes.remote(),
             on_lost=self._lose_rows,
+            logger=logger,
         )
         self.size_bytes = sum(self.fleet.ask_all(lambda actor, _: actor.size_bytes.remote()).values())
 

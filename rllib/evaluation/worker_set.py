@@ -1,5 +1,6 @@
 """The rollout workers of an algorithm: one object in this process, or a fleet of actors."""
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +18,8 @@ from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
 from runtime.util.fleet import FaultTolerance, Fleet, Request
+
+logger = logging.getLogger(__name__)
 
 
 class RolloutActor:
@@ -104,6 +107,7 @@ class WorkerSet:
             tolerance=fault_tolerance,
             hint=worker_class.if_silent,
             ready=lambda actor: actor.ready.remote(),
+            logger=logger,
         )
 
     def _start(self, index: int, incarnation: int):

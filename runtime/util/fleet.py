@@ -166,11 +166,12 @@ class Fleet:
         hint: str = "",
         ready: Callable[[ActorHandle], ObjectRef] | None = None,
         on_lost: Callable[[int, Member], None] | None = None,
+        logger: logging.Logger = logger,
     ):
         self.tolerance = tolerance or FaultTolerance()
         self.members: dict[int, Member] = {}
         self.num_restarts = 0
-        self._start, self._kind, self._on_lost = start, kind, on_lost
+        self._start, self._kind, self._on_lost, self._logger = start, kind, on_lost, logger
         self._hint = f"; {hint}" if hint else ""
         self._failures_in_a_row: Counter[int] = Counter()
         self._due: dict[int, tuple[float, int]] = {}  # index -> when it may be replaced, and the new incarnation
@@ -335,7 +336,7 @@ class Fleet:
         if times >= patience:
             setting = f"{tolerance.name('silence_s')}={tolerance.silence_s:g} s"
             return SilentActorError(f"{name} did not answer within {patience:g} x {setting}{self._hint}")
-        logger.warning("%s has not answered for %.3g s%s", name, times * tolerance.silence_s, self._hint)
+        self._logger.warning("%s has not answered for %.3g s%s", name, times * tolerance.silence_s, self._hint)
         return None
 
     def _lose(self, index: int, failure: Exception) -> None:
@@ -359,7 +360,7 @@ class Fleet:
             if not self.members:
                 failure.add_note(f"{name} was the last one that worked; {tolerance.name('restart')}=True replaces them")
                 raise failure
-            logger.warning("%s is left out from now on: %s", name, failure)
+            self._logger.warning("%s is left out from now on: %s", name, failure)
             return False
         self._failures_in_a_row[index] += 1
         in_a_row, limit = self._failures_in_a_row[index], tolerance.max_consecutive_failures
@@ -373,7 +374,7 @@ class Fleet:
             )
             raise failure
         self.num_restarts += 1
-        logger.warning("%s is replaced: %s", name, failure)
+        self._logger.warning("%s is replaced: %s", name, failure)
         return True
 
     def _replace_due(self) -> None:

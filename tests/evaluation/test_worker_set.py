@@ -237,6 +237,8 @@ def test_a_silent_worker_is_replaced(caplog):
     assert time.monotonic() - started < 20
     assert workers.num_restarts == 1
     assert "rollout worker 1 has not answered for 0.5 s" in caplog.text
+    # So that `debugging(log_level=...)` has a say.
+    assert {record.name for record in caplog.records if "answered" in record.message} == {"rllib.evaluation.worker_set"}
     workers.stop()
 
 

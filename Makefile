@@ -2,6 +2,7 @@
 #   make train      trains PPO on CartPole with four rollout workers, and says where the results are
 #   make test       lint and the quick tests
 #   make learning   the tests that train for minutes, and the longer fault tests
+#   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)
 #   make clean      removes what the others made, except results/
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead
 
-.PHONY: train test learning benchmark clean
+.PHONY: train test learning types benchmark clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -23,6 +24,11 @@ test: $(VENV)/installed
 
 learning: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "learning or slow" --timeout 3600
+
+# Not part of the tests' environment: basedpyright brings 280 MB of node.
+types: $(VENV)/installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,types]'
+	@$(BIN)/python -m pytest tests/stubs
 
 benchmark: $(VENV)/installed
 	@for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit 1; done

@@ -39,6 +39,6 @@ def checks(tmp_path_factory):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_users_code_has_types(checks, name):
     if name not in checks:
-        pytest.skip(f"{name} is not installed: pip install '.[test]'")
+        pytest.skip(f"{name} is not installed: make types installs and runs it")
     output, _ = checks[name].communicate()
     assert checks[name].returncode == 0, output

@@ -59,7 +59,7 @@ def config(algorithm, **rollouts) -> AlgorithmConfig:
 
 
 def learned(algorithm, num_iterations: int) -> float:
-    """The share of right answers after so many iterations."""
+    """The share of right answers after `num_iterations` of training."""
     with config(algorithm).build() as algo:
         for _ in range(num_iterations):
             algo.train()

@@ -16,7 +16,7 @@ REPLACED, LEFT_OUT, RAISED = "replaced", "left out", "raised"
 
 
 class Worker:
-    """Answers, dies or raises as it is told."""
+    """An actor that answers, dies or raises as the test asks."""
 
     def __init__(self, index, incarnation, fails=False):
         if fails:
@@ -315,7 +315,7 @@ def test_the_last_one_cannot_be_left_out(clock):
 
 
 def test_the_second_failure_in_a_row_is_waited_for(clock):
-    """The others go on meanwhile; whoever asks all waits for it."""
+    """The other actors continue in the meantime; `ask_all` waits for the replacement."""
     fleet = fake_fleet(2, delay_s=7.0)
     fail(fleet, ActorDiedError())
     assert list(fleet.members) == [1, 2]

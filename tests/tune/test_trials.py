@@ -319,7 +319,7 @@ def exploits(when):
 
 
 def two_trials(answers, **settings):
-    """A world of two trials whose processes have given so many answers, and the trials."""
+    """A world of two trials after `answers` answers of their processes, and the trials."""
     world = World(num_samples=2, **settings)
     world.tick()
     one, other = world.trials.trials

@@ -14,7 +14,8 @@ from rllib.tune.loggers import read_results
 from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
 from rllib.tune.trial_files import roll_back, start_over
 from rllib.tune.trial_records import apply_record, config_of
-from rllib.tune.trials import Trials, Verdicts
+from rllib.tune.trials import Trials
+from rllib.tune.verdicts import Verdicts
 
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from rllib.errors import TuneError
-from rllib.tune import trial_files, trials
+from rllib.tune import instructions, trial_files
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.experiment_callbacks import Callbacks
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.loggers import ResultFiles
 from rllib.tune.trial import Trial
 from rllib.tune.trial_pool import TrialPool
+from rllib.tune.trials import Trials
 from runtime.errors import RuntimeFailure
 
 # The loop looks at clocks (reports, time limits, Ctrl-C) at least this often.
@@ -47,7 +48,7 @@ class TrialRunner:
         self,
         directory: ExperimentDirectory,
         pool: TrialPool,
-        decided: trials.Trials,
+        decided: Trials,
         callbacks: Callbacks,
         spec: ExperimentSpec,
     ):
@@ -56,20 +57,20 @@ class TrialRunner:
         self._files: dict[str, ResultFiles] = {}
         self._began = time.monotonic()
         self._carry_out_by: dict[type, Callable] = {
-            trials.Start: self._start,
-            trials.Ask: self._ask,
-            trials.Leave: self._leave,
-            trials.Record: directory.append,
-            trials.WriteResult: self._write_result,
-            trials.WriteConfig: trial_files.write_config,
-            trials.WriteError: trial_files.write_error,
-            trials.WriteText: directory.write_text,
-            trials.RollBack: lambda trial: decided.rolled_back(trial, *trial_files.roll_back(trial)),
-            trials.Adopt: lambda trial, source, config: decided.adopted(
+            instructions.Start: self._start,
+            instructions.Ask: self._ask,
+            instructions.Leave: self._leave,
+            instructions.Record: directory.append,
+            instructions.WriteResult: self._write_result,
+            instructions.WriteConfig: trial_files.write_config,
+            instructions.WriteError: trial_files.write_error,
+            instructions.WriteText: directory.write_text,
+            instructions.RollBack: lambda trial: decided.rolled_back(trial, *trial_files.roll_back(trial)),
+            instructions.Adopt: lambda trial, source, config: decided.adopted(
                 trial, trial_files.adopt(trial, source), config
             ),
-            trials.Remove: trial_files.remove_checkpoint,
-            trials.Tell: self._tell,
+            instructions.Remove: trial_files.remove_checkpoint,
+            instructions.Tell: self._tell,
         }
 
     def run(self) -> None:

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from rllib.tune import trials as instructions
 from rllib.tune.experiment_spec import CheckpointConfig, ExperimentSpec
 from rllib.tune.resources import Resources
 from rllib.tune.schedulers import FIFOScheduler, TrialScheduler, create_scheduler
@@ -12,7 +11,7 @@ from rllib.tune.searchers import Searcher
 from rllib.tune.stoppers import make_stopper
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_records import apply_record
-from rllib.tune.trials import Trials
+from rllib.tune.trials import CLOSE_S, GRACE_S, Trials
 
 
 class Counts(Searcher):
@@ -238,7 +237,7 @@ def test_a_process_that_does_not_close_is_killed():
     world.tick()
     (trial,) = world.trials.trials
     world.answer(trial), world.answer(trial)
-    for world.elapsed_s, status in ((1.0, RUNNING), (1.0 + instructions.CLOSE_S, RUNNING), (30.0, TERMINATED)):
+    for world.elapsed_s, status in ((1.0, RUNNING), (1.0 + CLOSE_S, RUNNING), (30.0, TERMINATED)):
         world.tick()
         assert trial.status == status
     assert trial.stopped_by.endswith("it hung in its cleanup and was killed")
@@ -252,7 +251,7 @@ def test_the_time_budget_ends_what_runs_and_what_waits():
     world.elapsed_s = 5.0
     world.tick()
     assert [trial.status for trial in world.trials.trials] == [RUNNING, RUNNING, TERMINATED]
-    for world.elapsed_s in (5.1, 5.2 + instructions.GRACE_S):
+    for world.elapsed_s in (5.1, 5.2 + GRACE_S):
         world.tick()
     assert {trial.status for trial in world.trials.trials} == {TERMINATED} and world.trials.is_over
 

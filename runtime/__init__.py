@@ -20,6 +20,7 @@ from .actors import ActorHandle, exit_actor, method
 from .api import (
     as_completed,
     available_resources,
+    cancel,
     cluster_resources,
     empty,
     get,
@@ -30,14 +31,18 @@ from .api import (
     wait,
 )
 from .errors import *  # noqa: F403
+from .generators import DynamicObjectRefGenerator, ObjectRefGenerator
 from .refs import ObjectRef
 from .session import init, is_initialized, shutdown
 
 __all__ = [
     "ActorHandle",
+    "DynamicObjectRefGenerator",
     "ObjectRef",
+    "ObjectRefGenerator",
     "as_completed",
     "available_resources",
+    "cancel",
     "cluster_resources",
     "empty",
     "errors",

@@ -10,7 +10,8 @@ from . import context
 from .engines.base import ActorExit, ClassDefinition, Engine, Method
 from .errors import SessionClosedError
 from .functions import Remote
-from .options import ActorOptions, MethodOptions, updated
+from .generators import returned
+from .options import STREAMING, ActorOptions, MethodOptions, return_code, updated
 from .refs import SessionBound
 from .session import engine
 from .signatures import Signature
@@ -27,7 +28,7 @@ def method(**options) -> Callable[[F], F]:
     checked = updated(MethodOptions(), options)
 
     def decorate(function):
-        function.__runtime_num_returns__ = checked.num_returns
+        function.__runtime_num_returns__ = checked.returns(function)
         return function
 
     return decorate
@@ -165,7 +166,8 @@ class ActorMethod:
         """Calls the method with these arguments; calls from one process run in the order they were made.
 
         Returns:
-            A reference to the result; a list of them if num_returns > 1; None if num_returns == 0.
+            A reference to the result; a list of them if num_returns > 1; None if num_returns == 0; an
+            ObjectRefGenerator for a generator.
 
         Raises:
             TypeError: the arguments do not fit the method, or one cannot be pickled.
@@ -174,11 +176,17 @@ class ActorMethod:
             self._signature.check(args, kwargs)
         num_returns = self._num_returns
         refs = self._call(self._actor_id, self._name, args, kwargs, num_returns)
-        return refs[0] if num_returns == 1 else refs or None
+        return refs[0] if num_returns == 1 else returned(refs, num_returns)
 
     def options(self, **given) -> ActorMethod:
         """The same method with other options, e.g. `counter.add.options(num_returns=2).remote()`."""
-        num_returns = updated(MethodOptions(self._num_returns), given).num_returns
+        options, num_returns = updated(MethodOptions(), given), self._num_returns
+        if "num_returns" in given or "_generator_backpressure_num_objects" in given:
+            before = "streaming" if num_returns >= STREAMING else num_returns
+            num_returns = return_code(
+                before if options.num_returns is None else options.num_returns,
+                options._generator_backpressure_num_objects,
+            )
         return ActorMethod(self._lease, self._class_name, self._name, self._method._replace(num_returns=num_returns))
 
     def __call__(self, *args, **kwargs):

@@ -12,7 +12,8 @@ from . import context
 from .actors import ActorHandle, RemoteClass
 from .errors import GetTimeoutError, SessionClosedError
 from .functions import RemoteFunction
-from .options import ActorOptions, TaskOptions, updated
+from .generators import ObjectRefGenerator
+from .options import ActorOptions, TaskOptions, default_num_returns, updated
 from .refs import ObjectRef
 from .runtime_context import RuntimeContext
 from .session import engine
@@ -60,6 +61,8 @@ def _remote(target, options):
     if inspect.isclass(target):
         return RemoteClass(target, updated(ActorOptions(), options))
     if callable(target) and hasattr(target, "__qualname__"):
+        if options.get("num_returns") is None:
+            options = {**options, "num_returns": default_num_returns(target)}
         return RemoteFunction(target, updated(TaskOptions(), options))
     raise TypeError(f"@remote is for functions and classes, got {target!r}")
 
@@ -111,7 +114,7 @@ def wait(
     """Waits until `num_returns` of the references are done (with a value or an error), or the time is over.
 
     Args:
-        refs: a list of different references.
+        refs: a list of different references; of an ObjectRefGenerator, its next value is waited for.
         num_returns: how many to wait for, 1 to len(refs).
         timeout: seconds to wait at most; None: as long as it takes.
         fetch_local: for programs written for Ray; without effect, since every value is on this machine.
@@ -125,7 +128,7 @@ def wait(
     """
     if not isinstance(refs, list | tuple):
         raise TypeError(f"wait() takes a list of references, got {_what(refs)}")
-    _check_references(refs, "wait")
+    has_generators = _check_references(refs, "wait", (ObjectRef, ObjectRefGenerator))
     if isinstance(num_returns, bool) or not isinstance(num_returns, int):
         raise TypeError(f"num_returns must be an integer, got {num_returns!r}")
     if not refs:
@@ -134,7 +137,16 @@ def wait(
         raise ValueError(f"num_returns={num_returns} must lie between 1 and the number of references, {len(refs)}")
     if timeout is not None:
         check_timeout(timeout)
+    if has_generators:
+        return _wait_with_generators(refs, num_returns, timeout)
     return _session(refs[0]).wait(list(refs), num_returns, timeout)
+
+
+def _wait_with_generators(waitables, num_returns, timeout):
+    refs = [w._stream.next_reference() if isinstance(w, ObjectRefGenerator) else w for w in waitables]
+    given = dict(zip(refs, waitables))
+    done, pending = _session(refs[0]).wait(refs, num_returns, timeout)
+    return [given[ref] for ref in done], [given[ref] for ref in pending]
 
 
 def as_completed(refs: Iterable[ObjectRef[T]], timeout: float | None = None) -> Iterator[ObjectRef[T]]:
@@ -178,6 +190,30 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     if not isinstance(actor, ActorHandle):
         raise TypeError(f"kill() takes the handle of an actor, got {_what(actor)}")
     actor._lease.engine.kill(actor._lease.actor_id)
+
+
+def cancel(ref: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursive: bool = True) -> None:
+    """Cancels the task or the actor call whose result this is. Harmless when it is done, and when repeated.
+
+    One that has not begun never runs. A task that runs gets KeyboardInterrupt in its own code, once; if it catches that
+    and returns, its value counts. The call of an actor that runs is not interrupted, since the actor has a state.
+    `get` raises TaskCancelledError; a cancelled task is not retried.
+
+    Args:
+        ref: its reference, or one of several; or an ObjectRefGenerator.
+        force: end the process of a running task instead; `get` then raises TaskKilledError, which is also a
+            WorkerCrashedError, as in Ray.
+        recursive: cancel the tasks and calls that it has made as well.
+
+    Raises:
+        TypeError: not a reference.
+        ValueError: force=True for the call of an actor.
+    """
+    if isinstance(ref, ObjectRefGenerator):
+        ref = ref.completed()
+    if not isinstance(ref, ObjectRef):
+        raise TypeError(f"cancel() takes the reference of a task or of an actor call, got {_what(ref)}")
+    _session(ref).cancel(ref, bool(force), bool(recursive))
 
 
 def empty(shape: int | Sequence[int], dtype="float32") -> np.ndarray:
@@ -238,17 +274,20 @@ def check_timeout(timeout) -> None:
         raise ValueError(f"timeout must be >= 0 seconds, or None to wait as long as it takes; got {timeout!r}")
 
 
-def _check_types(refs, verb):
-    if all(issubclass(kind, ObjectRef) for kind in set(map(type, refs))):  # lists may be long: no loop over them here
-        return
-    index, wrong = next((i, ref) for i, ref in enumerate(refs) if not isinstance(ref, ObjectRef))
+def _check_types(refs, verb, allowed=ObjectRef):
+    """Whether there are generators among them; raises if something else is."""
+    kinds = set(map(type, refs))  # lists may be long: no loop over them here
+    if all(issubclass(kind, allowed) for kind in kinds):
+        return ObjectRefGenerator in kinds
+    index, wrong = next((i, ref) for i, ref in enumerate(refs) if not isinstance(ref, allowed))
     raise TypeError(f"{verb}() takes a list of references, but element {index} is {_what(wrong)}")
 
 
-def _check_references(refs, verb):
-    _check_types(refs, verb)
+def _check_references(refs, verb, allowed=ObjectRef):
+    has_generators = _check_types(refs, verb, allowed)
     if len(set(refs)) != len(refs):
         raise ValueError(f"{verb}() takes different references, but some of the {len(refs)} given are the same")
+    return has_generators
 
 
 def _session(ref):
@@ -262,4 +301,6 @@ def _session(ref):
 def _what(value) -> str:
     if isinstance(value, ActorHandle):
         return f"the actor handle {value!r}; call one of its methods with .remote() to get a reference"
+    if isinstance(value, ObjectRefGenerator):
+        return f"{value!r}; iterate over it to get references"
     return f"{value!r:.100} ({type(value).__qualname__})"

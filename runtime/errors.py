@@ -88,6 +88,10 @@ class TaskCancelledError(RuntimeFailure):
     """The task was cancelled before it finished."""
 
 
+class TaskKilledError(TaskCancelledError, WorkerCrashedError):
+    """The task was running when it was cancelled with force=True, which has ended its process."""
+
+
 class PendingCallsLimitExceeded(RuntimeFailure):
     """More calls wait for an actor than its limit allows."""
 
@@ -116,6 +120,7 @@ __all__ = [
     "SessionClosedError",
     "TaskCancelledError",
     "TaskError",
+    "TaskKilledError",
     "UnschedulableError",
     "WorkerCrashedError",
     "WorkerExitedError",

@@ -7,6 +7,7 @@ import inspect
 from typing import Any, Generic, Self, TypeVar
 
 from .engines.base import Definition
+from .generators import returned
 from .options import ActorOptions, TaskOptions, updated
 from .session import engine
 
@@ -68,7 +69,8 @@ class RemoteFunction(Remote, Generic[Refs]):
         """Runs the function with these arguments in a worker process.
 
         Returns:
-            A reference to the result; a list of them if num_returns > 1; None if num_returns == 0.
+            A reference to the result; a list of them if num_returns > 1; None if num_returns == 0; an
+            ObjectRefGenerator for a generator.
 
         Raises:
             TypeError: the arguments do not fit the function, or one cannot be pickled.
@@ -76,7 +78,7 @@ class RemoteFunction(Remote, Generic[Refs]):
         """
         self._definition.check_arguments(args, kwargs)
         refs = engine().submit(self._definition, args, kwargs, self._options)
-        return refs[0] if self._options.num_returns == 1 else refs or None
+        return refs[0] if self._options.num_returns == 1 else returned(refs, self._options.returns)
 
     def __call__(self, *args, **kwargs):
         name = self._definition.name

@@ -6,6 +6,7 @@ Resources are numbers by name: "CPU", "GPU", "memory" (bytes) and the user's own
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 from dataclasses import dataclass, field, fields, replace
 
@@ -32,6 +33,8 @@ NOT_YET = {
 }
 BUILT_IN_RESOURCES = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
 RESOURCE_UNITS = 10_000  # quantities are exact to this part, so that fractions add up
+# What engines get for num_returns="dynamic" and "streaming"; STREAMING + n: with at most n values ahead of the caller.
+DYNAMIC, STREAMING = 2**30, 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +47,32 @@ class TaskOptions:
         resources: the session's custom resources, name -> quantity.
         memory: bytes that are booked for it, not enforced.
         num_returns: how many values it returns; with 2 or more `.remote()` gives a list of references, with 0 None.
+            "streaming", the default for a generator: `.remote()` gives an ObjectRefGenerator, which gets each value as
+            it is yielded. "dynamic": one reference, to a DynamicObjectRefGenerator with all of them.
         max_retries: how often it is started again when its process dies; -1: always.
         retry_exceptions: retry on exceptions of the user's code too: True, or a tuple of exception classes.
         max_calls: number of calls after which a worker process that runs the function ends, so that what it leaks is
             freed; 0: any number. Without effect in the engine "local".
         name: for messages; default the function's name.
+        _generator_backpressure_num_objects: how many values a streaming generator may be ahead of its caller, before it
+            waits; -1: any number.
     """
 
     num_cpus: float = 1
     num_gpus: float = 0
     resources: dict = field(default_factory=dict)
     memory: int = 0
-    num_returns: int = 1
+    num_returns: int | str = 1
     max_retries: int = 3
     retry_exceptions: bool | tuple = False
     max_calls: int = 0
     name: str | None = None
+    _generator_backpressure_num_objects: int = -1
+
+    @property
+    def returns(self) -> int:
+        """See `return_code`."""
+        return return_code(self.num_returns, self._generator_backpressure_num_objects)
 
     def request(self) -> dict[str, float]:
         """What must be free for the task to start, and is held until it ends."""
@@ -107,12 +120,31 @@ class MethodOptions:
     """Options of a method of a remote class.
 
     Attributes:
-        num_returns: how many values it returns; with 2 or more its `.remote()` gives a list of references, with 0 None.
+        num_returns: as for tasks; None: "streaming" for a generator, else 1.
         name: for programs written for Ray; without effect, since messages name the method.
+        _generator_backpressure_num_objects: as for tasks.
     """
 
-    num_returns: int = 1
+    num_returns: int | str | None = None
     name: str | None = None
+    _generator_backpressure_num_objects: int = -1
+
+    def returns(self, function) -> int:
+        """See `return_code`; `function` is the method."""
+        num_returns = default_num_returns(function) if self.num_returns is None else self.num_returns
+        return return_code(num_returns, self._generator_backpressure_num_objects)
+
+
+def default_num_returns(function) -> int | str:
+    """What a function or method returns if the user does not say."""
+    return "streaming" if inspect.isgeneratorfunction(function) else 1
+
+
+def return_code(num_returns: int | str, limit: int) -> int:
+    """num_returns as engines take it: a number of values, DYNAMIC, or STREAMING (+ limit, if it is not -1)."""
+    if isinstance(num_returns, int):
+        return num_returns
+    return DYNAMIC if num_returns == "dynamic" else STREAMING + max(0, limit)
 
 
 def updated(options, given: dict):
@@ -230,6 +262,22 @@ def _retry_exceptions(name, value):
     raise TypeError(f"{name} must be True, False or a list of exception classes, got {value!r}")
 
 
+def _num_returns(name, value):
+    if isinstance(value, str):
+        if value not in ("dynamic", "streaming"):
+            raise TypeError(f"{name} must be an integer >= 0, 'dynamic' or 'streaming', got {value!r}")
+        return value
+    return check_count(name, value)
+
+
+def _backpressure(name, value):
+    if value is None or value == -1:
+        return -1
+    if check_count(name, value, minimum=1) >= DYNAMIC:
+        raise ValueError(f"{name} must be less than {DYNAMIC}, got {value!r}")
+    return value
+
+
 def _name(name, value):
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
@@ -253,7 +301,8 @@ _CHECKS = {
     "num_gpus": lambda name, value: 0 if value is None else _gpus(name, value),
     "resources": check_resources,
     "memory": lambda name, value: 0 if value is None else check_quantity(name, value),
-    "num_returns": check_count,
+    "num_returns": _num_returns,
+    "_generator_backpressure_num_objects": _backpressure,
     "max_calls": check_count,
     "max_retries": lambda name, value: check_count(name, value, minimum=-1),
     "retry_exceptions": _retry_exceptions,

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .. import pickling
+from ..options import default_num_returns, return_code
 from ..signatures import Signature, method_parameters, parameters_of
 from ..unpicklable import captured_sizes, explain
 
@@ -144,7 +145,7 @@ class Method(NamedTuple):
     """What the caller of an actor's method knows of it.
 
     Attributes:
-        num_returns: how many values it returns.
+        num_returns: how many values it returns; see options.return_code.
         parameters: see signatures.Signature.
     """
 
@@ -179,7 +180,10 @@ def _methods(cls):
         if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
             raise TypeError(f"{cls.__qualname__}.{name} is async; the methods of a remote class must be ordinary ones")
         if name[:2] != "__" or name == "__call__" or name in BUILT_IN_METHODS:
-            methods[name] = Method(getattr(value, "__runtime_num_returns__", 1), method_parameters(cls, name))
+            returns = getattr(value, "__runtime_num_returns__", None)
+            if returns is None:
+                returns = return_code(default_num_returns(value), -1)
+            methods[name] = Method(returns, method_parameters(cls, name))
     return methods
 
 
@@ -219,6 +223,48 @@ def split_returns(value, num_returns: int, name: str) -> list:
     return values
 
 
+def iterate(value, name: str):
+    """An iterator over what a call with num_returns="streaming" or "dynamic" has returned.
+
+    Raises:
+        TypeError: it cannot be iterated over.
+    """
+    try:
+        return iter(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} is to be a generator, or to return another iterable, but returned a {type(value).__qualname__}; "
+            "leave num_returns='streaming' or 'dynamic' out for an ordinary function"
+        ) from None
+
+
+class Stream(Protocol):
+    """The results of a call with num_returns="streaming", in the process that made it.
+
+    Attributes:
+        completed: reference that is done when the generator has ended: its value is None, or the error. `cancel` of it
+            cancels the call.
+    """
+
+    completed: ObjectRef
+
+    def next_reference(self) -> ObjectRef:
+        """A reference that is done when `take` may be called; not for users."""
+
+    def take(self) -> ObjectRef | None:
+        """The next value's reference, which is done, and which the caller has from now on; None at the end.
+
+        An error of the generator is the value of the last one.
+        """
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the generator has ended and everything was taken."""
+
+    def close(self) -> None:
+        """Nobody will take more: the generator ends at its next `yield`. Called from `__del__`: it only notes it."""
+
+
 class Engine(Protocol):
     """The verbs; see the module's docstring for what holds for all of them. Thread-safe.
 
@@ -235,13 +281,20 @@ class Engine(Protocol):
         """Called in a child that user code forked: from now on every verb raises ForkedProcessError here."""
 
     def submit(self, function: Definition, args: tuple, kwargs: dict, options: TaskOptions) -> list[ObjectRef]:
-        """Runs a task; one reference per return value."""
+        """Runs a task; one reference per return value. How many, `options.returns` says: see options.return_code.
+
+        With DYNAMIC it is one reference; its value is a generators.DynamicObjectRefGenerator, with an error of the
+        generator as the last of its references. With STREAMING or more the list holds a `Stream` instead.
+        """
 
     def create_actor(self, cls: ClassDefinition, args: tuple, kwargs: dict, options: ActorOptions) -> bytes:
         """Starts an actor and returns its id at once; errors of its constructor come with the first call."""
 
     def call(self, actor_id: bytes, method: str, args: tuple, kwargs: dict, num_returns: int) -> list[ObjectRef]:
-        """Calls a method of an actor. Calls of one process to one actor run in the order they were made."""
+        """Calls a method of an actor. Calls of one process to one actor run in the order they were made.
+
+        For `num_returns` and what is returned, see `submit`.
+        """
 
     def put(self, value: Any) -> ObjectRef:
         """Stores a copy of the value."""
@@ -254,6 +307,13 @@ class Engine(Protocol):
 
     def kill(self, actor_id: bytes) -> None:
         """Ends an actor now; its calls fail with ActorDiedError."""
+
+    def cancel(self, ref: ObjectRef, force: bool, recursive: bool) -> None:
+        """Cancels the task or call that the reference is of; see api.cancel, which has checked the types.
+
+        Raises:
+            ValueError: `force` for the call of an actor.
+        """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """An array to be filled and then put or returned without a copy; read-only from then on."""

@@ -5,8 +5,9 @@ so that code which relies on shared objects fails here as it would between proce
 cannot run now (a call of an actor that is in the middle of another, a task whose resources are held by actors) waits,
 and runs when it can; a `get` that could only wait for ever raises instead.
 
-What differs from processes: `timeout` never interrupts running code, Ctrl-C stops the caller, `os._exit` ends
-everything, and the GPUs of a task are reported by its context, but not set in the environment.
+What differs from processes: `timeout` never interrupts running code, nor does `cancel`, Ctrl-C stops the caller,
+`os._exit` ends everything, and the GPUs of a task are reported by its context, but not set in the environment. A
+generator runs up to its next `yield` when its caller asks for a value; meanwhile other calls of its actor may run.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from collections.abc import Callable
 from .. import context, errors
 from ..actors import handle_session
 from ..failures import describe_exception
-from ..options import check_feasible
+from ..generators import DynamicObjectRefGenerator
+from ..options import DYNAMIC, STREAMING, check_feasible
 from ..pickling import Pickler
 from ..refs import ObjectRef, SessionBound, Unseen
 from ..runtime_context import RuntimeContext
 from ..unpicklable import refuse, refuse_call
-from .base import EngineConfig, describe_exit, find_method, split_returns
+from .base import EngineConfig, describe_exit, find_method, iterate, split_returns
 from .resources import Resources, quantities, units
 
 logger = logging.getLogger("runtime")
@@ -138,11 +140,50 @@ class Job:
         arguments: stored (args, kwargs).
         depends: references that must be done first.
         refs: get its values.
+        returns: see options.return_code.
     """
 
-    def __init__(self, label, call, arguments, depends, refs, options=None, actor=None, creates=False):
+    def __init__(self, label, call, arguments, depends, refs, returns, options=None, actor=None, creates=False):
         self.label, self.call, self.arguments, self.depends, self.refs = label, call, arguments, depends, refs
-        self.options, self.actor, self.creates = options, actor, creates
+        self.returns, self.options, self.actor, self.creates = returns, options, actor, creates
+        self.stream: LocalStream | None = None
+
+    @property
+    def name(self) -> str:
+        return self.label.split(" ")[-1]
+
+
+class LocalStream:
+    """The results of one generator; see base.Stream. It runs when `next_reference` is called."""
+
+    def __init__(self, engine: LocalEngine, job: Job):
+        self._engine, self._job = engine, job
+        [self.completed] = job.refs
+        self._iterator = self._next = None  # once it runs; what it has yielded and `take` has not given
+        self._failed = self._closed = False
+
+    def begin(self, iterator) -> None:
+        """The call has returned."""
+        self._iterator = iterator
+
+    def next_reference(self) -> Reference:
+        if self._next is None and not self.completed.done:
+            self._next = self._engine.advance(self._job, self._iterator)
+        if self._next is None and self.completed.error is not None and not self._failed:
+            self._failed, self._next = True, self.completed
+        return self.completed if self._next is None else self._next
+
+    def take(self) -> Reference | None:
+        taken, self._next = self._next, None
+        return taken
+
+    @property
+    def is_finished(self) -> bool:
+        return self._next is None and self.completed.done and (self.completed.error is None or self._failed)
+
+    def close(self) -> None:
+        if self._iterator is not None:
+            getattr(self._iterator, "close", lambda: None)()
 
 
 class LocalEngine:
@@ -188,7 +229,7 @@ class LocalEngine:
                 function.pickled(self.session_id, _dumps)
                 self._functions[function] = Stored(function.target).load()
             target = self._functions[function]
-            return self._enqueue(label, lambda: target, args, kwargs, options.num_returns, options=options)
+            return self._enqueue(label, lambda: target, args, kwargs, options.returns, options=options)
 
     def create_actor(self, cls, args, kwargs, options):
         with self._entered():
@@ -213,6 +254,19 @@ class LocalEngine:
         with self._entered():
             actor = self._actors[actor_id]
             self._end(actor, f"{actor.label} was killed by runtime.kill()")
+            self._run_jobs()
+
+    def cancel(self, ref, force, recursive):
+        with self._entered():
+            self._check_own([ref])
+            job = next((job for job in self._jobs if ref in job.refs), None)
+            if job is None:  # it is done, or runs: nothing can interrupt its caller's thread but its caller
+                return
+            if force and job.actor is not None:
+                raise ValueError("force=True would end the actor; cancel a call without it, or use runtime.kill(actor)")
+            self._jobs.remove(job)
+            text = f"{job.label} was cancelled before it ran"
+            self._fail(job, lambda: errors.TaskCancelledError(text))
             self._run_jobs()
 
     def handle_added(self, actor_id):
@@ -300,17 +354,20 @@ class LocalEngine:
                 self._run_jobs()
             yield
 
-    def _enqueue(self, label, call, args, kwargs, num_returns, options=None, actor=None, creates=False):
+    def _enqueue(self, label, call, args, kwargs, returns, options=None, actor=None, creates=False):
         self._check_own([a for a in (*args, *kwargs.values()) if isinstance(a, ObjectRef)])
         try:
             arguments = Stored((args, kwargs))
         except Exception as error:
             refuse_call(args, kwargs, error, _dumps)
         depends = [a for a in (*args, *kwargs.values()) if isinstance(a, Reference)]
-        refs = [Reference(self, self._new_id()) for _ in range(num_returns)]
-        self._jobs.append(Job(label, call, arguments, depends, refs, options, actor, creates))
+        refs = [Reference(self, self._new_id()) for _ in range(1 if returns >= DYNAMIC else returns)]
+        job = Job(label, call, arguments, depends, refs, returns, options, actor, creates)
+        if returns >= STREAMING:
+            job.stream = LocalStream(self, job)
+        self._jobs.append(job)
         self._run_jobs()
-        return refs
+        return refs if job.stream is None else [job.stream]
 
     def _run_jobs(self):
         """Runs whatever can run, oldest first; jobs that user code adds meanwhile run inside its own call."""
@@ -374,12 +431,50 @@ class LocalEngine:
         if job.actor is not None and job.actor.error is not None:  # it was killed by its own method
             self._fail(job, job.actor.error)
             return
-        name = job.label.split(" ")[-1]
-        for ref, part in zip(job.refs, split_returns(value, len(job.refs), name)):
+        if job.stream is not None:
+            job.stream.begin(iterate(value, job.name))
+            return
+        if job.returns == DYNAMIC:
+            value = self._collected(job, value)
+        for ref, part in zip(job.refs, split_returns(value, len(job.refs), job.name)):
+            self._store(ref, part, job)
+
+    def _store(self, ref, value, job):
+        try:
+            ref.stored = Stored(value)
+        except Exception as error:
+            refuse(value, f"the result of {job.name}", error, _dumps)
+
+    def _collected(self, job, values):
+        """All that a generator yields, and its error if it fails."""
+        refs, iterator = [], iterate(values, job.name)
+        try:
+            for value in iterator:
+                refs.append(Reference(self, self._new_id()))
+                self._store(refs[-1], value, job)
+        except Exception as error:
+            failure = describe_exception(error, f"{job.label} in process {os.getpid()}")
+            refs.append(Reference(self, self._new_id()))
+            refs[-1].error = failure.error
+        return DynamicObjectRefGenerator(refs)
+
+    def advance(self, job, iterator):
+        """The reference of the next value of a generator, None if it has ended; then the job is done."""
+        with self._entered():
+            if iterator is None:
+                raise self._never(job.refs[0])
+            ref = Reference(self, self._new_id())
             try:
-                ref.stored = Stored(part)
-            except Exception as error:
-                refuse(part, f"the result of {name}", error, _dumps)
+                with self._running(job):
+                    self._store(ref, next(iterator), job)
+                return ref
+            except StopIteration:
+                job.refs[0].stored = Stored(None)
+            except BaseException as error:
+                self._raised(job, error)
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+            return None
 
     def _raised(self, job, error):
         failure = describe_exception(error, f"{job.label} in process {os.getpid()}")

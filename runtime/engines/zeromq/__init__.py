@@ -5,6 +5,7 @@ mailbox            sockets, and the threads that read them  client              
 refs, local_refs   references, and what is shared           tasks, actor_calls  submit; create_actor, call and kill
 actor_channels     the ways to actors                       arguments           what calls carry
 node_requests      what a process asks the node             driver, launch      starting and ending a session
+streams            results of generators                    cancellation        cancelled work in a worker
 worker, held_replies   runs tasks, or is one actor          state               what the node decides, pure, with
 entities, refcounts, object_directory, shared_memory, file_budget and ..resources   its tables
 node, worker_output, boot, zygote, process   how it is done

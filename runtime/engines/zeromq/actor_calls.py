@@ -110,7 +110,7 @@ class ActorCalls:
                 waiting = self._queue(channel, Call(serial, refs, start, arguments))
         if waiting and waiting % BATCH_CALLS == 0:
             mailbox.drain()
-        return [refs] if num_returns == 1 else list(refs)
+        return [refs] if type(refs) is Reference else list(refs)
 
     def _method_name(self, method):
         name = method.encode()
@@ -163,6 +163,22 @@ class ActorCalls:
             if channel is not None and channel.error is None:
                 error = errors.ActorDiedError("the actor was killed by runtime.kill()")
                 self._actor_channels.bury(channel, error_value(error))
+
+    def cancel(self, channel, serial, flags):
+        """Drops a call that this process or the actor has in its queue. Lock held."""
+        if serial in channel.pending and channel.process:
+            frame = wire.message(wire.CANCEL, self._process, serial, self._process, flags=flags)
+            self._mailbox.send(channel.process, frame)  # behind the call itself
+            self._mailbox.tell_node(wire.POKE, a=channel.process)
+            return
+        refs = channel.pending.pop(serial, None)
+        if refs is None:
+            call = next(call for call in channel.outbox if call.serial == serial)
+            channel.outbox.remove(call)
+            refs = call.refs
+        error = errors.TaskCancelledError("the call of an actor was cancelled before it ran")
+        self._local_refs.settle(refs, error_value(error), 0)
+        self.advance(channel)  # it may have held up those behind it
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,11 @@ class ActorChannel:
         """Nothing waits for it: with the last handle it may go."""
         return not self.pending and not self.outbox
 
+    @property
+    def owed(self) -> list[int]:
+        """The serials of the calls that are still to be answered."""
+        return [*self.pending, *(call.serial for call in self.outbox)]
+
     def owes(self, serials: set[int]) -> bool:
         """Whether a call with one of these serials is still to be answered."""
         return not serials.isdisjoint(self.pending) or any(call.serial in serials for call in self.outbox)
@@ -80,6 +85,10 @@ class ActorChannels:
                 self.open(key, hold)
                 self._mailbox.tell_node(wire.WATCH, *wire.KEY.unpack(key))
         self._mailbox.start_keeper()
+
+    def owing(self, serial: int) -> ActorChannel | None:
+        """The channel to the actor that is to answer the call with this serial. Lock held."""
+        return next((channel for channel in self.by_key.values() if channel.owes({serial})), None)
 
     def handle_added(self, actor_id):
         """See base.Engine."""

@@ -83,7 +83,7 @@ class Client:
             mailbox, self.actor_channels, local_refs, arguments, self._unseen_errors, totals, self.enter
         )
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
-        self.call, self.kill = actors.call, actors.kill
+        self.call, self.kill, self._cancel_call = actors.call, actors.kill, actors.cancel
         self.handle_added, self.handle_dropped = self.actor_channels.handle_added, self.actor_channels.handle_dropped
         # What every verb and every reply needs, one lookup away.
         self._dropped, self._dropped_handles = local_refs.dropped, self.actor_channels.dropped
@@ -94,6 +94,8 @@ class Client:
             wire.REPLY: self._on_reply,
             wire.ACTOR_STATE: actors.on_actor_state,
             wire.FAILED: self.tasks.on_failed,
+            wire.CANCEL: self._on_cancel,
+            wire.ITEM: local_refs.streams.on_item,
             wire.OBJECT: local_refs.on_object,
             wire.GRANTED: self._node_requests.on_granted,
             wire.RESOURCES: self._node_requests.on_answer,
@@ -167,6 +169,49 @@ class Client:
         finally:
             with self.mailbox.lock:
                 self.watches.remove(watch)
+
+    def cancel(self, ref, force, recursive):
+        self.enter()
+        self._check_own(ref)
+        self.mailbox.drain()  # what has been answered so far
+        flags = wire.FORCE * force | wire.RECURSIVE * recursive
+        with self.mailbox.lock:
+            if ref.frame is not None:
+                return
+            serial = ref.serial - ref.serial % SERIAL_STEP
+            if ref.owner != self.process:
+                self.mailbox.tell_node(wire.CANCEL, serial, ref.owner, flags=flags)
+            elif force and self.actor_channels.owing(serial) is not None:
+                raise ValueError(
+                    "force=True would end the actor, with its state and all its other calls; cancel a call without it, "
+                    "or end the actor by runtime.kill(actor)"
+                )
+            else:
+                self._cancel_own(serial, flags)
+
+    def _cancel_own(self, serial, flags):
+        """Cancels a task or a call of this process. Lock held."""
+        channel = self.actor_channels.owing(serial)
+        if channel is not None:
+            self._cancel_call(channel, serial, flags)
+        elif serial in self.tasks.pending:
+            self.tasks.cancel(serial, flags)
+
+    def cancel_since(self, first: int) -> None:
+        """Cancels what this process has called from the serial `first` on."""
+        with self.mailbox.lock:
+            for serial in [serial for serial in self.tasks.pending if serial >= first]:
+                self.tasks.cancel(serial, wire.RECURSIVE)
+            for channel in list(self.actor_channels.by_key.values()):
+                for serial in [serial for serial in channel.owed if serial >= first]:
+                    self._cancel_call(channel, serial, 0)
+
+    def _close_streams(self):
+        """Ends the generators whose results nobody wants any more."""
+        dropped = self.local_refs.streams.dropped
+        with self.mailbox.lock:
+            while dropped:
+                self._cancel_own(dropped.popleft(), wire.CLOSE)
 
     def empty(self, shape, dtype):
         self.enter()
@@ -287,6 +332,8 @@ class Client:
             with self.mailbox.lock:
                 self.flush()
         self._unseen_errors.report()
+        if self.local_refs.streams.dropped:
+            self._close_streams()
         if self.store.idle_segments:
             self.store.trim(0 if self._node_requests.growing else IDLE_SEGMENT_S)
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
@@ -339,6 +386,10 @@ class Client:
             kept = [self._pins(frame, start) for start in starts]
             for ref, start, pins in zip(refs, starts, kept):
                 self._settle_one(ref, frame, start, pins)
+
+    def _on_cancel(self, frame, head):
+        with self.mailbox.lock:
+            self._cancel_own(head[4], head[2])
 
     def _on_gone(self, frame, head):
         with self.mailbox.lock:

@@ -23,7 +23,13 @@ class ActorState(Enum):
 
 @dataclass(slots=True)
 class Task:
-    """A task until it is done. `attempts` counts the processes that died of it."""
+    """A task until it is done.
+
+    Attributes:
+        attempts: number of processes that died of it.
+        cancelled: its owner does not wait for it any more.
+        interrupted: its worker was asked to end it.
+    """
 
     key: bytes
     serial: int
@@ -34,6 +40,7 @@ class Task:
     attempts: int = 0
     gpus: tuple[str, ...] = ()
     cancelled: bool = False
+    interrupted: bool = False
 
     @property
     def request(self) -> Request:
@@ -136,6 +143,13 @@ class Spawn:
 @dataclass(slots=True)
 class Kill:
     """A process and its group are to be killed."""
+
+    process: int
+
+
+@dataclass(slots=True)
+class Poke:
+    """A process is to read its mailbox, even while user code runs."""
 
     process: int
 

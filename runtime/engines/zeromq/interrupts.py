@@ -1,7 +1,8 @@
 """Signals, kept out of the runtime's bookkeeping, where an exception would lose a message or leave a process behind.
 
 In the driver, Ctrl-C raises KeyboardInterrupt where the runtime waits or user code runs; elsewhere the handler tries
-again a little later. In workers, what any handler raises reaches user code alone; elsewhere it is printed.
+again a little later. In workers, what any handler raises reaches user code alone; elsewhere it is printed. A task that
+is cancelled gets KeyboardInterrupt, too, and no other task does.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from time import sleep
 
 from ... import actors, functions, session
 
 RETRY_S = 0.003
+ATTEMPTS = 10  # to interrupt a task that does not run: it is about to begin, or has just ended
+POKE_SIGNAL = signal.SIGURG  # has a worker read its mailbox though user code runs; ignored by default
 
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SERIALIZER = _ENGINE + "serializer.py"
@@ -24,6 +28,7 @@ _CALLERS = frozenset(module.__file__ for module in (actors, functions, session))
 _waits: set = set()  # code objects that only wait
 _callers_of_user_code: set = set()
 _loops: set = set()  # code objects that call user code through those above alone
+_defaults: dict = {}  # what stands for a default handler in a worker
 
 
 def interruptible(function):
@@ -59,7 +64,7 @@ def confine_handlers_to_user_code() -> None:
     @functools.wraps(install)
     def replacement(signalnum, handler):
         before = getsignal(signalnum)
-        install(signalnum, _Confined(handler) if callable(handler) else handler)
+        install(signalnum, (_defaults.get(handler) or _Confined(handler)) if callable(handler) else handler)
         return before
 
     signal.signal, signal.getsignal = replacement, getsignal
@@ -79,6 +84,45 @@ class _Confined:
                 raise
             if not isinstance(error, KeyboardInterrupt):  # there is nothing that Ctrl-C could interrupt
                 sys.excepthook(type(error), error, error.__traceback__)
+
+
+class TaskInterrupts(_Confined):
+    """The handler of SIGINT in a worker, where user code has no other: it interrupts the task that is cancelled.
+
+    User code sees it as the default handler, for which it stands.
+
+    Args:
+        running: () -> (kind, serial, source, ...) of what the worker runs, or None.
+    """
+
+    def __init__(self, running: Callable[[], tuple | None]):
+        super().__init__(signal.default_int_handler)
+        self._running = running
+        self._wanted: tuple[int, int] | None = None  # (serial, source)
+        self._attempts = 0
+        _defaults[signal.default_int_handler] = self
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt(self, task: tuple[int, int]) -> None:
+        """Raises KeyboardInterrupt once in a task (serial, source), as soon as its own code runs; from any thread."""
+        self._wanted, self._attempts = task, ATTEMPTS
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    def __call__(self, number, frame):
+        if self._wanted is None:
+            super().__call__(number, frame)
+            return
+        running = self._running()
+        if running is not None and running[1:3] == self._wanted:
+            if _may_raise(frame):
+                self._wanted = None
+                raise KeyboardInterrupt
+        else:
+            self._attempts -= 1
+            if not self._attempts:
+                self._wanted = None
+                return
+        _thread.start_new_thread(_again, ())
 
 
 class Interrupts:

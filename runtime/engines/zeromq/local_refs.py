@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Callable
 
 from ... import errors
+from ...options import DYNAMIC, STREAMING
 from . import structs, wire
 from .mailbox import Mailbox
 from .node_requests import NodeRequests
 from .refs import LARGEST_NUM_RETURNS, Reference
 from .serializer import error_value
 from .store import Hold, Store
+from .streams import Streams
 
 _unpack_value = wire.VALUE.unpack_from
 
@@ -35,6 +37,7 @@ class LocalRefs:
         engine: what the references belong to.
         next_serial: a new number for a call, a value or a block.
         store: the blocks of shared memory.
+        streams: the generators whose results come here.
         dropped: items whose last Hold went away; `flush` looks at them.
     """
 
@@ -46,16 +49,23 @@ class LocalRefs:
         self._known: weakref.WeakValueDictionary[bytes, Reference] = weakref.WeakValueDictionary()
         self._registered: set[bytes] = set()  # own blocks the node knows of
         self.store = Store(node_pid, node_requests.grow, node_requests.give_back, self.new_key, self.release)
+        self.streams = Streams(self, mailbox)
 
     # -- making -------------------------------------------------------------------------------------------------------
 
     def new(self, count):
-        """(serial, one reference or a tuple of them) for the results of a call."""
-        if count > LARGEST_NUM_RETURNS:
+        """(serial, one reference or a tuple of them) for the results of a call. In the tuple may be one Stream.
+
+        Args:
+            count: see options.return_code.
+        """
+        if LARGEST_NUM_RETURNS < count < DYNAMIC:
             raise ValueError(f"num_returns={count} must be at most {LARGEST_NUM_RETURNS}")
         serial = self.next_serial()
-        if count == 1:
+        if count == 1 or count == DYNAMIC:
             return serial, Reference(self.engine, self._process, serial)
+        if count >= STREAMING:
+            return serial, (self.streams.open(serial, count - STREAMING),)
         return serial, tuple(Reference(self.engine, self._process, serial + i) for i in range(count))
 
     def new_key(self) -> bytes:

@@ -151,9 +151,9 @@ class Mailbox:
             send = self._add_peer(process, peer_socket(self._context, self._directory, process))
         send(frame, zmq.DONTWAIT)
 
-    def tell_node(self, kind: int, serial: int = 0, a: int = 0, c: int = 0, body: bytes = b"") -> None:
+    def tell_node(self, kind: int, serial: int = 0, a: int = 0, c: int = 0, body: bytes = b"", flags: int = 0) -> None:
         """Queues a message for the node (see wire.py); `lock` is held."""
-        self.send(wire.NODE, wire.message(kind, self.process, serial, a, c=c, body=body))
+        self.send(wire.NODE, wire.message(kind, self.process, serial, a, c=c, body=body, flags=flags))
 
     def send_several(self, process: int, frames: list[bytes]) -> None:
         """Queues frames for a process, in as few messages as is reasonable; `lock` is held."""

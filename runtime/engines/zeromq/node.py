@@ -23,7 +23,8 @@ import zmq
 
 from ..resources import units
 from . import boot, structs, wire
-from .entities import Close, Grow, Kill, Send, Spawn
+from .entities import Close, Grow, Kill, Poke, Send, Spawn
+from .interrupts import POKE_SIGNAL
 from .mailbox import mailbox_path, mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
 from .state import NodeState
@@ -143,6 +144,9 @@ class Node:
             wire.ALIVE: lambda f, source, *_: state.alive(source),
             wire.START_FAILED: lambda f, source, *_: state.start_failed(source, f[wire.HEADER_BYTES :]),
             wire.WATCH: lambda f, source, serial, a, c: state.watch(source, key(serial, a)),
+            wire.CANCEL: lambda f, source, serial, a, c: state.cancel(source, serial, a, f[3]),
+            wire.CREDIT: lambda f, source, serial, a, c: state.pass_on(a, f),
+            wire.POKE: lambda f, source, serial, a, c: self._poke(a),
             wire.KILL: lambda f, source, serial, a, c: state.kill(key(serial, a)),
             wire.DEFINE: lambda f, source, *_: state.define(source, decode(structs.Define, f), f),
             wire.SUBSCRIBE: lambda f, source, serial, a, c: state.subscribe(source, key(serial, a)),
@@ -170,6 +174,8 @@ class Node:
                 self._ask_for_births()
             elif kind is Kill:
                 self._kill(instruction.process)
+            elif kind is Poke:
+                self._poke(instruction.process)
             elif kind is Grow:
                 self._grow(instruction)
             elif kind is Close:
@@ -216,6 +222,11 @@ class Node:
             self._doomed.add(process)
         elif process in self._pids:
             _signal_group(self._pids[process], signal.SIGKILL)
+
+    def _poke(self, process):
+        if process in self._pids:  # the actor of a cancelled call may have ended
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pids[process], POKE_SIGNAL)
 
     def _grow(self, grow):
         file = os.memfd_create("runtime", SEGMENT_MODE)

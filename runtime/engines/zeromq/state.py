@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from ...options import RESOURCE_UNITS
 from ..resources import Request, Resources, quantities
 from . import structs, wire
-from .entities import Actor, ActorState, Kill, Process, ProcessKind, Send, Spawn, Task
+from .entities import Actor, ActorState, Kill, Poke, Process, ProcessKind, Send, Spawn, Task
 from .file_budget import FileBudget
 from .object_directory import ObjectDirectory
 from .refcounts import ACTOR, BLOCK, RefCounts
@@ -53,6 +53,7 @@ class NodeState:
         self._next_process = wire.DRIVER + 1
         self._submitted = 0
         self._queues: dict[Request, list] = {}  # heaps of (-depth, order, task), none empty
+        self._queued_by_key: dict[bytes, Task] | None = None  # made for a cancel, void when a queue changes
         self._waiting_actors: deque[Actor] = deque()
         self._early: dict[bytes, tuple[set[int], str]] = {}  # key -> watchers, why to end: they overtook the creator
         self._idle: list[Process] = []
@@ -96,6 +97,53 @@ class NodeState:
             worker.idle = 0
             self._idle.append(worker)
         self._dispatch()
+
+    def cancel(self, source: int, serial: int, owner: int, flags: int) -> None:
+        """A process cancels a task; one that is not its own through the owner, which may not have submitted it yet.
+
+        What a running task has called, its worker cancels.
+        """
+        if source != owner:
+            self._tell(owner, wire.message(wire.CANCEL, wire.NODE, serial, owner, flags=flags))
+            return
+        key = wire.key(serial, owner)
+        worker = next((p for p in self.processes.values() if p.task is not None and p.task.key == key), None)
+        task = worker.task if worker is not None else self._queued_tasks().get(key)
+        if task is None or task.cancelled:
+            return
+        if worker is None:
+            self._cancel_queued(task)
+        elif not worker.ready:
+            self._finish(worker)
+            self._fail(task, "TaskCancelledError", f"task {task.spec.name}() was cancelled before it ran")
+            if worker.gpus:  # it was started for these
+                self._send(Kill(worker.number))
+        elif flags & wire.FORCE:
+            task.cancelled = True
+            self._send(Kill(worker.number))
+            self._fail(task, "TaskKilledError", f"task {task.spec.name}() was ended by cancel(force=True)")
+        elif flags & wire.CLOSE:
+            self._send(Send(worker.number, wire.message(wire.CANCEL, wire.NODE, task.serial, task.owner, flags=flags)))
+        elif not task.interrupted:
+            task.interrupted = True
+            frame = wire.message(wire.CANCEL, wire.NODE, task.serial, task.owner, flags=flags)
+            self._send(Send(worker.number, frame))
+            self._send(Poke(worker.number))
+        self._dispatch()
+
+    def _cancel_queued(self, task):
+        """It stays in its heap, and is left out when it comes up."""
+        task.cancelled, task.frame = True, b""
+        self._fail(task, "TaskCancelledError", f"task {task.spec.name}() was cancelled before it ran")
+
+    def _queued_tasks(self):
+        if self._queued_by_key is None:
+            self._queued_by_key = {task.key: task for queue in self._queues.values() for _, _, task in queue}
+        return self._queued_by_key
+
+    def pass_on(self, process: int, frame: bytes) -> None:
+        """A message for a process that the sender has no socket to."""
+        self._tell(process, frame)
 
     def blocked(self, process: int) -> None:
         """A process waits in `get`: others may have its CPUs."""
@@ -152,6 +200,7 @@ class NodeState:
 
     def _push(self, task):
         self._submitted += 1
+        self._queued_by_key = None
         heappush(self._queues.setdefault(task.request, []), (-task.depth, self._submitted, task))
 
     def _dispatch(self):
@@ -184,6 +233,7 @@ class NodeState:
 
     def _assign(self, task, worker):
         task.gpus = self.resources.take(task.request)
+        self._queued_by_key = None
         worker.task, worker.name = task, task.spec.name
         self._still_ticks = 0
         if not worker.ready:
@@ -224,6 +274,7 @@ class NodeState:
         for request in list(self._queues):
             queue = self._queues[request]
             task = heappop(queue)[2]
+            task.cancelled = True
             if not queue:
                 del self._queues[request]
             chain = ", ".join(f"{p.task.spec.name}()" for p in workers[-10:])
@@ -376,7 +427,7 @@ class NodeState:
             self._send(Send(process, actor.frame))
         elif worker.task is not None:
             self._start(worker)
-        else:
+        elif not worker.gpus:  # else it was started for a task that was cancelled, and is about to end
             self._idle.append(worker)
             self._dispatch()
 
@@ -422,7 +473,9 @@ class NodeState:
             self.refcounts.drop_holder(task.key)
             return
         task.attempts += 1
-        if worker.leaving:
+        if task.interrupted:
+            self._fail(task, "TaskCancelledError", f"task {task.spec.name}() was cancelled, and its process {reason}")
+        elif worker.leaving:
             self._fail(task, "WorkerExitedError", f"task {task.spec.name}() {reason}")
         elif 0 <= task.spec.max_retries < task.attempts:
             tries = f" at each of {task.attempts} attempts" if task.attempts > 1 else ""

@@ -13,7 +13,7 @@ from . import structs, wire
 from .arguments import Arguments, Call, failed_argument
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
-from .refs import LARGEST_NUM_RETURNS, Reference, UnseenErrors
+from .refs import Reference, UnseenErrors
 from .serializer import error_value
 
 logger = logging.getLogger("runtime")
@@ -34,6 +34,7 @@ class Tasks:
 
     Attributes:
         pending: serial -> references of those that are not done.
+        unsent: serials of those whose arguments are pending.
     """
 
     def __init__(
@@ -49,26 +50,37 @@ class Tasks:
         self._mailbox, self._local_refs, self._arguments = mailbox, local_refs, arguments
         self._unseen_errors, self._totals, self._enter, self._wait_for = unseen_errors, totals, enter, wait_for
         self.pending: dict[int, tuple | Reference] = {}
+        self.unsent: set[int] = set()
         self._templates: dict[tuple[int, int], tuple] = {}
 
     def submit(self, function, args, kwargs, options):
         """See base.Engine."""
         self._enter()
-        _, _, digest, template, fields = self._template(function, options)
+        _, _, digest, template, fields, returns = self._template(function, options)
         arguments = self._arguments.encode(args, kwargs)
-        serial, refs = self._local_refs.new(options.num_returns)
+        serial, refs = self._local_refs.new(returns)
         if len(self.pending) >= LARGEST_TASK_COUNT:
             self._wait_for_room()
-        send = partial(self._send, Call(serial, refs, template, arguments), fields, options.num_returns)
+        call = Call(serial, refs, template, arguments)
         with self._mailbox.lock:
             if digest not in self._arguments.defined:
                 self._arguments.define(function, digest)
             self.pending[serial] = refs
-            if not self._arguments.unresolved(arguments, send):
-                send()
+            if arguments[1] and self._arguments.unresolved(
+                arguments, partial(self._send_resolved, call, fields, returns)
+            ):
+                self.unsent.add(serial)
+            else:
+                self._send(call, fields, returns)
         return [refs] if type(refs) is Reference else list(refs)
 
-    def _send(self, call, fields, num_returns):
+    def _send_resolved(self, call, fields, returns):
+        """Lock held; its last argument has come."""
+        if call.serial in self.unsent:  # else it was cancelled
+            self.unsent.discard(call.serial)
+            self._send(call, fields, returns)
+
+    def _send(self, call, fields, returns):
         """Lock held; all arguments are there."""
         failed = failed_argument(call.arguments)
         if failed is not None:
@@ -81,7 +93,7 @@ class Tasks:
             body, items = self._arguments.complete(call.arguments)
             template = structs.encode(structs.Task(*fields[:3], list(items), *fields[3:]))
         head = wire.HEADER.pack(
-            wire.MAGIC, wire.SUBMIT, 0, self._mailbox.process, call.serial, len(template), num_returns, 1 + len(depends)
+            wire.MAGIC, wire.SUBMIT, 0, self._mailbox.process, call.serial, len(template), returns, 1 + len(depends)
         )
         self._mailbox.send(wire.NODE, b"".join((head, template, bytes(-len(template) % wire.ALIGNMENT), body)))
 
@@ -92,15 +104,13 @@ class Tasks:
         if template is None:
             name = options.name or function.name
             check_feasible(options.request(), self._totals, f"task {name}()")
-            if options.num_returns > LARGEST_NUM_RETURNS:
-                raise ValueError(f"num_returns={options.num_returns} must be at most {LARGEST_NUM_RETURNS}")
             digest = self._arguments.digest(function)
             retry = pickling.dumps(options) if options.retry_exceptions else b""
             fields = digest, name, units(options.request()), options.max_retries, retry, options.max_calls
             data = structs.encode(structs.Task(*fields[:3], [], *fields[3:]))
             if len(self._templates) >= TEMPLATES:
                 self._templates.clear()
-            template = self._templates[identity] = function, options, digest, data, fields
+            template = self._templates[identity] = function, options, digest, data, fields, options.returns
         return template
 
     def _wait_for_room(self):
@@ -109,6 +119,15 @@ class Tasks:
         while room.frame is None:
             self._wait_for(room, ROOM_S, (), raising=False)
         self._enter()  # the session may have ended meanwhile
+
+    def cancel(self, serial: int, flags: int) -> None:
+        """Cancels a task: here, if it was not sent, else by the node. Lock held."""
+        if serial not in self.unsent:
+            self._mailbox.tell_node(wire.CANCEL, serial, self._mailbox.process, flags=flags)
+            return
+        self.unsent.discard(serial)
+        error = errors.TaskCancelledError("the task was cancelled before its arguments were there")
+        self._local_refs.settle(self.pending.pop(serial), error_value(error), 0)
 
     def abandon(self, error):
         """Gives this error to all tasks that are not done, because the session ends. Lock held."""
@@ -123,8 +142,10 @@ class Tasks:
         with self._mailbox.lock:
             refs = self.pending.pop(head[4], None)
             if refs is not None:
-                value = error_value(getattr(errors, failed.error)(failed.text))
-                self._local_refs.settle(refs, value, 0, (self._unseen_errors.pin(value, 0),))
+                error = getattr(errors, failed.error)(failed.text)
+                value = error_value(error)
+                asked_for = isinstance(error, errors.TaskCancelledError)
+                self._local_refs.settle(refs, value, 0, () if asked_for else (self._unseen_errors.pin(value, 0),))
 
 
 class _Room:

@@ -54,6 +54,8 @@ LEAVING = 18  # the sender ends by itself; text: why; answered by GOODBYE
 SHUTDOWN = 19  # the driver ends the session
 RESOURCES = 20  # serial of the request; answered in kind
 WAITING = 33  # struct: what the sender's call has waited for during some seconds; nothing when that is over
+CANCEL = 35  # serial, a: owner of the call; flags: FORCE, RECURSIVE; also to the owner, and to the process that has it
+POKE = 36  # a: process that is to read its mailbox even while user code runs
 # From the node to a client:
 ACTOR_STATE = (
     21  # serial, a: key of the actor; b: its process or 0; flags: see below; c: number of values; text or value
@@ -70,7 +72,11 @@ STOP = 30  # the actor ends after the calls it has
 GOODBYE = 31
 COLLECT = 34  # memory is short: garbage may hold values
 
-LAST_KIND = 34
+# From a worker to the caller of a generator, and back:
+ITEM = 37  # serial of the call, a: index; a value
+CREDIT = 38  # serial of the call, a: process that runs it, c: number of values its caller has taken; by the node
+
+LAST_KIND = 38
 
 STDOUT, STDERR = 1, 2
 
@@ -78,6 +84,7 @@ ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
 
 RAISED = 1  # flag of REPLY: the value is what the call raised
 LOST = 1  # flag of OBJECT: the body is a text that says why
+FORCE, RECURSIVE, CLOSE = 1, 2, 4  # flags of CANCEL; CLOSE: a generator, which ends at its next yield
 
 ERROR = 1  # flags of a value: it is an exception
 PICKLE_SHARED = 2  # its pickle is the last buffer

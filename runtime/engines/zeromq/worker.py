@@ -6,6 +6,7 @@ own waits in `get`, the same thread reads; calls that arrive meanwhile wait in t
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import faulthandler
 import os
@@ -23,21 +24,25 @@ import msgspec
 import numpy as np
 
 from ... import context
-from ...errors import ActorStartError
+from ...errors import ActorStartError, TaskCancelledError
 from ...failures import describe_exception
+from ...generators import DynamicObjectRefGenerator
+from ...options import DYNAMIC, STREAMING
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse
-from ..base import describe_exit, find_method, split_returns
+from ..base import describe_exit, find_method, iterate, split_returns
 from ..resources import quantities
 from . import structs, wire
+from .cancellation import Cancellations, cancelled_reply
 from .client import BLOCKED_AFTER_S, Client
 from .held_replies import HeldReplies
-from .interrupts import confine_handlers_to_user_code, runs_no_user_code, runs_user_code
+from .interrupts import POKE_SIGNAL, confine_handlers_to_user_code, runs_no_user_code, runs_user_code
 from .mailbox import Waiter
 from .process import adopt_orphans, die_with_parent, reap_adopted
 from .refs import SERIAL_STEP, Reference, Watch
 from .serializer import error_value
 from .store import IDLE_SEGMENT_S
+from .streams import Outgoing
 
 REPORT_WAIT_S = 5.0
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
@@ -101,11 +106,17 @@ class Worker(Client):
         self._held = HeldReplies(self.mailbox)
         self._instance: object = None
         self._actor: bytes | None = None
-        self._running: tuple | None = None  # (kind, serial, source, name) of what runs
+        self._running: tuple | None = None  # (kind, serial, source, name, first serial of its own calls) of what runs
         self._request = ()
         self._blocked = self._waiting = self._stopping = False
         self._main = threading.get_ident()
         self._goodbye = Waiter()
+        self._run = {wire.CALL: self._run_call, wire.SUBMIT: self._run_task, wire.CREATE: self._run_create}
+        self._cancellations = Cancellations(
+            self.mailbox, self._inbox.queue, self._run, lambda: self._running, self.cancel_since
+        )
+        signal.signal(POKE_SIGNAL, self._on_poke)
+        self._outgoing: dict[tuple[int, int], Outgoing] = {}  # (serial, caller) of generators that run
         add = self._inbox.add
         self._handlers |= {
             wire.CALL: lambda frame, head: add(frame),
@@ -113,6 +124,8 @@ class Worker(Client):
             wire.CREATE: lambda frame, head: add(frame),
             wire.STOP: lambda frame, head: add(frame),
             wire.DEFINE: self._on_define,
+            wire.CANCEL: self._on_cancel,
+            wire.CREDIT: self._on_credit,
             wire.GOODBYE: lambda frame, head: self._goodbye.tick(),
         }
 
@@ -120,8 +133,7 @@ class Worker(Client):
     def serve(self) -> int:
         """Works until the process is to end; its exit code."""
         self._tell_node(wire.READY)
-        inbox, wait = self._inbox, self.mailbox.wait
-        run = {wire.CALL: self._run_call, wire.SUBMIT: self._run_task, wire.CREATE: self._run_create}
+        inbox, wait, run = self._inbox, self.mailbox.wait, self._run
         reap_at = 0.0
         while True:
             try:
@@ -161,7 +173,7 @@ class Worker(Client):
         name = self._names.get(raw)
         if name is None:
             name = self._names[raw] = raw.decode()
-        self._running = (wire.CALL, serial, source, name)
+        self._running = (wire.CALL, serial, source, name, 0)
         start = wire.HEADER_BYTES + name_bytes + -name_bytes % wire.ALIGNMENT
         queue = self._inbox.queue
         began = monotonic() if queue else 0.0
@@ -205,7 +217,8 @@ class Worker(Client):
     def _run_task(self, frame):
         _, _, _, source, serial, size, num_returns, count = wire.HEADER.unpack_from(frame)
         task = structs.decode(structs.Task, frame, size)
-        self._running, self._request = (wire.SUBMIT, serial, source, task.name), task.request
+        self._running = (wire.SUBMIT, serial, source, task.name, self._next_serial())
+        self._request = task.request
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
         attempts = task.max_retries if task.retry_on else 0
         while True:
@@ -218,10 +231,15 @@ class Worker(Client):
             except SystemExit as error:
                 raise self._left(error) from None
             except BaseException as error:
-                if attempts != 0 and self._worth_retrying(task, error):
+                cancelled = self._cancellations.includes(serial, source)
+                if cancelled and isinstance(error, KeyboardInterrupt | TaskCancelledError):
+                    self._cancellations.cancel_children(serial, source)  # it went on until it was interrupted
+                    reply = cancelled_reply(self.process, serial, f"task {task.name}()")
+                elif attempts != 0 and not cancelled and self._worth_retrying(task, error):
                     attempts -= 1
                     continue
-                reply = self._failure(serial, error, f"task {task.name}()")
+                else:
+                    reply = self._failure(serial, error, f"task {task.name}()")
             break
         value = None
         with self.mailbox.lock:
@@ -235,7 +253,7 @@ class Worker(Client):
         create = structs.decode(structs.Create, frame, size)
         self._actor = wire.key(serial, source)
         self._request = create.held
-        self._running = (wire.CREATE, serial, source, "__init__")
+        self._running = (wire.CREATE, serial, source, "__init__", 0)
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
         try:
             args, kwargs = self._load_arguments(frame, start, count)
@@ -279,12 +297,62 @@ class Worker(Client):
                 with self.mailbox.lock:
                     self.local_refs.escape(encoded.items, encoded.pins, source)
             return wire.HEADER.pack(b"R1", wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded[0]
+        if num_returns >= DYNAMIC:
+            return self._result(source, serial, 1, self._iterate(source, serial, num_returns, value))
         parts = [self._encode_part(part) for part in split_returns(value, num_returns, self._call_name())]
         with self.mailbox.lock:
             for part in parts:
                 self.local_refs.escape(part.items, part.pins, source)
         body = b"".join(wire.pad(part.data) for part in parts)
         return wire.message(wire.REPLY, self.process, serial, len(parts), body=body)
+
+    @runs_user_code
+    def _iterate(self, source, serial, num_returns, value):
+        """Runs what a generator yields; what its call returns then."""
+        values = iterate(value, self._call_name())
+        if num_returns >= STREAMING:
+            self._send_items(source, serial, num_returns - STREAMING, values)
+            return None
+        refs = []
+        try:
+            refs.extend(self.put(value) for value in values)
+        except Exception as error:
+            self._end_if_forked(error)
+            failure = describe_exception(error, f"{self._call_name()} in process {os.getpid()}")
+            refs.append(Reference(self, self.process, self._next_serial()))
+            refs[-1].frame, refs[-1].start = error_value(failure.error()), 0
+        return DynamicObjectRefGenerator(refs)
+
+    @runs_user_code
+    def _send_items(self, source, serial, limit, values):
+        """Sends the caller what a generator yields, as long as it wants more."""
+        outgoing = self._outgoing[serial, source] = Outgoing()
+        if self._held.count:
+            self._send_held()
+        try:
+            for index, value in enumerate(values):
+                self._send_item(source, serial, index, value)
+                value = None
+                self.mailbox.drain()  # the caller may have closed it
+                if limit:
+                    with self.mailbox.lock:
+                        outgoing.need(index + 2 - limit)
+                    if outgoing.frame is None and not self._cancellations.includes(serial, source):
+                        self._wait(outgoing, None)
+                if self._cancellations.includes(serial, source):
+                    getattr(values, "close", lambda: None)()
+                    return
+        finally:
+            del self._outgoing[serial, source]
+            if self._actor is not None:
+                self._cancellations.forget_call(serial, source)
+
+    def _send_item(self, source, serial, index, value):
+        encoded = self._encode_part(value)
+        frame = wire.message(wire.ITEM, self.process, serial, index, body=encoded.data)
+        with self.mailbox.lock:
+            self.local_refs.escape(encoded.items, encoded.pins, source)
+            self.mailbox.send(source, frame)
 
     def _encode_part(self, part):
         try:
@@ -321,6 +389,40 @@ class Worker(Client):
         define = structs.decode(structs.Define, frame)
         self._definitions[define.digest] = define
         sys.path += [entry for entry in define.path if entry not in sys.path]
+
+    # -- cancelled work -----------------------------------------------------------------------------------------------
+
+    def _on_cancel(self, frame, head):
+        _, _, flags, source, serial, owner, _, _ = head
+        if source == wire.NODE and owner == self.process:
+            super()._on_cancel(frame, head)
+        elif source == wire.NODE:
+            self._cancellations.cancel_task(serial, owner, flags)
+        else:
+            self._cancellations.cancel_call(serial, owner, flags)
+        if flags & wire.CLOSE and (serial, owner) in self._outgoing:
+            self._outgoing[serial, owner].go_on()
+
+    def _on_credit(self, frame, head):
+        _, _, _, caller, serial, _, _, consumed = head
+        with self.mailbox.lock:
+            outgoing = self._outgoing.get((serial, caller))
+            if outgoing is not None:
+                outgoing.consumed(consumed)
+
+    def _on_gone(self, frame, head):
+        super()._on_gone(frame, head)
+        for (serial, caller), outgoing in list(self._outgoing.items()):
+            if caller == head[5]:
+                self._cancellations.cancel_call(serial, caller, wire.CLOSE)
+                outgoing.go_on()
+
+    def _on_poke(self, number, frame):
+        _thread.start_new_thread(self._read_mailbox, ())  # not here: this may have interrupted what reads it
+
+    def _read_mailbox(self):
+        self.mailbox.start_keeper()
+        self.mailbox.drain()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -373,7 +475,7 @@ class Worker(Client):
     def context(self):
         self.enter()
         running, settings = self._running, self._settings
-        kind, serial, source, name = running if running is not None else (None, 0, 0, None)
+        kind, serial, source, name, _ = running if running is not None else (None, 0, 0, None, 0)
         return RuntimeContext(
             session_id=self.session_id,
             node_id=f"{wire.NODE:x}",

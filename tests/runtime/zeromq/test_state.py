@@ -6,7 +6,7 @@ import pytest
 
 from runtime.engines.resources import quantities, units
 from runtime.engines.zeromq import structs, wire
-from runtime.engines.zeromq.entities import Close, Grow, Kill, Send, Spawn
+from runtime.engines.zeromq.entities import Close, Grow, Kill, Poke, Send, Spawn
 from runtime.engines.zeromq.file_budget import PROCESS_FILES, SEGMENT_FILES
 from runtime.engines.zeromq.state import NodeState
 
@@ -528,3 +528,71 @@ def test_strangers_are_ignored(process):
         event(process)
     d.state.exited(process, "exit code 0")
     assert d.take() == [] and d.free == {"CPU": 2}
+
+
+def test_a_cancelled_task_that_waits_is_left_out():
+    d = Driven(CPU=1)
+    running, cancelled, last = (d.submit() for _ in range(3))
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.take()
+    for _ in range(2):  # the second time changes nothing
+        d.state.cancel(1, cancelled, 1, wire.RECURSIVE)
+    [frame] = frames(d.take())
+    assert wire.header(frame)[4] == cancelled and failure(frame).error == "TaskCancelledError"
+    d.state.done(spawn.process, running, 1)
+    assert frames(d.take()) == [f"task {last}".encode()]
+    d.state.cancel(1, running, 1, wire.RECURSIVE)
+    assert d.take() == []
+
+
+def test_a_running_task_is_interrupted_once_and_then_ended_by_force():
+    d = Driven(CPU=1)
+    serial = d.submit(max_retries=3)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.take()
+    d.state.cancel(1, serial, 1, 0)
+    d.state.cancel(1, serial, 1, 0)
+    sent, poke = d.take()
+    assert wire.header(sent.frame)[1:6] == (wire.CANCEL, 0, wire.NODE, serial, 1) and poke == Poke(spawn.process)
+    d.state.cancel(1, serial, 1, wire.FORCE)
+    kill, told = d.take()
+    assert kill == Kill(spawn.process) and failure(told.frame).error == "TaskKilledError"
+    d.state.exited(spawn.process, "signal SIGKILL")
+    assert d.take() == [] and d.free == {"CPU": 1} and not d.state.refcounts.items
+
+
+def test_an_interrupted_task_whose_process_dies_is_not_tried_again():
+    d = Driven(CPU=1)
+    serial = d.submit(max_retries=3)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.state.cancel(1, serial, 1, 0)
+    d.take()
+    d.state.exited(spawn.process, "exit code 1")
+    [frame] = frames(d.take())
+    assert failure(frame).error == "TaskCancelledError" and d.free == {"CPU": 1}
+
+
+@pytest.mark.parametrize("gpu_ids", [(), ("0",)])
+def test_a_task_is_cancelled_before_its_worker_is_ready(gpu_ids):
+    d = Driven(CPU=1, gpu_ids=gpu_ids, **({"GPU": 1} if gpu_ids else {}))
+    free = d.free
+    serial = d.submit(request=(*CPU, *((("GPU", 10_000),) if gpu_ids else ())))
+    [spawn] = d.take(Spawn)
+    d.state.cancel(1, serial, 1, wire.FORCE)
+    assert [failure(f).error for f in frames(d.take()) if wire.header(f)[1] == wire.FAILED] == ["TaskCancelledError"]
+    d.state.ready(spawn.process)
+    other = d.submit()
+    process = d.take(Spawn)[0].process if gpu_ids else spawn.process
+    d.state.done(process, other, 1)
+    d.state.exited(spawn.process, "signal SIGKILL") if gpu_ids else d.state.done(spawn.process, other, 1)
+    assert d.free == free
+
+
+def test_a_task_of_another_process_is_cancelled_through_its_owner():
+    d = Driven(CPU=1)
+    serial = d.submit()
+    d.state.cancel(77, serial, 1, wire.RECURSIVE)
+    assert wire.CANCEL in kinds(d.take(), 1)

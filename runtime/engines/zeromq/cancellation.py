@@ -1,0 +1,118 @@
+"""Cancelled work in a worker: the task that runs is interrupted, what waits here is answered without being run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...errors import TaskCancelledError
+from . import wire
+from .interrupts import TaskInterrupts
+from .mailbox import Mailbox
+from .serializer import error_value
+
+
+def cancelled_reply(process: int, serial: int, what: str) -> bytes:
+    """The reply of a cancelled task or call to its owner.
+
+    Args:
+        process: the sender.
+        serial: of the call.
+        what: "task f()".
+    """
+    body = error_value(TaskCancelledError(f"{what} was cancelled"))  # without RAISED: it need not be seen
+    return wire.message(wire.REPLY, process, serial, 1, body=body)
+
+
+class Cancellations:
+    """The cancelled work of one worker.
+
+    A worker that has none does not look here: while there is some, functions of this class stand in `run`.
+
+    Args:
+        mailbox: of the worker.
+        queue: frames that wait.
+        run: kind of message -> what runs a frame of it, as the worker's loop uses it.
+        running: () -> (kind, serial, source, name, first serial of what it calls) of what runs, or None.
+        cancel_children: called with that first serial when the task that runs is cancelled with what it has called.
+    """
+
+    def __init__(self, mailbox: Mailbox, queue, run: dict[int, Callable], running: Callable, cancel_children: Callable):
+        self._mailbox, self._queue, self._run, self._running = mailbox, queue, run, running
+        self._cancel_children = cancel_children
+        self._work: dict[tuple[int, int], int] = {}  # (serial, owner) -> flags
+        self._originals: dict[int, Callable] = {}
+        self._interrupts = TaskInterrupts(running)
+
+    def includes(self, serial: int, owner: int) -> bool:
+        """Whether a task or call was cancelled."""
+        return (serial, owner) in self._work
+
+    def cancel_task(self, serial: int, owner: int, flags: int) -> None:
+        """The node says so of the task that it has sent last: it runs, will run, or has just ended.
+
+        With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `includes`.
+        """
+        self._add(wire.SUBMIT, (serial, owner), flags, self._run_task)
+        if not flags & wire.CLOSE:
+            self.cancel_children(serial, owner)
+            self._interrupts.interrupt((serial, owner))
+
+    def cancel_children(self, serial: int, owner: int) -> None:
+        """Cancels what the task has called so far, if it runs and was cancelled with that."""
+        running = self._running()
+        if running is not None and running[1:3] == (serial, owner) and self._work[serial, owner] & wire.RECURSIVE:
+            self._cancel_children(running[4])
+
+    def cancel_call(self, serial: int, caller: int, flags: int) -> None:
+        """A caller says so of a call of this actor: it is dropped if it waits; while it runs, nothing happens.
+
+        With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `includes`.
+        """
+        work = serial, caller
+        self._add(wire.CALL, work, flags, self._run_call)  # before looking: from here on it cannot begin
+        if any(self._is(frame, work) for frame in list(self._queue)):
+            self._answer(work, "the call of an actor")
+        elif not flags & wire.CLOSE:
+            self._remove(wire.CALL, work)
+
+    def forget_call(self, serial: int, caller: int) -> None:
+        """A generator of this actor has ended."""
+        if (serial, caller) in self._work:
+            self._remove(wire.CALL, (serial, caller))
+
+    def _is(self, frame, work):
+        _, kind, _, source, serial, *_ = wire.HEADER.unpack_from(frame)
+        return kind == wire.CALL and (serial, source) == work
+
+    def _add(self, kind, work, flags, run):
+        self._work[work] = flags
+        self._originals.setdefault(kind, self._run[kind])
+        self._run[kind] = run
+
+    def _remove(self, kind, work):
+        self._work.pop(work, None)
+        if not self._work:
+            self._run[kind] = self._originals[kind]
+
+    def _answer(self, work, what):
+        serial, owner = work
+        with self._mailbox.lock:
+            self._mailbox.send(owner, cancelled_reply(self._mailbox.process, serial, what))
+
+    def _run_task(self, frame):
+        _, _, _, source, serial, *_ = wire.HEADER.unpack_from(frame)
+        if self.includes(serial, source):
+            self._answer((serial, source), "the task")
+            with self._mailbox.lock:
+                self._mailbox.send(wire.NODE, wire.message(wire.DONE, self._mailbox.process, serial, source))
+        else:  # the cancelled one has ended
+            self._work.clear()
+            self._run[wire.SUBMIT] = self._originals[wire.SUBMIT]
+            self._run[wire.SUBMIT](frame)
+
+    def _run_call(self, frame):
+        _, _, _, source, serial, *_ = wire.HEADER.unpack_from(frame)
+        if self.includes(serial, source):
+            self._remove(wire.CALL, (serial, source))  # it was answered when it was cancelled
+        else:
+            self._originals[wire.CALL](frame)

@@ -1,0 +1,238 @@
+"""Cancelling what runs: the right task ends, and nothing else does."""
+
+import contextlib
+import time
+
+import pytest
+from runtime_support import process_alive, wait_until
+
+import runtime
+
+
+@runtime.remote
+def work(directory, how="sleep", seconds=30):
+    """Says in files that it has begun, and whether it was interrupted; its result says that it was not."""
+    import os
+
+    (directory / "begun").write_text(str(os.getpid()))
+    until = time.monotonic() + seconds
+    try:
+        if how == "sleep":
+            time.sleep(seconds)
+        elif how == "compute":
+            while time.monotonic() < until:
+                sum(range(1000))
+        elif how == "get":
+            runtime.get(wait_for.remote(directory / "never"))
+        elif how == "wait":
+            runtime.wait([wait_for.remote(directory / "never")])
+        elif how == "asyncio":
+            import asyncio
+
+            asyncio.run(asyncio.sleep(seconds))
+    except BaseException as error:
+        (directory / type(error).__name__).touch()
+        raise
+    return "not interrupted"
+
+
+@runtime.remote
+def wait_for(path, seconds=30):
+    until = time.monotonic() + seconds
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    return path.exists()
+
+
+@runtime.remote
+def stubborn(directory):
+    """Cannot be interrupted."""
+    import os
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    (directory / "begun").write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+@runtime.remote
+def identity(value):
+    return value
+
+
+def begun(directory):
+    wait_until((directory / "begun").exists)
+    return int(wait_until((directory / "begun").read_text))
+
+
+@pytest.mark.parametrize("how", ["sleep", "compute", "get", "wait", "asyncio"])
+def test_a_running_task_is_interrupted(fresh, tmp_path, how):
+    fresh(num_cpus=1)
+    ref = work.remote(tmp_path, how)
+    pid = begun(tmp_path)
+    runtime.cancel(ref)
+    with pytest.raises(runtime.TaskCancelledError, match=r"work\(\) was cancelled"):
+        runtime.get(ref, timeout=10)
+    assert (tmp_path / "KeyboardInterrupt").exists() or how in ("get", "wait")
+    assert process_alive(pid)
+    assert runtime.get(identity.remote(1), timeout=10) == 1
+
+
+def test_a_task_that_catches_the_interrupt_returns_its_value(fresh, tmp_path):
+    @runtime.remote
+    def careful():
+        begun = 0
+        try:
+            (tmp_path / "begun").write_text("1")
+            time.sleep(30)
+        except KeyboardInterrupt:
+            begun += 1
+        time.sleep(0.2)  # repeated cancels change nothing
+        return begun
+
+    fresh(num_cpus=1)
+    ref = careful.remote()
+    begun(tmp_path)
+    for _ in range(20):
+        runtime.cancel(ref)
+        time.sleep(0.005)
+    assert runtime.get(ref, timeout=10) == 1
+
+
+def test_a_cancelled_task_is_not_retried(fresh, tmp_path):
+    @runtime.remote(max_retries=3, retry_exceptions=[BaseException])
+    def counted():
+        with open(tmp_path / "runs", "a") as file:
+            file.write("x")
+        (tmp_path / "begun").write_text("1")
+        try:
+            time.sleep(30)
+        finally:
+            raise ValueError("while it was interrupted")
+
+    fresh(num_cpus=1)
+    ref = counted.remote()
+    begun(tmp_path)
+    runtime.cancel(ref)
+    with pytest.raises(ValueError, match="while it was interrupted"):
+        runtime.get(ref, timeout=10)
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_cancel_at_the_boundary_never_hits_the_next_task(fresh):
+    @runtime.remote(max_retries=0)
+    def quick(index):
+        for _ in range(index % 50):
+            pass
+        return index
+
+    fresh(num_cpus=1)
+    for index in range(1000):
+        first, second = quick.remote(index), quick.remote(index + 1)
+        if index % 3:
+            runtime.wait([first], timeout=0.0001 * (index % 7))
+        runtime.cancel(first)
+        assert runtime.get(second, timeout=20) == index + 1
+        with contextlib.suppress(runtime.TaskCancelledError):
+            assert runtime.get(first, timeout=20) == index
+
+
+def test_a_task_that_ignores_cancel_is_ended_by_force(fresh, tmp_path):
+    fresh(num_cpus=1)
+    ref = stubborn.remote(tmp_path)
+    pid = begun(tmp_path)
+    runtime.cancel(ref)
+    with pytest.raises(runtime.GetTimeoutError):
+        runtime.get(ref, timeout=0.3)
+    runtime.cancel(ref, force=True)
+    with pytest.raises(runtime.TaskKilledError, match=r"stubborn\(\) was ended by cancel") as caught:
+        runtime.get(ref, timeout=10)
+    assert isinstance(caught.value, runtime.WorkerCrashedError)
+    assert runtime.get(identity.remote(1), timeout=10) == 1  # it has the CPU
+    wait_until(lambda: not process_alive(pid))
+
+
+@pytest.mark.parametrize("recursive", [True, False])
+def test_what_a_cancelled_task_has_called(fresh, tmp_path, recursive):
+    @runtime.remote
+    class Slow:
+        def wait(self, path):
+            return runtime.get(wait_for.options(num_cpus=0).remote(path))
+
+        def touch(self, path):
+            path.touch()
+
+    @runtime.remote
+    def parent(actor):
+        running, waiting = wait_for.remote(tmp_path / "go"), work.options(num_cpus=4).remote(tmp_path)
+        kept = [running, waiting, identity.remote(running), actor.touch.remote(tmp_path / "touched")]
+        (tmp_path / "refs").mkdir()
+        (tmp_path / "begun").write_text("1")
+        time.sleep(30)
+        return kept
+
+    fresh(num_cpus=4)
+    actor = Slow.options(num_cpus=0).remote()
+    held = actor.wait.remote(tmp_path / "go")
+    ref = parent.remote(actor)
+    begun(tmp_path)
+    (tmp_path / "begun").unlink()
+    runtime.cancel(ref, recursive=recursive)
+    with pytest.raises(runtime.TaskCancelledError):
+        runtime.get(ref, timeout=10)
+    if recursive:
+        wait_until(lambda: runtime.available_resources()["CPU"] >= 3)  # the running child has ended, too
+    (tmp_path / "go").touch()
+    assert runtime.get(held, timeout=10)
+    if recursive:
+        runtime.get(actor.touch.remote(tmp_path / "last"), timeout=10)
+        assert not (tmp_path / "touched").exists() and not (tmp_path / "begun").exists()
+    else:
+        wait_until(lambda: (tmp_path / "touched").exists() and (tmp_path / "begun").exists())
+
+
+def test_calls_that_wait_for_an_actor_are_dropped(fresh, tmp_path):
+    @runtime.remote
+    class Recorder:
+        def __init__(self):
+            self.calls = []
+
+        def record(self, index, path=None):
+            self.calls.append(index)
+            (tmp_path / "begun").write_text("1")
+            while path is not None and not path.exists():
+                time.sleep(0.01)
+            return index
+
+        def recorded(self):
+            return self.calls
+
+    fresh()
+    recorder = Recorder.remote()
+    running = recorder.record.remote(0, tmp_path / "go")
+    begun(tmp_path)
+    calls = [recorder.record.remote(index) for index in range(1, 40)]  # some are sent, the others wait here
+    with pytest.raises(ValueError, match="end the actor"):
+        runtime.cancel(calls[0], force=True)
+    for call in [running, *calls[::2]]:
+        runtime.cancel(call)
+    for call in calls[::2]:
+        with pytest.raises(runtime.TaskCancelledError):
+            runtime.get(call, timeout=10)
+    (tmp_path / "go").touch()
+    assert runtime.get(running, timeout=10) == 0
+    assert runtime.get(recorder.recorded.remote(), timeout=10) == [0, *range(2, 40, 2)]
+    assert runtime.get(calls[1::2]) == [*range(2, 40, 2)]
+
+
+def test_a_process_that_got_the_reference_cancels(fresh, tmp_path):
+    @runtime.remote
+    def cancel(refs):
+        runtime.cancel(refs[0])
+
+    fresh(num_cpus=2)
+    ref = work.remote(tmp_path)
+    begun(tmp_path)
+    runtime.get(cancel.remote([ref]), timeout=10)
+    with pytest.raises(runtime.TaskCancelledError):
+        runtime.get(ref, timeout=10)

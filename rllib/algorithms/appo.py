@@ -15,10 +15,7 @@ policy does by a standard deviation that grows until it overflows.
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-import numpy as np
-
 from rllib.algorithms.actor_critic import AdaptiveKL
-from rllib.algorithms.from_checkpoint import LEARNER_FILE
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
 from rllib.algorithms.sections import above, at_least, between, section
 from rllib.learners.learner import Learner
@@ -27,9 +24,6 @@ from rllib.losses.appo import APPO_LOSS
 from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy
 from rllib.sample_batch import OBS, TARGET_DIST_INPUTS, SampleBatch
-
-# Where checkpoints held the target before the learner's state did.
-OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 
 
 class APPOConfig(IMPALAConfig):
@@ -99,13 +93,3 @@ class APPO(IMPALA):
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
         self.kl.coefficients.update(state["kl_coeff"])
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        if OLD_TARGET_FILE in state:
-            updates = state["algorithm.json"]["metrics"]["counters"].get("num_updates", 0)
-            target = {
-                "target_policy.weights": state[OLD_TARGET_FILE]["weights"],
-                "target_policy.moved_at": np.array(updates - updates % self.learner.targets["policy"].every),
-            }
-            state = {**state, LEARNER_FILE: state[LEARNER_FILE] | target}
-        super().set_state(state)

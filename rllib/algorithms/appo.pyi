@@ -9,7 +9,6 @@ from rllib.sample_batch import SampleBatch
 from rllib.schedules import Points
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
-OLD_TARGET_FILE: str
 
 class APPOConfig(IMPALAConfig):
     clip_param: float | Points
@@ -24,9 +23,9 @@ class APPOConfig(IMPALAConfig):
         | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
         "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
         rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0,
-        vtrace_clip_pg_rho_threshold: float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float=0.5,
-        entropy_coeff: float | Points=0.01, entropy_coeff_schedule: Points | None=None, broadcast_interval: int=1,
+        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | Points=0.01, entropy_coeff_schedule: Points
+        | None=None, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
+        float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float=0.5, broadcast_interval: int=1,
         max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
         replay_buffer_num_slots: int=100, clip_param: float | Points=0.4, use_kl_loss: bool=False, kl_coeff:
@@ -47,4 +46,3 @@ class APPO(IMPALA):
     def after_update(self, stats: dict[str, float]) -> None: ...
     def algorithm_state(self) -> dict[str, Any]: ...
     def set_algorithm_state(self, state: dict[str, Any]) -> None: ...
-    def set_state(self, state: dict[str, Any]) -> None: ...

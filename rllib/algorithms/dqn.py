@@ -65,7 +65,7 @@ class DQN(QLearning):
     config_class = DQNConfig
 
     def training_step(self) -> dict[str, Any]:
-        lr, before = self._lr(self.timesteps), self.timesteps
+        lr, before = self.scheduled("lr")["lr"], self.timesteps
         self.replay.add(self.sample(1))
         if self.learning_has_started and len(self.replay):
             for _ in range(self.updates_due(self.timesteps - before)):

@@ -1,28 +1,33 @@
 """From a checkpoint to what goes on from it: the algorithm's class, its config, its policy and its workers' streams."""
 
 import json
+import operator
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from rllib import sample_batch as sb
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint
 from rllib.encoding import import_path, importable_path
 from rllib.env.registry import is_environment_class, register_typed_function
 from rllib.evaluation import seeding
+from rllib.evaluation.transitions import n_step_returns
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.metrics import DEFAULT_POLICY
 from rllib.models.catalog import PolicySpec
 
 State = Mapping[str, Mapping[str, Any]]
 LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
+# Where APPO's checkpoints held the target before the learner's state did.
+OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 
 
 def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[str, dict[str, Any]]:
     """What `Algorithm.get_state` had returned when the checkpoint was written.
-
-    In format 1 the learner's file and the adapted KL coefficient were those of the only policy.
 
     Raises:
         CheckpointError: if it is missing, cut off, or no checkpoint of an algorithm.
@@ -30,11 +35,59 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
     state = read_checkpoint(path, load_user_code=load_user_code)
     if "algorithm.json" not in state:
         raise CheckpointError(f"{os.fspath(path)} is a checkpoint, but not one of an algorithm")
+    _modernise(state)
+    return state
+
+
+def _modernise(state: dict[str, dict[str, Any]]) -> None:
+    """Puts what earlier versions have saved of the only policy where it is today."""
+    own, target = state["algorithm.json"]["state"], None
     if "learner.safetensors" in state:
         state[LEARNER_FILE] = state.pop("learner.safetensors")
-        own = state["algorithm.json"]["state"]
         own |= {name: {DEFAULT_POLICY: own[name]} for name in own.keys() & {"kl_coeff"}}
-    return state
+    if "target.safetensors" in state:  # of Q-learning
+        target, moved_at = state.pop("target.safetensors"), own["target_updated_at"]
+    elif OLD_TARGET_FILE in state:
+        target, moved_at = state.pop(OLD_TARGET_FILE), _last_move(state)
+    if target is not None:
+        state[LEARNER_FILE] |= {
+            "target_policy.weights": target["weights"],
+            "target_policy.moved_at": np.array(moved_at),
+        }
+
+
+def _last_move(state: State) -> int:
+    """The update after which APPO moved its target last."""
+    config, updates = state["config.json"], state["algorithm.json"]["metrics"]["counters"].get("num_updates", 0)
+    ring = config["minibatch_buffer_size"]
+    every = config["target_update_frequency"] * (ring * config["num_sgd_iter"] if ring > 1 else 1)
+    return updates - updates % every
+
+
+def rows_of_steps(replay: dict[str, np.ndarray], gamma: float, n_step: int, capacity: int) -> dict[str, np.ndarray]:
+    """The state of a replay of rows; of one that an earlier version saved as steps [T, E] in lockstep, its rows."""
+    if "steps" not in replay:
+        return replay
+    if "stacks.frames" in replay:
+        raise ValueError(
+            "the checkpoint holds a replay of stacked frames in a format that is no longer read. Remove its file "
+            "replay.safetensors, and that name from manifest.json, to go on with an empty replay."
+        )
+    oldest, added = replay["steps"].tolist()
+    order = np.arange(oldest, added) % len(replay["columns.obs"])
+    steps = {name.removeprefix("columns."): part[order] for name, part in replay.items() if part.ndim > 1}
+    valid, ends = steps[sb.LOSS_MASK], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
+    rewards, discounts, last = n_step_returns(steps[sb.REWARDS], *ends, gamma, n_step, valid)
+    rows = {name: steps[name] for name in (sb.OBS, sb.ACTIONS)} | {
+        sb.NEXT_OBS: steps[sb.NEXT_OBS][last, np.arange(valid.shape[1])],
+        sb.REWARDS: rewards.astype(np.float32),
+        sb.DISCOUNTS: discounts.astype(np.float32),
+    }
+    state = {f"columns.{name}": column[valid][-capacity:] for name, column in rows.items()}
+    if "priorities" in replay:
+        state["priorities"] = replay["priorities"].reshape(-1, valid.shape[1])[order][valid][-capacity:]
+        state["largest_priority"] = replay["largest"]
+    return {**state, "added": np.array(len(state["columns.obs"])), "capacity": np.array(capacity)}
 
 
 def saved_class(state: State, path: str | os.PathLike, base: type) -> type:
@@ -137,7 +190,7 @@ def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
 
 def worker_states(workers: WorkerSet) -> list[list[dict]]:
     """The state of each worker's random streams, of each of its environments."""
-    return workers.foreach_worker(_worker_state)
+    return workers.foreach_worker(operator.methodcaller("get_state"))
 
 
 def restore_workers(workers: WorkerSet, states: list[list[dict]], restores: int) -> None:
@@ -151,10 +204,6 @@ def restore_workers(workers: WorkerSet, states: list[list[dict]], restores: int)
     workers.restores = restores
     workers.foreach_worker(_restore_worker, json.dumps(states), restores)
     workers.fleet.forget()  # what is under way was asked for by other weights
-
-
-def _worker_state(worker) -> list[dict]:
-    return worker.get_state()
 
 
 def _restore_worker(worker, states: str, restores: int) -> None:

@@ -20,10 +20,10 @@ from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
-from rllib.algorithms.from_checkpoint import LEARNER_FILE
+from rllib.algorithms.from_checkpoint import rows_of_steps
 from rllib.algorithms.sections import Merged, above, at_least, between, section
 from rllib.env.observations import observation_column
-from rllib.evaluation.transitions import Transitions, n_step_returns
+from rllib.evaluation.transitions import Transitions
 from rllib.learners.learner import Learner
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
@@ -157,7 +157,6 @@ class OffPolicy(Algorithm):
     stratified: ClassVar[bool] = False
 
     def setup(self) -> None:
-        self._lr = self.config.get_schedule("lr")
         self._beta = Schedule(self.config.replay_settings()["prioritized_replay_beta"])
         self._updates_owed = 0.0
         self._stats: dict[str, float] = {}
@@ -241,7 +240,7 @@ class OffPolicy(Algorithm):
         for policy in (self.policy, self.target):
             policy.resample(self._learner_rng)
         self.add_targets(batch)
-        return {**self.learn(batch, lr=lr, shuffle=False), "cur_lr": lr}
+        return self.learn(batch, lr=lr, shuffle=False)
 
     def update_target(self) -> None:
         """Moves the target network towards the learned one, if that is due."""
@@ -264,39 +263,8 @@ class OffPolicy(Algorithm):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        if "target.safetensors" in state:  # where checkpoints held the target before the state of the learner did
-            target = {
-                "target_policy.weights": state["target.safetensors"]["weights"],
-                "target_policy.moved_at": np.array(state["algorithm.json"]["state"]["target_updated_at"]),
-            }
-            state = {**state, LEARNER_FILE: state[LEARNER_FILE] | target}
         super().set_state(state)
         if "replay.safetensors" in state:
-            self.replay.set_state(self._as_rows(state["replay.safetensors"]))
-
-    def _as_rows(self, replay: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The state of a replay; of one that was saved as steps [T, E] of environments in lockstep, its rows."""
-        if "steps" not in replay:
-            return replay
-        if "stacks.frames" in replay:
-            raise ValueError(
-                "the checkpoint holds a replay of stacked frames in a format that is no longer read. Remove its file "
-                "replay.safetensors, and that name from manifest.json, to go on with an empty replay."
-            )
-        oldest, added = replay["steps"].tolist()
-        order = np.arange(oldest, added) % len(replay["columns.obs"])
-        steps = {name.removeprefix("columns."): part[order] for name, part in replay.items() if part.ndim > 1}
-        valid, ends = steps[sb.LOSS_MASK], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])
-        rewards, discounts, last = n_step_returns(
-            steps[sb.REWARDS], *ends, self.config.gamma, self.config.n_step, valid
-        )
-        following = steps[sb.NEXT_OBS][last, np.arange(valid.shape[1])]
-        rows = {**steps, sb.REWARDS: rewards.astype(np.float32), sb.NEXT_OBS: following}
-        rows[sb.DISCOUNTS] = discounts.astype(np.float32)
-        capacity = self.config.replay_settings()["capacity"]
-        names = sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.DISCOUNTS
-        state = {f"columns.{name}": rows[name][valid][-capacity:] for name in names}
-        if "priorities" in replay:
-            state["priorities"] = replay["priorities"].reshape(-1, valid.shape[1])[order][valid][-capacity:]
-            state["largest_priority"] = replay["largest"]
-        return {**state, "added": np.array(len(state["columns.obs"])), "capacity": np.array(capacity)}
+            config = self.config
+            capacity = config.replay_settings()["capacity"]
+            self.replay.set_state(rows_of_steps(state["replay.safetensors"], config.gamma, config.n_step, capacity))

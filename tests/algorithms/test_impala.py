@@ -9,10 +9,11 @@ import torch
 from rllib import A2CConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.appo import APPO, OLD_TARGET_FILE, APPOConfig
-from rllib.algorithms.from_checkpoint import LEARNER_FILE
+from rllib.algorithms.appo import APPO, APPOConfig
+from rllib.algorithms.from_checkpoint import LEARNER_FILE, OLD_TARGET_FILE
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.registry import get_algorithm_class
+from rllib.checkpoint import write_checkpoint
 from rllib.losses.appo import TARGET_DIST_INPUTS
 from runtime.util.fleet import answered
 from tests.algorithms.algorithm_support import learner_stats, train, values
@@ -217,7 +218,7 @@ def test_checkpoints_hold_everything(config_class, tmp_path):
             assert restored.train()["training_iteration"] == 3
 
 
-def test_appo_goes_on_from_a_checkpoint_with_its_target_in_a_file_of_its_own():
+def test_appo_goes_on_from_a_checkpoint_with_its_target_in_a_file_of_its_own(tmp_path):
     """As they were written before the learner's state held targets; the clock is then that of whole intervals."""
     with build(APPOConfig, target_update_frequency=3) as algo, build(APPOConfig, target_update_frequency=3) as other:
         train(algo, 4)
@@ -225,7 +226,7 @@ def test_appo_goes_on_from_a_checkpoint_with_its_target_in_a_file_of_its_own():
         learner = state[LEARNER_FILE]
         assert learner.pop("target_policy.moved_at") == 3
         state[OLD_TARGET_FILE] = {"weights": learner.pop("target_policy.weights")}
-        other.set_state(state)
+        other.restore(write_checkpoint(tmp_path / "old", state))
         np.testing.assert_array_equal(other.target_policy.weights, algo.target_policy.weights)
         assert other.get_state()[LEARNER_FILE]["target_policy.moved_at"] == 3
 

@@ -1,14 +1,18 @@
 """A policy: a network, the distribution of its actions and its observation filter, on one flat parameter vector."""
 
+import dataclasses
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_manifest
 from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
 from rllib.models.catalog import PolicySpec
-from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, STATE_IN, Column
+from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, STATE_IN, VF_PREDS, Column
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
@@ -45,6 +49,14 @@ class Policy:
         rng: draws initial weights where none are given. Without either, all weights are zero until `set_weights`.
         backend: "numpy", or "torch" to act through the torch network.
 
+    Attributes:
+        filters_observations: whether observations have to pass `filter` before they are stored or acted upon.
+        action_shape, action_dtype: of one action; int64, or float32 for continuous ones.
+        num_dist_inputs: number of parameters of one action's distribution.
+        state_size: length of the memory's state vector; 0 for a policy without a memory.
+        is_noisy: whether some layers have noise in their weights.
+        exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
+
     Raises:
         ValueError: for weights of another size or an unknown backend.
     """
@@ -61,6 +73,10 @@ class Policy:
         self.distribution = spec.distribution
         self.layout = spec.layout()
         self.filter = spec.make_filter()
+        self.filters_observations = self.filter.filters
+        self.action_shape, self.action_dtype = spec.distribution.action_shape, spec.distribution.action_dtype
+        self.num_dist_inputs, self.state_size = spec.distribution.num_inputs, spec.state_size
+        self.is_noisy = bool(spec.noisy_layers)
         if weights is None:
             weights = np.zeros(self.layout.size, np.float32)
             if rng is not None:
@@ -69,25 +85,36 @@ class Policy:
         self.network = spec.network(self.layout, weights, backend)
         self._inputs = BuffersByRows(self.new_inputs)
         self._among: _ActingBuffers | None = None
-        # Keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
         self.exploration: dict[str, float] = {}
 
-    # ------------------------------------------------------------------ shapes
+    @classmethod
+    def from_checkpoint(
+        cls, checkpoint_path: str | os.PathLike, *, load_user_code: bool = False
+    ) -> "Policy | dict[str, Policy]":
+        """The policies of an algorithm's checkpoint by id, or the one policy that `export_policy_model` wrote.
 
-    @property
-    def filters_observations(self) -> bool:
-        """Whether observations have to pass `filter` before they are stored or acted upon."""
-        return self.filter.filters
+        They take observations as batches store them, and give actions in their own units.
 
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Shape of one action."""
-        return self.distribution.action_shape
+        Args:
+            checkpoint_path: the directory.
+            load_user_code: import or unpickle a PolicySpec of your own and what it holds. That runs code: only for
+                checkpoints whose origin you trust.
 
-    @property
-    def action_dtype(self) -> np.dtype:
-        """int64, or float32 for continuous actions."""
-        return self.distribution.action_dtype
+        Raises:
+            CheckpointError: (a ValueError) if it is missing, cut off, holds no policy, or holds code of yours that is
+                not loaded.
+        """
+        is_one = "policy.json" in read_manifest(checkpoint_path)["files"]
+        files = read_checkpoint(checkpoint_path, load_user_code=load_user_code, only="" if is_one else "policies/")
+        policies = {}
+        for name, description in files.items():
+            if name.endswith("policy.json"):
+                directory = name.removesuffix("policy.json")
+                policy = policies[directory] = cls(_spec(description, checkpoint_path))
+                policy.set_state(files[directory + "weights.safetensors"])
+        if not policies:
+            raise CheckpointError(f"{os.fspath(checkpoint_path)} is a checkpoint, but not one of a policy")
+        return policies[""] if is_one else {directory.split("/")[1]: policy for directory, policy in policies.items()}
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -98,16 +125,6 @@ class Policy:
         if self.state_size:
             columns += (Column(STATE_IN, (self.state_size,), before_action=True),)
         return columns
-
-    @property
-    def state_size(self) -> int:
-        """Length of the memory's state vector; 0 for a policy without a memory."""
-        return self.spec.state_size
-
-    @property
-    def num_dist_inputs(self) -> int:
-        """Number of parameters of one action's distribution."""
-        return self.distribution.num_inputs
 
     # ------------------------------------------------------------------ weights and state
 
@@ -177,11 +194,6 @@ class Policy:
         return self.layout.named_parameters(self._weights)
 
     # ------------------------------------------------------------------ noise in the weights
-
-    @property
-    def is_noisy(self) -> bool:
-        """Whether some layers have noise in their weights."""
-        return bool(self.spec.noisy_layers)
 
     def resample(self, rng: np.random.Generator) -> None:
         """Draws new noise for the noisy layers; does nothing without them."""
@@ -279,6 +291,7 @@ class Policy:
         *,
         filtered: bool = False,
         state: np.ndarray | None = None,
+        fetches: dict[str, np.ndarray] | None = None,
     ) -> np.ndarray:
         """Actions [N, *action_shape] for use outside of training.
 
@@ -289,6 +302,7 @@ class Policy:
             filtered: the observations have passed the filter already.
             state: for policies with a memory, float32 [N, state_size], overwritten with the state for the next step;
                 zeros where an episode begins.
+            fetches: a dict that receives action_dist_inputs, and action_logp and vf_preds where the policy has them.
 
         Raises:
             ValueError: if the observations have another shape than the policy's, or a state is missing.
@@ -312,13 +326,26 @@ class Policy:
             self.resample(rng)
         else:
             self.silence()
+        before = None if state is None else state.copy()
         if state is None:
             dist_inputs = self.network.forward_policy(self.encode(observations)).copy()
         else:
-            dist_inputs = self.network.step(self.encode(observations), state.copy(), state)
-        if not explore:
-            return self.distribution.mode(dist_inputs)
-        return self.distribution.sample(dist_inputs, self.noise(rng, len(observations)))
+            dist_inputs = self.network.step(self.encode(observations), before, state)
+        if explore:
+            actions = self.distribution.sample(dist_inputs, self.noise(rng, len(observations)))
+        else:
+            actions = self.distribution.mode(dist_inputs)
+        if fetches is not None:
+            fetches[ACTION_DIST_INPUTS] = dist_inputs
+            if self.distribution.has_log_prob:
+                fetches[ACTION_LOGP] = self.log_prob(dist_inputs, actions)
+            if self.spec.critic:
+                fetches[VF_PREDS] = self.values(observations, before)
+        return actions
+
+    def get_initial_state(self) -> list[np.ndarray]:
+        """The memory's state before an episode: one array of zeros; without a memory the list is empty."""
+        return [np.zeros(self.state_size, np.float32)] if self.state_size else []
 
     # ------------------------------------------------------------------ whole fragments
 
@@ -367,6 +394,25 @@ class Policy:
             rows = observations[start : start + CHUNK]
             values[start : start + CHUNK] = self.network.forward_value(self.encode(rows))
         return values
+
+
+def description_of(spec: PolicySpec) -> dict[str, Any]:
+    """What a checkpoint says about the network; of a class of the user's, also the class and what it adds."""
+    common = {field.name for field in dataclasses.fields(PolicySpec)}
+    own = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.name not in common}
+    return {"spec": spec.to_json()} | ({} if type(spec) is PolicySpec else {"custom": {"class": type(spec), **own}})
+
+
+def _spec(description: Mapping[str, Any], path: str | os.PathLike) -> PolicySpec:
+    """The spec that `description_of` described."""
+    spec, own = PolicySpec.from_json(description["spec"]), dict(description.get("custom", {}))
+    if any(isinstance(value, UserCode) for value in own.values()):
+        code = ", ".join(f"{name}={each.reference}" for name, each in own.items() if isinstance(each, UserCode))
+        raise CheckpointError(
+            f"the network of the checkpoint {os.fspath(path)} is made by code of yours ({code}). Use "
+            "Policy.from_checkpoint(path, load_user_code=True) if you trust where it comes from."
+        )
+    return own.pop("class")(**vars(spec), **own) if own else spec
 
 
 # Up to this number of environments, in all workers together, the run's bits do not depend on how they are distributed.

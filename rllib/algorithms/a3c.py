@@ -79,7 +79,10 @@ class A3C(A2C):
     def arriving_gradients(self) -> Iterator[Gradient]:
         """The gradients that are there, after waiting for the first; then their workers are asked for the next."""
         if not self.config.num_rollout_workers:
-            yield self._own_gradient()
+            batch = self.sample(1)
+            with self.metrics.timer("learn"):
+                flat, stats = self.learner.compute_gradient(batch, **self.loss_settings())
+            yield Gradient(flat, stats, batch.count, batch.policy_version)
             return
         if not self.num_requests_in_flight:
             self._ask()
@@ -93,11 +96,5 @@ class A3C(A2C):
 
     def _ask(self) -> None:
         """Requests with the newest weights, for all workers that have too few."""
-        request = self.workers.gradient_request(self.snapshot(), self.loss_settings())
+        request = self.workers.request("compute_gradient", self.snapshot(), self.loss_settings())
         self.workers.fleet.keep_in_flight(request, self.config.max_requests_in_flight_per_sampler_worker)
-
-    def _own_gradient(self) -> Gradient:
-        batch = self.sample(1)
-        with self.metrics.timer("learn"):
-            flat, stats = self.learner.compute_gradient(batch, **self.loss_settings())
-        return Gradient(flat, stats, batch.count, batch.policy_version)

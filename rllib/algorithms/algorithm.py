@@ -6,6 +6,7 @@ evaluations.py evaluates, inference.py acts.
 """
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -34,25 +35,26 @@ from rllib.algorithms.from_config import (
     checked_spaces,
     fault_tolerance,
     learned_environment,
+    resource_request,
     rollout_settings,
 )
 from rllib.algorithms.inference import Inference
 from rllib.checkpoint import write_checkpoint
 from rllib.evaluation import seeding
-from rllib.evaluation.callbacks import hears, make_callbacks
+from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.exploration import Exploration
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
-from rllib.evaluation.worker_set import WorkerSet
+from rllib.evaluation.worker_set import NoWorkers, WorkerSet
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
-from rllib.metrics import DEFAULT_POLICY, Metrics, Result, episode_statistics
+from rllib.metrics import DEFAULT_POLICY, Metrics, Result
 from rllib.models.catalog import PolicySpec, policy_spec
-from rllib.policy import Policy, Snapshot
+from rllib.policy import Policy, Snapshot, description_of
 from rllib.sample_batch import SampleBatch
 from rllib.system_usage import SystemUsage
 
@@ -90,6 +92,8 @@ class Algorithm(ABC):
     reported_stats: ClassVar[tuple[str, ...]] = ()
     # Weights to start from (models/initializers.py), where the model's settings do not say.
     initializer: ClassVar[str] = "orthogonal"
+    # Why it cannot train a policy with a memory; None if it can. Explorations and postprocesses may have one, too.
+    without_memory: ClassVar[str | None] = None
 
     def __init__(self, config: AlgorithmConfig | dict | None = None, env: Any = None):
         self.config = frozen(self.config_class, config, env)
@@ -118,10 +122,12 @@ class Algorithm(ABC):
             acts_among_all=self.is_synchronous,
             learner=self.make_worker_learner(),
         )
-        inference_rng = seeding.generator(self.seed, seeding.INFERENCE)
-        self._inference = Inference(self.policy, observation_space, action_space, self.config, inference_rng)
+        self._refuse_memory()
+        rng = seeding.generator(self.seed, seeding.INFERENCE)
+        self._inference = Inference(observation_space, action_space, self.config, rng)
+        self._schedule = functools.cache(self.config.get_schedule)
         self._parts = contextlib.ExitStack()
-        self._evaluations = self.owns(self._make_evaluations())
+        self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
         self._usage = SystemUsage() if self.config.log_sys_usage else None
@@ -160,16 +166,7 @@ class Algorithm(ABC):
         "cpu" and "gpu" are those of this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" those of the
         rollout workers and the evaluation workers together.
         """
-        config = cls.get_default_config().update_from_dict(config)
-        request = {"cpu": config.num_cpus_for_local_worker, "gpu": config.num_gpus, "extra_cpu": 0, "extra_gpu": 0}
-        custom: dict[str, float] = {}
-        evaluation = config.get_evaluation_config_object()
-        for count, of in ((config.num_rollout_workers, config), (config.evaluation_num_workers, evaluation)):
-            request["extra_cpu"] += count * of.num_cpus_per_worker
-            request["extra_gpu"] += count * of.num_gpus_per_worker
-            for name, quantity in of.custom_resources_per_worker.items():
-                custom[name] = custom.get(name, 0) + count * quantity
-        return {**request, "extra_custom_resources": custom}
+        return resource_request(cls.get_default_config().update_from_dict(config))
 
     # ------------------------------------------------------------------ what an algorithm fills in
 
@@ -234,29 +231,6 @@ class Algorithm(ABC):
         """What the results' `info` holds besides counters and the learner's statistics."""
         return {}
 
-    def _make_evaluations(self) -> Evaluations:
-        """Evaluations in the training's environments, or in those that evaluation_config describes."""
-        config = self.config.get_evaluation_config_object()
-        if not self.config.evaluation_changes().keys() - {"explore"}:
-            return Evaluations(config, self._rollout_settings, self.policy)
-        factory = learned_environment(config)
-        observation_space, action_space = checked_spaces(factory, config)
-        if (observation_space, action_space) != (self.observation_space, self.action_space):
-            raise ValueError(
-                f"evaluation_config describes an environment with observations {observation_space} and actions "
-                f"{action_space}, but the policy is trained with {self.observation_space} and {self.action_space}. "
-                "Evaluate in an environment with the same spaces."
-            )
-        settings = rollout_settings(
-            config,
-            factory,
-            policy=self.policy.spec,
-            postprocess=NO_POSTPROCESS,
-            seed=self.seed if config.seed is None else config.seed,
-            exploration=self.make_exploration(config),
-        )
-        return Evaluations(config, settings, self.policy)
-
     def make_worker_learner(self) -> Callable[[Policy], Learner] | None:
         """What makes the learner of each worker's own policy, where workers compute gradients; it has to be pickled."""
         return None
@@ -274,6 +248,16 @@ class Algorithm(ABC):
     def snapshot(self) -> Snapshot:
         """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
         return self.policy.snapshot(self.num_updates, self.timesteps)
+
+    def _refuse_memory(self) -> None:
+        """Raises a ValueError where the policy has a memory and something that works with it cannot use one."""
+        settings = self._rollout_settings
+        for part in (self, settings.exploration, settings.postprocess) if self.policy.state_size else ():
+            if reason := getattr(part, "without_memory", None):
+                raise ValueError(
+                    f"{type(self).__name__} cannot train a policy with a memory: {reason}. Return a PolicySpec without "
+                    "one from make_policy_spec, or use an algorithm such as PPO or IMPALA."
+                )
 
     def make_exploration(self, config: AlgorithmConfig) -> Exploration:
         """How workers with these settings try out new behaviour."""
@@ -334,7 +318,7 @@ class Algorithm(ABC):
 
     def scheduled(self, *names: str) -> dict[str, float]:
         """The values of settings that may be schedules, at the present number of sampled steps."""
-        return {name: self.config.get_schedule(name)(self.timesteps) for name in names}
+        return {name: self._schedule(name)(self.timesteps) for name in names}
 
     def owns(self, part):
         """Returns the part; `stop` will call its `stop`."""
@@ -388,7 +372,7 @@ class Algorithm(ABC):
         if self._stopped:
             raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
         self.metrics.start_iteration()
-        evaluation = self._start_parallel_evaluation()
+        evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
         training_began = time.monotonic()
         while True:
             self.metrics.training_steps += 1
@@ -396,7 +380,7 @@ class Algorithm(ABC):
             if self._iteration_is_full():
                 break
         self._training_s = time.monotonic() - training_began
-        if self._evaluation_is_due():
+        if self._evaluations.is_due(self.metrics.iteration + 1):
             with self.metrics.timer("evaluation"):
                 evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
         by_policy = any(isinstance(value, dict) for value in stats.values())
@@ -404,26 +388,9 @@ class Algorithm(ABC):
         result.update(evaluation or {})
         self._add_surroundings(result)
         self._log_no_episode_yet(result)
-        self._tell_recreated_workers(self.workers, is_evaluation=False)
+        tell_recreated_workers(self, self.workers, is_evaluation=False)
         self.callbacks.on_train_result(algorithm=self, result=result)
         return result
-
-    def _evaluation_is_due(self) -> bool:
-        interval = self.config.evaluation_interval
-        return bool(interval) and (self.metrics.iteration + 1) % interval == 0
-
-    def _start_parallel_evaluation(self) -> Callable[[], Result] | None:
-        """Begins this iteration's evaluation beside its training, if that is asked for and workers can play it."""
-        config = self.config
-        if not (config.evaluation_parallel_to_training and config.evaluation_num_workers and self._evaluation_is_due()):
-            return None
-        if config.evaluation_duration != "auto":
-            duration = Duration(config.evaluation_duration, config.evaluation_duration_unit)
-        elif self._training_s:
-            duration = Duration(self._training_s, "seconds")
-        else:
-            duration = Duration(self._evaluations.num_environments, "episodes")
-        return self._start_evaluation(duration, None)
 
     def _iteration_is_full(self) -> bool:
         config, metrics = self.config, self.metrics
@@ -434,15 +401,12 @@ class Algorithm(ABC):
         )
 
     def _add_surroundings(self, result: Result) -> None:
-        result["num_healthy_workers"] = self.workers.num_healthy_workers
-        result["num_remote_worker_restarts"] = self.workers.num_restarts
-        result["num_in_flight_async_reqs"] = self.num_requests_in_flight
-        result["fault_tolerance"] = {
+        health = {
             "num_healthy_workers": self.workers.num_healthy_workers,
             "num_remote_worker_restarts": self.workers.num_restarts,
         }
-        result["perf"] = self._usage.read() if self._usage else {}
-        result["config"] = self.config.to_dict()
+        result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.num_requests_in_flight)
+        result.update(perf=self._usage.read() if self._usage else {}, config=self.config.to_dict())
         result["info"].update(self.result_info())
 
     def _log_no_episode_yet(self, result: Result) -> None:
@@ -466,55 +430,78 @@ class Algorithm(ABC):
         Returns:
             the episode statistics of `train()`, of these episodes alone.
         """
-        config = self.config
-        if num_episodes is not None:
-            duration = Duration(num_episodes)
-        elif config.evaluation_duration == "auto":
-            duration = Duration(AlgorithmConfig.settings["evaluation_duration"].default)
-        else:
-            duration = Duration(config.evaluation_duration, config.evaluation_duration_unit)
-        return self._start_evaluation(duration, explore)()
+        duration = self._evaluations.duration() if num_episodes is None else Duration(num_episodes)
+        return self._evaluations.start(duration, explore)()
 
-    def _start_evaluation(self, duration: Duration, explore: bool | None) -> Callable[[], Result]:
-        """Begins an evaluation of the present weights; the function returned waits for its end."""
-        self.callbacks.on_evaluate_start(algorithm=self)
-        if explore is None:
-            explore = bool((self.config.evaluation_config or {}).get("explore", False))
-        finish = self._evaluations.start(self.snapshot(), duration, explore)
-
-        def result() -> Result:
-            episodes = finish()
-            self._tell_recreated_workers(self._evaluations.workers, is_evaluation=True)
-            statistics = episode_statistics(episodes)
-            statistics["episodes_this_iter"] = len(episodes)
-            statistics["timesteps_this_iter"] = sum(statistics["hist_stats"]["episode_lengths"])
-            statistics["num_healthy_workers"] = self._evaluations.num_healthy_workers
-            evaluation = Result(statistics)
-            self.callbacks.on_evaluate_end(algorithm=self, evaluation_metrics={"evaluation": evaluation})
-            return evaluation
-
-        return result
-
-    def _tell_recreated_workers(self, workers: WorkerSet | None, is_evaluation: bool) -> None:
-        recreated = workers.fleet.pop_replaced() if workers is not None else []
-        if recreated:
-            self.callbacks.on_workers_recreated(
-                algorithm=self, worker_set=workers, worker_ids=recreated, is_evaluation=is_evaluation
-            )
-
-    def compute_single_action(self, observation, explore: bool | None = None):
+    def compute_single_action(
+        self,
+        observation,
+        state: Sequence[np.ndarray] | None = None,
+        *,
+        explore: bool | None = None,
+        full_fetch: bool = False,
+        policy_id: str = DEFAULT_POLICY,
+    ):
         """The action for one observation, in the environment's own units.
 
         Args:
             observation: as the environment gives it.
+            state: required for a policy with a memory: `get_policy().get_initial_state()` for the first observation of
+                an episode, then the state that the previous call returned.
             explore: sample it; False takes the most likely one. By default the config's `explore`.
-        """
-        return self.compute_actions([observation], explore)[0]
+            full_fetch: return the state and what the network computed as well.
+            policy_id: of the policy that acts.
 
-    def compute_actions(self, observations, explore: bool | None = None) -> np.ndarray:
-        """Actions for a sequence of observations; see `compute_single_action`."""
-        self.policy.exploration = self.explored_by()
-        return self._inference.compute_actions(observations, self.config.explore if explore is None else explore)
+        Returns:
+            the action; if a state is given or with `full_fetch`, (action, state, fetches): the state for the next
+            observation ([] without a memory), and a dict with action_dist_inputs, and with action_logp and vf_preds
+            where the policy has them.
+
+        Raises:
+            ValueError: for an observation that is not in the space, or a state that does not fit the policy.
+        """
+        states = None if state is None else [state]
+        how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
+        answer = self.compute_actions([observation], states, **how)
+        if state is None and not full_fetch:
+            return answer[0]
+        actions, states, fetches = answer
+        if not (state or full_fetch):  # [], as a policy without a memory has it
+            return actions[0]
+        return actions[0], states[0], {name: rows[0] for name, rows in fetches.items()}
+
+    def compute_actions(
+        self,
+        observations: Sequence | Mapping,
+        state: Sequence | Mapping | None = None,
+        *,
+        explore: bool | None = None,
+        full_fetch: bool = False,
+        policy_id: str = DEFAULT_POLICY,
+    ):
+        """Actions for several observations; see `compute_single_action`.
+
+        Args:
+            observations: a sequence of them, or a dict by agent.
+            state: a state for each of them, in the same form.
+            explore, full_fetch, policy_id: as for `compute_single_action`.
+
+        Returns:
+            actions: an array, or a dict by agent. If a state is given or with `full_fetch`, (actions, states, fetches):
+            a state for each in the same form, and a dict of arrays with a row for each.
+        """
+        policy = self.get_policy(policy_id)
+        policy.exploration = self.explored_by()
+        agents = list(observations) if isinstance(observations, Mapping) else None
+        if agents is not None:
+            observations = [observations[agent] for agent in agents]
+            state = state and [state[agent] for agent in agents]
+        fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
+        explore = self.config.explore if explore is None else explore
+        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches)
+        if agents is not None:
+            actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
+        return actions if fetches is None else (actions, states, fetches)
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy with this id."""
@@ -548,7 +535,7 @@ class Algorithm(ABC):
         return write_checkpoint(checkpoint_dir, self.get_state())
 
     def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
-        """Writes the policy alone, as read_checkpoint reads it: policy.json says what to build, and the spaces;
+        """Writes the policy alone, as Policy.from_checkpoint reads it: policy.json says what to build, and the spaces;
         weights.safetensors is what Policy.set_state takes.
 
         Returns:
@@ -662,7 +649,7 @@ class Algorithm(ABC):
     def _policy_files(self, policy: Policy) -> dict[str, Any]:
         """A policy and all that acting needs beside it."""
         description = {
-            "spec": policy.spec.to_json(),
+            **description_of(policy.spec),
             "observation_space": self.observation_space,
             "action_space": self.action_space,
             "normalize_actions": self.config.normalize_actions,
@@ -682,25 +669,6 @@ class Algorithm(ABC):
 
     def __exit__(self, *exc_info) -> None:
         self.stop()
-
-
-class NoWorkers:
-    """Takes the place of an algorithm's WorkerSet where there is no environment: whatever would sample raises."""
-
-    num_healthy_workers = num_restarts = restores = 0
-
-    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
-        """Nothing, for no worker."""
-        return []
-
-    def stop(self) -> None:
-        """Nothing has to be ended."""
-
-    def __getattr__(self, name: str):
-        raise RuntimeError(
-            "this algorithm was built from an observation_space and an action_space, without an environment to sample "
-            'from. It acts, and learns from batches by learn(). For train(), build it with .environment("CartPole-v1").'
-        )
 
 
 def _set_log_level(name: str) -> None:

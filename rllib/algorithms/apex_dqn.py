@@ -156,7 +156,7 @@ class ApexDQN(QLearning):
     # ------------------------------------------------------------------ training
 
     def training_step(self) -> dict[str, float]:
-        lr = self._lr(self.timesteps)
+        lr = self.scheduled("lr")["lr"]
         if self._updates_owed < MOST_UPDATES_OWED or not self.replay.is_ready:
             self._store(self._arriving_fragments())
         if self._updates_owed >= 1:
@@ -164,7 +164,11 @@ class ApexDQN(QLearning):
             with self.metrics.timer("replay"):
                 sample = self.replay.next_sample(self.config.sample_timeout_s)
             if sample is not None:
-                self._stats = self._update_from(*sample, lr)
+                source, batch = sample
+                self._stats = self.learn_from(batch, lr)
+                self.replay.update_priorities(source, batch[sb.INDICES], self._stats.pop("td_error"))
+                if self.config.training_intensity is not None:
+                    self._updates_owed -= 1
             self.update_target()
         return {**self._stats, **self.exploration_stats(), **self._asynchrony()}
 
@@ -202,13 +206,6 @@ class ApexDQN(QLearning):
                 self._updates_owed += batch.count * config.training_intensity / config.train_batch_size
         self.replay.wait_for_room(0.0)
 
-    def _update_from(self, source: tuple[int, int], batch: SampleBatch, lr: float) -> dict[str, float]:
-        stats = self.learn_from(batch, lr)
-        self.replay.update_priorities(source, batch[sb.INDICES], stats.pop("td_error"))
-        if self.config.training_intensity is not None:
-            self._updates_owed -= 1
-        return stats
-
     def _asynchrony(self) -> dict[str, float]:
         counters = self.metrics.counters
         sampled = counters["num_env_steps_sampled"] - self.config.num_steps_sampled_before_learning_starts
@@ -226,14 +223,11 @@ class ApexDQN(QLearning):
         """Asks for a fragment; the worker gets new weights after max_weight_sync_delay steps."""
         sent = self._sent.get(index)
         if sent is None or sent.actor is not actor or sent.steps >= self.config.max_weight_sync_delay:
-            sent = self._sent[index] = _Sent(actor, self._newest_request())
+            if self._newest is None or self._newest[0] != self.num_updates:
+                self._newest = self.num_updates, self.workers.request("sample", self.snapshot())
+            sent = self._sent[index] = _Sent(actor, self._newest[1])
         sent.steps += self.config.get_rollout_fragment_length() * self.config.num_envs_per_worker
         return sent.request(actor, index)
-
-    def _newest_request(self):
-        if self._newest is None or self._newest[0] != self.num_updates:
-            self._newest = self.num_updates, self.workers.sample_request(self.snapshot())
-        return self._newest[1]
 
     def _counted_workers(self) -> range:
         """Indices of the workers whose returns are in the results."""

@@ -11,14 +11,13 @@ import math
 from typing import Annotated, Any, Self
 
 import numpy as np
-import psutil
 
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.sections import above, at_least, between, section
 from rllib.evaluation import seeding
-from rllib.evaluation.perturbations import Outcome, PerturbationWorker, Trial, play
+from rllib.evaluation.perturbations import Outcome, PerturbationWorker, Trial
 from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.worker_set import WorkerSet, allocator
 from rllib.learners.direction_learner import DirectionLearner
@@ -27,24 +26,19 @@ from rllib.metrics import Metrics
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.models.noise_table import NoiseTable
 from rllib.policy import Policy
+from rllib.replay.memory import free_bytes
 
 # Settings of other algorithms that nothing here reads, and what to do instead.
 _WITHOUT_EFFECT = {
     "lr": "the step size is stepsize (ES) or sgd_stepsize (ARS)",
     "lr_schedule": "the step size is a number, stepsize (ES) or sgd_stepsize (ARS)",
-    "grad_clip": "leave it out, the returns are scaled before they move anything",
-    "grad_clip_by": "leave it out, the returns are scaled before they move anything",
-    "gamma": "leave it out, whole episodes are compared by their returns",
     "opt_type": "ES steps by Adam, ARS by plain gradient ascent",
     "adam_epsilon": "leave it out",
-    "decay": "leave it out, it is RMSprop's",
-    "momentum": "leave it out, it is RMSprop's",
-    "rmsprop_epsilon": "leave it out, it is RMSprop's",
-    "rollout_fragment_length": "leave it out, episodes are always whole",
-    "learner": "leave it out, there is no gradient of a network to compute",
-    "num_gpus": "leave it out, there is no gradient of a network to compute",
-    "clip_rewards": "leave it out, whole episodes are compared by their returns",
-    "batch_mode": "leave it out, episodes are always whole",
+    **dict.fromkeys(("decay", "momentum", "rmsprop_epsilon"), "leave it out, it is RMSprop's"),
+    **dict.fromkeys(("grad_clip", "grad_clip_by"), "leave it out, the returns are scaled before they move anything"),
+    **dict.fromkeys(("gamma", "clip_rewards"), "leave it out, whole episodes are compared by their returns"),
+    **dict.fromkeys(("rollout_fragment_length", "batch_mode"), "leave it out, episodes are always whole"),
+    **dict.fromkeys(("learner", "num_gpus"), "leave it out, there is no gradient of a network to compute"),
 }
 
 
@@ -74,7 +68,7 @@ class EvolutionConfig(AlgorithmConfig):
 
     @relation("noise_size")
     def _check_noise_table(self):
-        size_bytes, available = 4 * self.noise_size, psutil.virtual_memory().available
+        size_bytes, available = 4 * self.noise_size, free_bytes()
         if size_bytes > available:
             return (
                 f"noise_size={self.noise_size} needs {size_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of "
@@ -92,6 +86,7 @@ class Evolution(Algorithm):
 
     config_class = EvolutionConfig
     reported_stats = ("weights_norm", "grad_norm", "update_ratio")
+    without_memory = "it perturbs fully connected networks, which have no state"
 
     def setup(self) -> None:
         self._num_trials = 0  # episodes so far, of whatever kind: each has a number
@@ -167,7 +162,7 @@ class Evolution(Algorithm):
             for scale, seen in zip((config.noise_stdev, -config.noise_stdev), pair)
         ]
         trials += [Trial(number) for number in numbers]
-        outcomes = self.workers.share_out(play, trials, self.snapshot())
+        outcomes = self.workers.share_out(PerturbationWorker.play, trials, self.snapshot())
         for outcome in outcomes:
             if outcome.observations is not None:
                 self.policy.filter.merge(outcome.observations)

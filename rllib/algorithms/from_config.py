@@ -60,9 +60,11 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
 
 
 # What the fields of FaultTolerance are called in the config.
-_SETTINGS = {
+_FAULT_TOLERANCE = {
     "restart": "recreate_failed_workers",
+    "ignore": "ignore_worker_failures",
     "max_restarts": "max_num_worker_restarts",
+    "delay_s": "delay_between_worker_restarts_s",
     "max_consecutive_failures": "num_consecutive_worker_failures_tolerance",
     "silence_s": "sample_timeout_s",
 }
@@ -110,12 +112,17 @@ def actor_options(config: AlgorithmConfig) -> dict:
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
     """What the config says about processes that fail."""
-    return FaultTolerance(
-        restart=config.recreate_failed_workers,
-        ignore=config.ignore_worker_failures,
-        max_restarts=config.max_num_worker_restarts,
-        delay_s=config.delay_between_worker_restarts_s,
-        max_consecutive_failures=config.num_consecutive_worker_failures_tolerance,
-        silence_s=config.sample_timeout_s,
-        names=_SETTINGS,
-    )
+    return FaultTolerance(**{field: config[name] for field, name in _FAULT_TOLERANCE.items()}, names=_FAULT_TOLERANCE)
+
+
+def resource_request(config: AlgorithmConfig) -> dict:
+    """What a run claims: see Algorithm.default_resource_request."""
+    request = {"cpu": config.num_cpus_for_local_worker, "gpu": config.num_gpus, "extra_cpu": 0, "extra_gpu": 0}
+    custom: dict[str, float] = {}
+    evaluation = config.get_evaluation_config_object()
+    for count, of in ((config.num_rollout_workers, config), (config.evaluation_num_workers, evaluation)):
+        request["extra_cpu"] += count * of.num_cpus_per_worker
+        request["extra_gpu"] += count * of.num_gpus_per_worker
+        for name, quantity in of.custom_resources_per_worker.items():
+            custom[name] = custom.get(name, 0) + count * quantity
+    return {**request, "extra_custom_resources": custom}

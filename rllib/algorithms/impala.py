@@ -22,10 +22,9 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
-import psutil
 
+from rllib.algorithms.actor_critic import PolicyGradientConfig
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.from_config import fault_tolerance
 from rllib.algorithms.sections import above, at_least, between, section
@@ -34,11 +33,14 @@ from rllib.errors import SampleTimeoutError
 from rllib.evaluation.aggregation import Aggregators
 from rllib.losses.impala import IMPALA_LOSS
 from rllib.replay.fragment_replay import BatchRing, FragmentReplay
+from rllib.replay.memory import free_bytes
 from rllib.sample_batch import SampleBatch
 
 
-class IMPALAConfig(AlgorithmConfig):
+class IMPALAConfig(PolicyGradientConfig):
     """Settings of IMPALA; the defaults are RLlib's, except those in departures.py."""
+
+    on_policy = False
 
     @section
     def rollouts(self, *, num_rollout_workers=2, rollout_fragment_length=50) -> Self: ...
@@ -61,10 +63,7 @@ class IMPALAConfig(AlgorithmConfig):
         lambda_: Annotated[float, "shortens V-trace's sums as GAE's lambda does", between(0, 1)] = 1.0,
         num_sgd_iter: Annotated[int, "gradient steps on each train batch", at_least(1)] = 1,
         vf_loss_coeff: Annotated[float, "coefficient of the value loss", at_least(0)] = 0.5,
-        entropy_coeff: Annotated[float | list, "coefficient of the entropy bonus, or a schedule", at_least(0)] = 0.01,
-        entropy_coeff_schedule: Annotated[
-            list | None, "schedule [[timestep, value], ...] that goes before entropy_coeff", at_least(0)
-        ] = None,
+        entropy_coeff=0.01,
         broadcast_interval: Annotated[int, "updates between new weights for the workers", at_least(1)] = 1,
         max_requests_in_flight_per_sampler_worker: Annotated[
             int, "fragments that a worker is asked for ahead of the learner; 2 keep it busy", at_least(1)
@@ -176,7 +175,7 @@ class IMPALA(Algorithm):
             return
         steps = config.get_rollout_fragment_length() * config.num_envs_per_worker
         slot_bytes = steps * math.prod(column.shape) * np.dtype(column.dtype).itemsize
-        size_bytes, available = config.replay_buffer_num_slots * slot_bytes, psutil.virtual_memory().available
+        size_bytes, available = config.replay_buffer_num_slots * slot_bytes, free_bytes()
         if size_bytes > available:
             raise ValueError(
                 f"replay_buffer_num_slots={config.replay_buffer_num_slots} fragments of {steps} observations need "
@@ -254,7 +253,12 @@ class IMPALA(Algorithm):
                 if self._receive(self.config.learner_queue_timeout):
                     started = time.monotonic()
                 self._ask()
-                self._check_waiting(time.monotonic() - started)
+                if (waited_s := time.monotonic() - started) > self.config.learner_queue_timeout:
+                    raise SampleTimeoutError(
+                        f"no rollout worker has sent a fragment for {waited_s:.0f} s. Slow environments need a longer "
+                        f".training(learner_queue_timeout={self.config.learner_queue_timeout:g}) or a shorter "
+                        f"rollout_fragment_length than {self.config.rollout_fragment_length}."
+                    )
         return self._pop_arrived()
 
     def _receive(self, timeout_s: float) -> int:
@@ -285,7 +289,7 @@ class IMPALA(Algorithm):
     def _ask(self) -> None:
         """Requests with the newest weights that were broadcast, for all workers that have too few."""
         if self._request is None or self.num_updates >= self._broadcast_at:
-            self._request = self.workers.sample_request(self.snapshot())
+            self._request = self.workers.request("sample", self.snapshot())
             self._broadcast_at = self.num_updates + self.config.broadcast_interval
         self.workers.fleet.keep_in_flight(self._request, self._requests_per_worker)
 
@@ -296,14 +300,6 @@ class IMPALA(Algorithm):
             steps += fragments[-1].env_steps
         self._steps_arrived -= steps
         return fragments
-
-    def _check_waiting(self, waited_s: float) -> None:
-        if waited_s > self.config.learner_queue_timeout:
-            raise SampleTimeoutError(
-                f"no rollout worker has sent a fragment for {waited_s:.0f} s. Slow environments need a longer "
-                f".training(learner_queue_timeout={self.config.learner_queue_timeout:g}) or a shorter "
-                f"rollout_fragment_length than {self.config.rollout_fragment_length}."
-            )
 
     def result_info(self) -> dict[str, Any]:
         restarts = self._aggregators.fleet.num_restarts if self._aggregators else 0

@@ -1,6 +1,6 @@
 """Actions for observations as an environment gives them, outside of training."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,6 @@ class Inference:
     """From observations to actions, both in the environment's own units.
 
     Args:
-        policy: acts.
         observation_space, action_space: of the environment.
         config: how actions are mapped to the space.
         rng: draws the actions that are sampled.
@@ -24,37 +23,60 @@ class Inference:
         rng: the same.
     """
 
-    def __init__(
-        self, policy: Policy, observation_space, action_space, config: AlgorithmConfig, rng: np.random.Generator
-    ):
+    def __init__(self, observation_space, action_space, config: AlgorithmConfig, rng: np.random.Generator):
         self.rng = rng
-        self._policy, self._space = policy, observation_space
+        self._space = observation_space
         self._ignored = set(config.ignore_observation_keys)
         self._column = observation_column(observation_space)
         self._to_env = ActionMapper(action_space, config.normalize_actions, config.clip_actions).to_env
 
-    def compute_actions(self, observations, explore: bool) -> np.ndarray:
-        """One action each for a sequence of observations.
+    def compute_actions(
+        self, policy: Policy, observations: Sequence, states: Sequence | None, explore: bool, fetches: dict | None
+    ) -> tuple[np.ndarray, list[list[np.ndarray]]]:
+        """One action for each observation.
+
+        Args:
+            policy: acts.
+            observations: N of them.
+            states: of a policy with a memory, the state before each observation, in the form of
+                `Policy.get_initial_state`.
+            explore: sample the actions.
+            fetches: as for `Policy.compute_actions`.
+
+        Returns:
+            N actions, and the state after each observation.
 
         Raises:
-            ValueError: for an observation that is not in the space.
+            ValueError: for an observation that is not in the space, or a state that does not fit the policy.
         """
-        if self._ignored:
-            observations = [self._without_ignored(observation) for observation in observations]
-        for observation in observations:
-            self._refuse_odd(observation)
-        rows = np.stack([self._column.row(observation) for observation in observations])
-        return self._to_env(self._policy.compute_actions(rows, explore, self.rng))
+        rows = np.stack([self._row(observation) for observation in observations])
+        memory = _memory(policy, states, len(rows))
+        actions = self._to_env(policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches))
+        return actions, [[] for _ in rows] if memory is None else [[row] for row in memory]
 
-    def _without_ignored(self, observation):
-        if not isinstance(observation, Mapping):
-            return observation
-        return {key: value for key, value in observation.items() if key not in self._ignored}
+    def _row(self, observation) -> np.ndarray:
+        """The observation as batches store it."""
+        if self._ignored and isinstance(observation, Mapping):
+            observation = {key: value for key, value in observation.items() if key not in self._ignored}
+        if problem := mismatch(self._space, observation):
+            if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+                problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
+            raise ValueError(f"no action can be computed: {problem}")
+        return self._column.row(observation)
 
-    def _refuse_odd(self, observation) -> None:
-        problem = mismatch(self._space, observation)
-        if problem is None:
-            return
-        if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
-            problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
-        raise ValueError(f"no action can be computed: {problem}")
+
+def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray | None:
+    """The states before `count` observations in one array [count, size]; None for a policy without a memory."""
+    shapes = [part.shape for part in policy.get_initial_state()]
+    if states is None and not shapes:
+        return None
+    fit = isinstance(states, Sequence) and len(states) == count
+    if fit and all(isinstance(each, list | tuple) and [np.shape(part) for part in each] == shapes for each in states):
+        return np.array([each[0] for each in states], np.float32) if shapes else None
+    if not shapes:
+        raise ValueError(f"this policy has no memory, so its state is [], but got {states!r:.80}; explore is a keyword")
+    raise ValueError(
+        f"this policy has a memory: each observation needs a state, a list with an array of shape {list(shapes[0])}, "
+        f"but got {states!r:.80}. Give state=algo.get_policy().get_initial_state() with the first observation of an "
+        "episode, and then the state that the previous call returned."
+    )

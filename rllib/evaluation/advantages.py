@@ -74,6 +74,7 @@ class QLambda:
     lambda_: float
 
     columns = (Column(sb.VF_PREDS, (), "float32"), Column(sb.TD_TARGETS, (), "float32"))
+    without_memory = "QLambda computes the values of a fragment's observations without their states"
 
     def __call__(self, fragment: Fragment, policy: Policy) -> None:
         """Fills both columns."""

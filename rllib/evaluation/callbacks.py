@@ -119,6 +119,14 @@ def hears(callbacks: DefaultCallbacks, hook: str) -> bool:
     return getattr(type(callbacks), hook) is not getattr(DefaultCallbacks, hook)
 
 
+def tell_recreated_workers(algorithm, worker_set, is_evaluation: bool) -> None:
+    """Calls `on_workers_recreated` if workers of the set, which may be None, were replaced since the last call."""
+    if worker_set is not None and (recreated := worker_set.fleet.pop_replaced()):
+        algorithm.callbacks.on_workers_recreated(
+            algorithm=algorithm, worker_set=worker_set, worker_ids=recreated, is_evaluation=is_evaluation
+        )
+
+
 def make_multi_callbacks(callback_class_list: Sequence[Callable[[], DefaultCallbacks]]) -> type[DefaultCallbacks]:
     """One class of callbacks from several: each hook calls those of its parts that define it, in the given order.
 

@@ -10,14 +10,12 @@ import numpy as np
 
 from rllib.env.actions import ActionMapper
 from rllib.env.episodes import Episode
-from rllib.env.stream import EnvironmentStream
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.space_check import SpaceCheck
 from rllib.evaluation.worker import Worker
-from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy, Snapshot
 
 _TOGETHER = 8
@@ -81,7 +79,7 @@ class EvaluationWorker(Worker):
         worker_index: 0 in the driver, 1... for the remote ones.
         incarnation: as for RolloutWorker; without effect here, the seeds are those of the evaluation.
         allocate: not used; the results are small.
-        policy: acts; by default one that the settings describe, with weights that come by `load_snapshot`.
+        policy: as for Worker.
     """
 
     kind = "evaluation worker"
@@ -98,10 +96,7 @@ class EvaluationWorker(Worker):
         allocate: Callable[..., np.ndarray] = np.empty,
         policy: Policy | None = None,
     ):
-        super().__init__(settings, worker_index, policy or Policy(settings.policy))
-        self.callbacks = settings.callbacks()
-        if policy is None:
-            self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
+        super().__init__(settings, worker_index, policy)
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on."""
@@ -144,53 +139,45 @@ class EvaluationWorker(Worker):
             ) as stream,
         ):
             budget, check = Budget(duration, num_envs), SpaceCheck(stream, worker_index)
-            worker = Worker(settings, worker_index, self.policy, stream)
-            hooks = EpisodeHooks(self.callbacks, worker, in_evaluation=True, wants=budget.goes_on)
-            episodes = _play(stream, self.policy, settings, budget, rng if explore else None, patience, check)
+            self.stream = stream
+            hooks = EpisodeHooks(self.callbacks, self, in_evaluation=True, wants=budget.goes_on)
+            episodes = self._play(budget, rng if explore else None, patience, check)
             for episode in episodes:
                 hooks.report(episode, episode.env_index)
-            return episodes
+        self.stream = None
+        return episodes
 
-    def close(self) -> None:
-        """Nothing is open between evaluations."""
-
-
-def _play(
-    stream: EnvironmentStream,
-    policy: Policy,
-    settings: RolloutSettings,
-    budget: Budget,
-    rng: np.random.Generator | None,
-    patience: Patience,
-    check: Callable[[np.ndarray, int], None],
-) -> list[Episode]:
-    num_envs = stream.num_envs
-    row = stream.new_row()
-    observations, rewards = row.observations, row.rewards
-    returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
-    to_env = ActionMapper(stream.action_space, settings.normalize_actions, settings.clip_actions).to_env
-    state = np.zeros((num_envs, policy.state_size), np.float32) if policy.state_size else None
-    finished: list[Episode] = []
-    stream.reset(row)
-    steps = 0
-    while budget.playing.any():
-        check(observations, steps)
-        steps += 1
-        patience.check(budget.playing, steps)
-        seen = policy.filter(observations, update=False) if policy.filters_observations else observations
-        actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
-        ended = stream.step(to_env(actions), row)
-        returns += rewards
-        lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
-        for i, _ in ended:
-            if budget.playing[i]:
-                finished.append(Episode(float(returns[i]), int(lengths[i]), i))
-                budget.spend(i, int(lengths[i]))
-            returns[i], lengths[i] = 0.0, 0
-        for i in stream.replaced:
-            returns[i], lengths[i] = 0.0, 0
-        if state is not None:
-            state[[i for i, _ in ended]] = 0
-            if stream.reset_rows is not None:
-                state[stream.reset_rows] = 0
-    return finished
+    def _play(
+        self, budget: Budget, rng: np.random.Generator | None, patience: Patience, check: SpaceCheck
+    ) -> list[Episode]:
+        settings, policy, stream = self.settings, self.policy, self.stream
+        num_envs = stream.num_envs
+        row = stream.new_row()
+        observations, rewards = row.observations, row.rewards
+        returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
+        to_env = ActionMapper(stream.action_space, settings.normalize_actions, settings.clip_actions).to_env
+        state = np.zeros((num_envs, policy.state_size), np.float32) if policy.state_size else None
+        finished: list[Episode] = []
+        stream.reset(row)
+        steps = 0
+        while budget.playing.any():
+            check(observations, steps)
+            steps += 1
+            patience.check(budget.playing, steps)
+            seen = policy.filter(observations, update=False) if policy.filters_observations else observations
+            actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
+            ended = stream.step(to_env(actions), row)
+            returns += rewards
+            lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
+            for i, _ in ended:
+                if budget.playing[i]:
+                    finished.append(Episode(float(returns[i]), int(lengths[i]), i))
+                    budget.spend(i, int(lengths[i]))
+                returns[i], lengths[i] = 0.0, 0
+            for i in stream.replaced:
+                returns[i], lengths[i] = 0.0, 0
+            if state is not None:
+                state[[i for i, _ in ended]] = 0
+                if stream.reset_rows is not None:
+                    state[stream.reset_rows] = 0
+        return finished

@@ -136,16 +136,7 @@ class NoisyWeightsExplorer(Explorer):
     draws again. Workers share it too, so that runs do not depend on how environments are shared out.
     """
 
-    def act(
-        self,
-        observations: np.ndarray,
-        noise: np.ndarray,
-        dist_inputs: np.ndarray,
-        actions: np.ndarray,
-        values: np.ndarray | None = None,
-        state: np.ndarray | None = None,
-        next_state: np.ndarray | None = None,
-    ) -> None:
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
         self.policy.resample(self.place.shared_rng)
         self.policy.act(observations, noise, dist_inputs, actions, values, state, next_state)
 
@@ -253,4 +244,5 @@ class RandomValues(Exploration):
 class NoisyWeights(Exploration):
     """The noise of noisy layers alone makes actions vary (arXiv:1706.10295)."""
 
+    without_memory = "layers with noise in their weights have no state"
     explorer = NoisyWeightsExplorer

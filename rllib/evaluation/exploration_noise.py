@@ -46,16 +46,7 @@ class NoiseExplorer(Explorer):
         noise[:, :, 1] *= self.exploration.scale(steps)[:, None, None]
         return noise
 
-    def act(
-        self,
-        observations: np.ndarray,
-        noise: np.ndarray,
-        dist_inputs: np.ndarray,
-        actions: np.ndarray,
-        values: np.ndarray | None = None,
-        state: np.ndarray | None = None,
-        next_state: np.ndarray | None = None,
-    ) -> None:
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
         self.policy.act(observations, self._zeros, dist_inputs, actions, values, state, next_state)
         flat = actions.reshape(len(actions), -1)
         at_random = ~np.isnan(noise[:, 0])

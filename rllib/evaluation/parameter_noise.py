@@ -67,16 +67,7 @@ class ParameterNoiseExplorer(Explorer):
             self._perturbed[i] += self.policy.weights
         self._begins[environments] = False
 
-    def act(
-        self,
-        observations: np.ndarray,
-        noise: np.ndarray,
-        dist_inputs: np.ndarray,
-        actions: np.ndarray,
-        values: np.ndarray | None = None,
-        state: np.ndarray | None = None,
-        next_state: np.ndarray | None = None,
-    ) -> None:
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
         begins = self._begins & self._acting
         if begins.any():
             self._perturb(np.flatnonzero(begins))
@@ -141,6 +132,7 @@ class ParameterNoise(Exploration):
     random_timesteps: int = 10_000
     sub_exploration: Mapping[str, Any] | None = None
     explorer = ParameterNoiseExplorer
+    without_memory = "ParameterNoise perturbs fully connected networks, which have no state"
 
     def numbers(self, timesteps) -> dict[str, Any]:
         return self._epsilon_greedy.numbers(timesteps)

@@ -19,7 +19,6 @@ from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
-from rllib.metrics import DEFAULT_POLICY
 from rllib.models.distributions import DiagGaussian
 from rllib.models.filters import RunningMoments
 from rllib.models.network_per_row import NetworkPerRow
@@ -60,11 +59,6 @@ class Outcome:
     observations: dict[str, np.ndarray] | None = None
 
 
-def play(worker: "PerturbationWorker", trials: Sequence[Trial], snapshot: Snapshot) -> list[Outcome]:
-    """`worker.play(...)`, for WorkerSet.share_out."""
-    return worker.play(trials, snapshot)
-
-
 class PerturbationWorker(Worker):
     """N environments that play trials.
 
@@ -87,10 +81,8 @@ class PerturbationWorker(Worker):
         allocate: Callable[..., np.ndarray] = np.empty,
         noise: np.ndarray | None = None,
     ):
-        super().__init__(settings, worker_index, Policy(settings.policy))
+        super().__init__(settings, worker_index)
         self.noise = NoiseTable(noise)
-        self.callbacks = settings.callbacks()
-        self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
         count = settings.num_envs
         first = max(worker_index - 1, 0) * count
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, range(first, first + count), worker_index, incarnation)
@@ -194,20 +186,6 @@ class PerturbationWorker(Worker):
                 self.worker_index,
                 longest,
             )
-
-    def get_state(self) -> list[dict]:
-        """Empty: a trial depends on its number alone."""
-        return []
-
-    def set_state(self, state: list[dict]) -> None:
-        """Does nothing: there is no state."""
-
-    def start_over(self, incarnation: int | None = None) -> None:
-        """Nothing goes on from one call of `play` to the next."""
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self.stream.close()
 
 
 @dataclass(slots=True)

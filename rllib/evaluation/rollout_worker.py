@@ -7,7 +7,7 @@ A worker is a plain object: it is given its allocator and knows no runtime, so t
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,8 +24,7 @@ from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
-from rllib.metrics import DEFAULT_POLICY
-from rllib.policy import ENVIRONMENTS_ALIKE, Policy, Snapshot
+from rllib.policy import ENVIRONMENTS_ALIKE, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
 
 
@@ -90,10 +89,8 @@ class RolloutWorker(Worker):
         incarnation: int = 0,
         allocate: Callable[..., np.ndarray] = np.empty,
     ):
-        super().__init__(settings, worker_index, Policy(settings.policy))
+        super().__init__(settings, worker_index)
         self.policy_version = 0
-        self.callbacks = settings.callbacks()
-        self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
         self._allocate = allocate
         # Sequences are copied out of the fragment, which then needs no memory that others can see.
         self._remembers = self.policy.state_size > 0
@@ -126,6 +123,7 @@ class RolloutWorker(Worker):
         self._rows = self._make_rows()
         # What the next actions are chosen from, by column: where the next fragment starts. None: with a reset.
         self._newest: dict[str, np.ndarray] | None = None
+        # Where the network's outputs go that no column keeps.
         self._scratch = np.empty((settings.num_envs, self.policy.num_dist_inputs), np.float32)
         # Where resets are written, and observations before they are filtered.
         self._row = self.stream.new_row()
@@ -266,7 +264,7 @@ class RolloutWorker(Worker):
         """The hot loop. Returns the seconds spent in the environments and in the policy."""
         policy, step, to_env, clock = self.policy, self.stream.step, self._mapper.to_env, time.perf_counter
         act = self._explorer.act
-        filtering = policy.filters_observations
+        filtering, has_inputs = policy.filters_observations, sb.ACTION_DIST_INPUTS in fragment.columns
         env_time = inference_time = 0.0
         observations = list(fragment.observations)
         received = itertools.repeat(self._row.observations) if filtering else observations[1:]
@@ -276,7 +274,7 @@ class RolloutWorker(Worker):
             observations,
             observations[1:],
             self._explorer.begin(fragment.num_steps, self._timesteps, active),
-            self._dist_inputs(fragment),
+            fragment[sb.ACTION_DIST_INPUTS] if has_inputs else itertools.repeat(self._scratch),
             fragment[sb.ACTIONS],
             fragment[sb.VF_PREDS] if fragment.has_values else itertools.repeat(None),
             states,
@@ -300,16 +298,11 @@ class RolloutWorker(Worker):
             if dropped is not None:
                 fragment.mark_invalid(t, dropped)
                 if self.stream.replaced:
-                    self._note_failures(fragment, t)
+                    fragment.failures += [(t, i) for i in self.stream.replaced]
+                    self._explorer.episodes_ended(list(self.stream.replaced))
         self._timesteps += fragment.num_steps * self._explorer.place.stride
         self._explorer.end()
         return env_time, inference_time
-
-    def _dist_inputs(self, fragment: Fragment) -> Iterable[np.ndarray]:
-        """Where the network's outputs go at each step: into the column, or where there is none, always to one place."""
-        if sb.ACTION_DIST_INPUTS in fragment.columns:
-            return fragment[sb.ACTION_DIST_INPUTS]
-        return itertools.repeat(self._scratch, fragment.num_steps)
 
     def _filtered(self, raw: np.ndarray, out: np.ndarray, active: list[bool] | None = None) -> None:
         """Writes what is stored of raw observations; of the active environments alone, where some are not."""
@@ -332,11 +325,6 @@ class RolloutWorker(Worker):
         if self._remembers:
             fragment.forget(t, [i for i, _ in ended])
 
-    def _note_failures(self, fragment: Fragment, t: int) -> None:
-        replaced = list(self.stream.replaced)
-        fragment.failures += [(t, i) for i in replaced]
-        self._explorer.episodes_ended(replaced)
-
     def _complete(self, fragment: Fragment, report: SampleReport) -> Fragment:
         """Goes on until the episode that each environment was in at the end of the fragment is over."""
         parts = [fragment]
@@ -355,7 +343,11 @@ class RolloutWorker(Worker):
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
         self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures)
         fragment.cut_at_failures()
-        _clip_rewards(fragment[sb.REWARDS], self.settings.clip_rewards)
+        rewards, clip = fragment[sb.REWARDS], self.settings.clip_rewards
+        if clip is True:  # the sign alone (DQN, Nature 2015)
+            np.sign(rewards, out=rewards)
+        elif clip:
+            np.clip(rewards, -clip, clip, out=rewards)
         self._check_finite(fragment)
         if sb.ACTION_LOGP in fragment.columns:
             dist_inputs, actions = fragment[sb.ACTION_DIST_INPUTS], fragment[sb.ACTIONS]
@@ -386,15 +378,3 @@ class RolloutWorker(Worker):
     def explored_by(self) -> dict[str, Any]:
         """Present keyword arguments of the action distribution's `noise` (epsilon, ...)."""
         return self._explorer.exploration.numbers(self._timesteps)
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self.stream.close()
-
-
-def _clip_rewards(rewards: np.ndarray, clip: bool | float | None) -> None:
-    """In place. True keeps the sign (DQN, Nature 2015); a number clips to [-number, number]."""
-    if clip is True:
-        np.sign(rewards, out=rewards)
-    elif clip:
-        np.clip(rewards, -clip, clip, out=rewards)

@@ -34,6 +34,7 @@ class Transitions:
     n_step: int = 1
     loss: Loss | None = None
     every_final_observation = True
+    without_memory = "a replay keeps single rows, without the states that they were acted upon in"
 
     @property
     def columns(self) -> tuple[Column, ...]:

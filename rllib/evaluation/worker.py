@@ -1,8 +1,9 @@
-"""The attributes of every kind of worker, for callbacks and `foreach_worker`."""
+"""What every kind of worker has, for callbacks, `foreach_worker` and checkpoints."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from rllib.env.stream import EnvironmentStream
 from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy
 
@@ -13,10 +14,11 @@ class Worker:
     Args:
         settings: the RolloutSettings.
         worker_index: 0 in the driver, 1... for the remote ones.
-        policy: acts.
-        stream: the environments; None where there are none between evaluations.
+        policy: acts; by default one that the settings describe, with weights that come by a snapshot.
 
     Attributes:
+        callbacks: the object with the user's hooks.
+        stream: the environments; None where there are none between evaluations.
         kind: what it is called in messages, followed by its index.
         if_silent: possible reasons for a missing answer, for messages.
     """
@@ -27,8 +29,14 @@ class Worker:
         "endless episode a time limit (max_episode_steps)"
     )
 
-    def __init__(self, settings, worker_index: int, policy: Policy, stream=None):
-        self.settings, self.worker_index, self.policy, self.stream = settings, worker_index, policy, stream
+    stream: EnvironmentStream | None = None
+
+    def __init__(self, settings, worker_index: int, policy: Policy | None = None):
+        self.settings, self.worker_index = settings, worker_index
+        self.policy = policy or Policy(settings.policy)
+        self.callbacks = settings.callbacks()
+        if policy is None:
+            self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)
 
     @property
     def config(self):
@@ -62,3 +70,20 @@ class Worker:
     def foreach_env(self, function: Callable[[Any], Any]) -> list:
         """function(environment) for each environment."""
         return [function(env) for env in self.stream.environments]
+
+    # ------------------------------------------------------------------ where nothing goes on from one call to the next
+
+    def get_state(self) -> list[dict]:
+        """The state of the random streams of each environment, JSON-able."""
+        return []
+
+    def set_state(self, state: list[dict]) -> None:
+        """Restores what `get_state` returned."""
+
+    def start_over(self, incarnation: int | None = None) -> None:
+        """Drops the running episodes; see RolloutWorker."""
+
+    def close(self) -> None:
+        """Closes the environments."""
+        if self.stream is not None:
+            self.stream.close()

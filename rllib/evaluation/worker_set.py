@@ -35,10 +35,6 @@ class RolloutActor:
     ):
         self._worker = worker_class(settings, worker_index, incarnation, runtime.empty, *shared)
 
-    def ready(self) -> int:
-        """Answers once the environments exist."""
-        return self._worker.worker_index
-
     def sample(self, snapshot: Snapshot) -> tuple[SampleBatch, SampleReport]:
         """One fragment, sampled by this policy."""
         self._worker.load_snapshot(snapshot)
@@ -106,7 +102,7 @@ class WorkerSet:
             kind=worker_class.kind,
             tolerance=fault_tolerance,
             hint=worker_class.if_silent,
-            ready=lambda actor: actor.ready.remote(),
+            ready=lambda actor: actor.__ray_ready__.remote(),
             logger=logger,
         )
 
@@ -123,26 +119,21 @@ class WorkerSet:
         if self._local is not None:
             self._local.load_snapshot(snapshot)
             return [self._local.sample()]
-        return list(self.fleet.ask_all(self.sample_request(snapshot)).values())
+        return list(self.fleet.ask_all(self.request("sample", snapshot)).values())
 
-    def sample_request(self, snapshot: Snapshot) -> Request:
-        """Makes requests to sample by this policy, which is copied into the object store here and now.
-
-        Returns:
-            a function of (actor, index) that asks for a fragment and returns the reference of (batch, report).
-        """
-        shared = runtime.put(snapshot)
-        return lambda actor, index: actor.sample.remote(shared)
-
-    def gradient_request(self, snapshot: Snapshot, settings: dict) -> Request:
-        """As `sample_request`, for gradients over one fragment: references of (gradient, report).
+    def request(self, method: str, snapshot: Snapshot, *args) -> Request:
+        """Makes requests that concern a policy, which is copied into the object store here and now.
 
         Args:
-            snapshot: of the policy that samples, at whose weights the gradient is computed.
-            settings: as for Learner.compute_gradient.
+            method: of RolloutActor: "sample" or "compute_gradient".
+            snapshot: of the policy.
+            args: further arguments of the method.
+
+        Returns:
+            a function of (actor, index) that sends the request and returns the reference of the answer.
         """
         shared = runtime.put(snapshot)
-        return lambda actor, index: actor.compute_gradient.remote(shared, settings)
+        return lambda actor, index: getattr(actor, method).remote(shared, *args)
 
     def start_episodes(
         self, snapshot: Snapshot, duration: Duration, round_index: int, explore: bool
@@ -224,6 +215,25 @@ class WorkerSet:
         self.fleet.stop()
         if self._local is not None:
             self._local.close()
+
+
+class NoWorkers:
+    """Takes the place of an algorithm's WorkerSet where there is no environment: whatever would sample raises."""
+
+    num_healthy_workers = num_restarts = restores = 0
+
+    def foreach_worker(self, function: Callable, *args, local_worker: bool = True) -> list:
+        """Nothing, for no worker."""
+        return []
+
+    def stop(self) -> None:
+        """Nothing has to be ended."""
+
+    def __getattr__(self, name: str):
+        raise RuntimeError(
+            "this algorithm was built from an observation_space and an action_space, without an environment to sample "
+            'from. It acts, and learns from batches by learn(). For train(), build it with .environment("CartPole-v1").'
+        )
 
 
 def allocator(num_workers: int) -> Callable[..., np.ndarray]:

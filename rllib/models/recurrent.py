@@ -19,8 +19,8 @@ from rllib.models.torch_network import FlatModule
 class RecurrentSpec(PolicySpec):
     """Describes a policy with a memory; an algorithm's `make_policy_spec` returns one.
 
-    Its JSON does not describe the module: an algorithm that makes the same module can restore a checkpoint, a Policy
-    alone cannot.
+    A checkpoint names this class and `make`: an algorithm that makes the same module restores it without them, a policy
+    alone needs Policy.from_checkpoint(path, load_user_code=True).
 
     The module is called with encoded observations [B, num_inputs] (images as they are stored) and states
     [B, state_size]: what it returned for the step before, zeros at the beginning of an episode. It returns distribution

@@ -230,13 +230,13 @@ class TestWhatIsInFlight:
     def test_weights_are_broadcast_each_so_many_updates(self, interval):
         with config(training={"broadcast_interval": interval}).build() as algo:
             made = []
-            make = algo.workers.sample_request
+            make = algo.workers.request
 
-            def watched(snapshot):
+            def watched(method, snapshot):
                 made.append(snapshot.version)
-                return make(snapshot)
+                return make(method, snapshot)
 
-            algo.workers.sample_request = watched
+            algo.workers.request = watched
             for _ in range(21):
                 algo.train()
             assert made == list(range(0, 21, interval))
@@ -270,12 +270,12 @@ class TestWhatIsInFlight:
         """Log-probabilities of each fragment belong to the weights of the version that it claims."""
         with config(training={"lr": 0.05}).build() as algo:
             weights = {}
-            make, take = algo.workers.sample_request, algo.workers.fleet.take
+            make, take = algo.workers.request, algo.workers.fleet.take
             policy = type(algo.policy)(algo.policy.spec)
 
-            def remember(snapshot):
+            def remember(method, snapshot):
                 weights[snapshot.version] = snapshot.weights.copy()
-                return make(snapshot)
+                return make(method, snapshot)
 
             def check(timeout_s):
                 answers = take(timeout_s)
@@ -286,7 +286,7 @@ class TestWhatIsInFlight:
                     np.testing.assert_allclose(again, steps["action_logp"], atol=1e-5)
                 return answers
 
-            algo.workers.sample_request, algo.workers.fleet.take = remember, check
+            algo.workers.request, algo.workers.fleet.take = remember, check
             for _ in range(10):
                 algo.train()
             assert len(weights) == 10

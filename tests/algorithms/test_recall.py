@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from rllib import IMPALA, PPO, AlgorithmConfig
+from rllib import DQN, ES, IMPALA, PPO, PQN, AlgorithmConfig, Policy
 from rllib import sample_batch as sb
+from rllib.errors import CheckpointError
+from rllib.losses.loss import LossOverModules
 from rllib.models.recurrent import RecurrentSpec
 from tests.envs import ProbeEnv
 
@@ -108,3 +110,100 @@ def test_actions_outside_of_training_need_a_state():
             algo.policy.compute_actions(observations)
         assert algo.policy.compute_actions(observations, state=state).shape == (3,)
         assert state.all(1).all()
+
+
+def test_an_algorithm_takes_and_returns_states():
+    """As RLlib's: (action, state, fetches) where a state is given; the same for several observations at once."""
+    with config(RecurrentPPO).build() as algo:
+        observation, state = np.ones(1, np.float32), algo.get_policy().get_initial_state()
+        for _ in range(2):
+            before = state
+            action, state, fetches = algo.compute_single_action(observation, state, explore=False)
+            inputs = np.append(observation, 1)[None].astype(np.float32)
+            expected = np.empty((1, SIZE), np.float32)
+            dist_inputs = algo.policy.network.step(inputs, before[0][None], expected)
+            np.testing.assert_array_equal(state, expected)
+            np.testing.assert_array_equal(fetches["action_dist_inputs"], dist_inputs[0])
+            assert action == dist_inputs.argmax()
+            assert fetches["action_logp"] == algo.policy.log_prob(dist_inputs, np.array([action]))
+            np.testing.assert_allclose(fetches["vf_preds"], algo.policy.values(observation[None], before[0][None])[0])
+        actions, states, fetches = algo.compute_actions([observation] * 2, [before, before], explore=False)
+        assert actions.tolist() == [action] * 2 and fetches["vf_preds"].shape == (2,)
+        np.testing.assert_allclose(states[1], state, atol=1e-6)
+        actions, states, _ = algo.compute_actions({"a": observation}, {"a": before}, explore=False)
+        assert actions == {"a": action}
+        np.testing.assert_array_equal(states["a"], state)
+
+
+@pytest.mark.parametrize("state", [None, [], False, [np.zeros(3)], np.zeros((1, SIZE))])
+def test_a_state_that_does_not_fit_is_refused(state):
+    match = r"array of shape \[16\].*get_initial_state\(\)"
+    with config(RecurrentPPO).build() as algo, pytest.raises(ValueError, match=match):
+        algo.compute_single_action(np.ones(1, np.float32), state)
+
+
+def test_a_policy_without_a_memory_has_an_empty_state():
+    with config(PPO).build() as algo:
+        observation = np.ones(1, np.float32)
+        assert algo.get_policy().get_initial_state() == []
+        assert algo.compute_single_action(observation, []) in (0, 1)
+        _, state, fetches = algo.compute_single_action(observation, full_fetch=True)
+        assert state == [] and fetches.keys() == {"action_dist_inputs", "action_logp", "vf_preds"}
+        with pytest.raises(ValueError, match=r"has no memory, so its state is .*explore is a keyword"):
+            algo.compute_single_action(observation, False)
+        with pytest.raises(ValueError, match="there is no policy 'another'"):
+            algo.compute_single_action(observation, policy_id="another")
+
+
+def test_evaluation_workers_remember():
+    with config(RecurrentPPO).evaluation(evaluation_num_workers=1).build() as algo:
+        assert algo.evaluate(4)["episodes_this_iter"] == 4
+
+
+def memory_of(algorithm):
+    """The algorithm with a policy that remembers."""
+    return type(f"Recurrent{algorithm.__name__}", (WithGRU, algorithm), {})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "training", "reason"),
+    [
+        (DQN, {}, "a replay keeps single rows"),
+        (DQN, {"noisy": True}, "layers with noise in their weights"),
+        (PQN, {}, "QLambda computes"),
+        (ES, {"noise_size": 10_000}, "it perturbs fully connected networks"),
+    ],
+)
+def test_what_cannot_use_a_memory_is_refused(algorithm, training, reason):
+    settings = AlgorithmConfig(algo_class=memory_of(algorithm)).environment(Recall).training(**training)
+    with pytest.raises(ValueError, match=f"Recurrent.* cannot train a policy with a memory: {reason}"):
+        settings.build()
+
+
+def test_parameter_noise_cannot_perturb_a_memory():
+    settings = AlgorithmConfig(algo_class=memory_of(PQN)).environment(Recall)
+    with pytest.raises(ValueError, match="cannot train a policy with a memory: ParameterNoise"):
+        settings.exploration(exploration_config={"type": "ParameterNoise"}).build()
+
+
+def test_a_loss_over_modules_cannot_train_a_memory():
+    class OverModules(RecurrentPPO):
+        loss = LossOverModules((), ("total_loss",), torch=None)
+
+    with pytest.raises(ValueError, match="it cannot train a policy with a memory"):
+        AlgorithmConfig(algo_class=OverModules).environment(Recall).build()
+
+
+def test_a_policy_that_remembers_is_made_from_a_checkpoint(tmp_path):
+    """Its class and the function that makes its network are the user's code, which is loaded on request alone."""
+    with config(RecurrentPPO).build() as algo:
+        whole, alone = algo.save(tmp_path / "whole"), algo.export_policy_model(tmp_path / "alone")
+        with pytest.raises(CheckpointError, match=r"code of yours \(class=.*make=.*load_user_code=True"):
+            Policy.from_checkpoint(alone)
+        made = (
+            Policy.from_checkpoint(alone, load_user_code=True),
+            *Policy.from_checkpoint(whole, load_user_code=True).values(),
+        )
+        for policy in made:
+            assert policy.spec == algo.policy.spec
+            np.testing.assert_array_equal(policy.weights, algo.policy.weights)

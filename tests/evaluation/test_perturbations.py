@@ -9,7 +9,7 @@ from gymnasium.spaces import Box
 
 from rllib.env.registry import resolve
 from rllib.evaluation import seeding
-from rllib.evaluation.perturbations import PerturbationWorker, Trial, play
+from rllib.evaluation.perturbations import PerturbationWorker, Trial
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.models.catalog import policy_spec
@@ -78,7 +78,8 @@ def test_remote_workers_play_the_same_from_the_same_table(num_workers):
     local = WorkerSet(made, 0, worker_class=PerturbationWorker, shared=[TABLE.values])
     remote = WorkerSet(made, num_workers, worker_class=PerturbationWorker, shared=[TABLE.values])
     snapshot = Snapshot(weights_of(made))
-    assert remote.share_out(play, given, snapshot) == local.share_out(play, given, snapshot)
+    remote_outcomes = remote.share_out(PerturbationWorker.play, given, snapshot)
+    assert remote_outcomes == local.share_out(PerturbationWorker.play, given, snapshot)
     assert remote.foreach_worker(lambda worker: worker.noise.digest()) == [TABLE.digest()] * num_workers
     remote.stop()
 

@@ -267,8 +267,11 @@ def read_checkpoint(path: str | Path, *, load_user_code: bool = False, only: str
     """
     path = Path(path).absolute()
     manifest = read_manifest(path)
+    wanted = (only, "user_code/")
     files = {
-        name: _checked_content(path, name, entry) for name, entry in manifest["files"].items() if _is_wanted(name, only)
+        name: _checked_content(path, name, entry)
+        for name, entry in manifest["files"].items()
+        if name.startswith(wanted)
     }
     tree = {}
     for name, content in files.items():
@@ -281,10 +284,6 @@ def read_checkpoint(path: str | Path, *, load_user_code: bool = False, only: str
             loader = _UserCodeLoader(name, files) if load_user_code else None
             tree[name] = decode(json.loads(content), loader)
     return tree
-
-
-def _is_wanted(name: str, only: str) -> bool:
-    return name.startswith((only, "user_code/"))
 
 
 class _UserCodeLoader:

@@ -218,7 +218,9 @@ def space_from_json(data: Mapping):
     if kind == "Box":
         return _box_from_json(spaces.Box, data)
     if kind == "Discrete":
-        return spaces.Discrete(data["n"], start=data["start"], **_dtype_of_discrete(data["dtype"]))
+        # Discrete spaces have a dtype only in newer versions of gymnasium; int64 was and is the usual one.
+        dtype = {} if data["dtype"] == "int64" else {"dtype": np.dtype(data["dtype"]).type}
+        return spaces.Discrete(data["n"], start=data["start"], **dtype)
     if kind == "MultiDiscrete":
         return spaces.MultiDiscrete(data["nvec"], dtype=np.dtype(data["dtype"]).type, start=data["start"])
     if kind == "MultiBinary":
@@ -228,11 +230,6 @@ def space_from_json(data: Mapping):
     if kind == "Tuple":
         return spaces.Tuple([space_from_json(part) for part in data["spaces"]])
     raise ValueError(f"{kind!r} is no kind of space that this version of rllib knows")
-
-
-def _dtype_of_discrete(name: str) -> dict:
-    """Discrete spaces have a dtype only in newer versions of gymnasium; int64 was and is the usual one."""
-    return {} if name == "int64" else {"dtype": np.dtype(name).type}
 
 
 def _bound_to_json(bound: np.ndarray, bounded: np.ndarray, infinity: float):

@@ -11,8 +11,8 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from rllib.env.episodes import Episode
@@ -217,7 +217,7 @@ class Metrics:
             num_faulty_episodes=self._num_faulty,
         )
         result.update(self._steps(elapsed))
-        steps = {name: count for name, count in self.counters.items()}
+        steps = dict(self.counters)
         result["counters"] = steps
         result["num_training_step_calls_per_iteration"] = self.training_steps
         result["info"] = {
@@ -285,7 +285,8 @@ class Metrics:
         """The state for a checkpoint, JSON-able."""
         return {
             "counters": dict(self.counters),
-            "episodes": [_without_media(episode) for episode in self.episodes],
+            # Media can be any object.
+            "episodes": [{k: v for k, v in vars(episode).items() if k != "media"} for episode in self.episodes],
             "episodes_total": self.episodes_total,
             "iteration": self.iteration,
             "time_total_s": self.time_total_s,
@@ -318,6 +319,7 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
     lengths = [episode.length for episode in episodes]
     mean, low, high = _spread(returns)
     len_mean, len_low, len_high = _spread(lengths)
+    histograms = _by_name(episode.hist_data for episode in episodes)
     return {
         "episode_reward_mean": mean,
         "episode_reward_min": low,
@@ -328,44 +330,33 @@ def episode_statistics(episodes: Iterable[Episode]) -> dict:
         "policy_reward_mean": {DEFAULT_POLICY: mean} if returns else {},
         "policy_reward_min": {DEFAULT_POLICY: low} if returns else {},
         "policy_reward_max": {DEFAULT_POLICY: high} if returns else {},
-        "hist_stats": {**_joined_histograms(episodes), "episode_reward": returns, "episode_lengths": lengths},
+        "hist_stats": {
+            **{name: list(chain.from_iterable(parts)) for name, parts in histograms.items()},
+            "episode_reward": returns,
+            "episode_lengths": lengths,
+        },
         "custom_metrics": _custom_metrics(episodes),
-        "episode_media": _media(episodes),
+        "episode_media": _by_name(episode.media for episode in episodes),
     }
 
 
 def _custom_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
     """name_mean, name_min and name_max of what callbacks put into the episodes' custom_metrics."""
-    values = defaultdict(list)
-    for episode in episodes:
-        for name, value in episode.custom_metrics.items():
-            numbers = value if isinstance(value, list) else [value]
-            values[name].extend(number for number in numbers if not math.isnan(number))
-    spreads = {name: zip(("mean", "min", "max"), _spread(given)) for name, given in values.items()}
-    return {f"{name}_{part}": number for name, spread in spreads.items() for part, number in spread}
+    spreads = {}
+    for name, given in _by_name(episode.custom_metrics for episode in episodes).items():
+        numbers = [number for value in given for number in (value if isinstance(value, list) else [value])]
+        for part, number in zip(("mean", "min", "max"), _spread([x for x in numbers if not math.isnan(x)])):
+            spreads[f"{name}_{part}"] = number
+    return spreads
 
 
-def _joined_histograms(episodes: Iterable[Episode]) -> dict[str, list[float]]:
-    """Name -> numbers of all episodes that callbacks have put into their hist_data."""
-    joined = defaultdict(list)
-    for episode in episodes:
-        for name, numbers in episode.hist_data.items():
-            joined[name] += numbers
-    return dict(joined)
-
-
-def _media(episodes: Iterable[Episode]) -> dict[str, list]:
-    """Name -> what callbacks have put into the episodes' media."""
+def _by_name(dicts: Iterable[Mapping[str, Any]]) -> dict[str, list]:
+    """Name -> what the dicts have under it, in their order."""
     listed = defaultdict(list)
-    for episode in episodes:
-        for name, item in episode.media.items():
-            listed[name].append(item)
+    for each in dicts:
+        for name, value in each.items():
+            listed[name].append(value)
     return dict(listed)
-
-
-def _without_media(episode: Episode) -> dict:
-    """The episode as JSON-able data, without media, which can be any object."""
-    return {name: value for name, value in asdict(replace(episode, media={})).items() if name != "media"}
 
 
 def _spread(values: list) -> tuple[float, float, float]:

@@ -132,9 +132,7 @@ class SampleBatch(dict):
         return int(np.count_nonzero(self[LOSS_MASK])) if LOSS_MASK in self else self.count
 
     @staticmethod
-    def concat(
-        batches: Sequence["SampleBatch"], allocate: Callable[..., np.ndarray] = np.empty
-    ) -> "SampleBatch":
+    def concat(batches: Sequence["SampleBatch"], allocate: Callable[..., np.ndarray] = np.empty) -> "SampleBatch":
         """Joins batches in the given order; a single one is returned as it is, without a copy.
 
         Args:
@@ -146,15 +144,7 @@ class SampleBatch(dict):
         """
         if not batches:
             raise ValueError("SampleBatch.concat needs at least one batch")
-        if len(batches) == 1:
-            return batches[0]
-        _check_columns(batches)
-        columns = {}
-        for name, first in batches[0].items():
-            parts = [batch[name] for batch in batches]
-            columns[name] = allocate((sum(map(len, parts)), *first.shape[1:]), first.dtype)
-            np.concatenate(parts, out=columns[name])
-        return SampleBatch(columns, policy_version=min(batch.policy_version for batch in batches))
+        return _joined([batches], [None], allocate)
 
     @staticmethod
     def join_rounds(rounds: "Sequence[Sequence[SampleBatch]]") -> "SampleBatch":
@@ -169,26 +159,7 @@ class SampleBatch(dict):
         Raises:
             ValueError: if their columns differ.
         """
-        batches = [batch for batches in rounds for batch in batches]
-        if len(batches) == 1:
-            return batches[0]
-        _check_columns(batches)
-        num_steps = [_common_steps(round_) for round_ in rounds]
-        columns = {}
-        for name, first in batches[0].items():
-            count = sum(len(batch[name]) for batch in batches)
-            column = columns[name] = np.empty((count, *first.shape[1:]), first.dtype)
-            start = 0
-            for round_, steps in zip(rounds, num_steps):
-                parts = [batch[name] for batch in round_]
-                stop = start + sum(map(len, parts))
-                _write_round(parts, steps, column[start:stop])
-                start = stop
-        return SampleBatch(
-            columns,
-            policy_version=min(batch.policy_version for batch in batches),
-            num_steps=num_steps[0] if len(rounds) == 1 else None,
-        )
+        return _joined(rounds, [_common_steps(round_) for round_ in rounds], np.empty)
 
     def rows(self, index) -> "SampleBatch":
         """The rows that `index` selects: a view for a slice, a copy for a mask or an array of positions.
@@ -235,11 +206,31 @@ def _common_steps(batches: Sequence[SampleBatch]) -> int | None:
     return num_steps.pop() if len(num_steps) == 1 else None
 
 
-def _check_columns(batches: Sequence[SampleBatch]) -> None:
-    names = set(batches[0])
-    for batch in batches[1:]:
-        if set(batch) != names:
-            raise ValueError(f"batches to join must have the same columns; they differ in {names ^ set(batch)}")
+def _joined(
+    rounds: Sequence[Sequence[SampleBatch]], num_steps: Sequence[int | None], allocate: Callable[..., np.ndarray]
+) -> SampleBatch:
+    """The rounds one after the other; the batches of one with a number of steps come side by side, else in turn."""
+    batches = [batch for round_ in rounds for batch in round_]
+    if len(batches) == 1:
+        return batches[0]
+    for batch in batches:
+        if batch.keys() != batches[0].keys():
+            differing = batch.keys() ^ batches[0].keys()
+            raise ValueError(f"batches to join must have the same columns; they differ in {differing}")
+    columns = {}
+    for name, first in batches[0].items():
+        column = allocate((sum(len(batch[name]) for batch in batches), *first.shape[1:]), first.dtype)
+        columns[name], start = column, 0
+        for round_, steps in zip(rounds, num_steps):
+            parts = [batch[name] for batch in round_]
+            stop = start + sum(map(len, parts))
+            _write_round(parts, steps, column[start:stop])
+            start = stop
+    return SampleBatch(
+        columns,
+        policy_version=min(batch.policy_version for batch in batches),
+        num_steps=num_steps[0] if len(rounds) == 1 else None,
+    )
 
 
 def _write_round(parts: list[np.ndarray], num_steps: int | None, out: np.ndarray) -> None:

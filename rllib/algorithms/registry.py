@@ -35,24 +35,15 @@ def get_algorithm_class(name: str) -> type:
     Raises:
         ValueError: if there is none of this name; tells which there are.
     """
-    canonical = _canonical(name)
-    return getattr(importlib.import_module(ALGORITHMS[canonical]), canonical)
+    by_lower = {each.lower(): known for each, known in (*zip(ALGORITHMS, ALGORITHMS), *ALSO.items())}
+    known = by_lower.get(name.lower()) if isinstance(name, str) else None
+    if known is None:
+        near = nearest(name, ALGORITHMS) if isinstance(name, str) else []
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise ValueError(f"there is no algorithm {name!r}.{hint} There are: {', '.join(ALGORITHMS)}.")
+    return getattr(importlib.import_module(ALGORITHMS[known]), known)
 
 
 def get_algorithm_config(name: str):
-    """A new config of that algorithm, with its defaults: get_algorithm_config("PPO") is PPOConfig().
-
-    Raises:
-        ValueError: if there is none of this name; tells which there are.
-    """
-    canonical = _canonical(name)
-    return getattr(importlib.import_module(ALGORITHMS[canonical]), f"{canonical}Config")()
-
-
-def _canonical(name: str) -> str:
-    by_lower = {name.lower(): known for name, known in (*zip(ALGORITHMS, ALGORITHMS), *ALSO.items())}
-    if isinstance(name, str) and name.lower() in by_lower:
-        return by_lower[name.lower()]
-    near = nearest(name, ALGORITHMS) if isinstance(name, str) else []
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise ValueError(f"there is no algorithm {name!r}.{hint} There are: {', '.join(ALGORITHMS)}.")
+    """A new config of that algorithm with its defaults: get_algorithm_config("PPO") is PPOConfig(); raises as above."""
+    return get_algorithm_class(name).config_class()

@@ -4,6 +4,7 @@ A type is built from bool, int, float, str, None, Literal, dict, classes, and `|
 [[timestep, value], ...]; so `float | list` is a number or a schedule.
 """
 
+import contextlib
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -30,24 +31,17 @@ def convert(value, type_):
                 return value
         raise TypeError
     if origin in (Union, types.UnionType):
-        return _convert_to_first(value, get_args(type_))
-    try:
-        return _CONVERSIONS.get(origin or type_, _instance_of(origin or type_))(value)
-    except OverflowError:  # an int beyond all floats
-        raise TypeError from None
-
-
-def _convert_to_first(value, alternatives):
-    for alternative in alternatives:
+        for alternative in get_args(type_):
+            with contextlib.suppress(TypeError):
+                return convert(value, alternative)
+        raise TypeError
+    kind = origin or type_
+    if kind in _CONVERSIONS:
         try:
-            return convert(value, alternative)
-        except TypeError:
-            continue
-    raise TypeError
-
-
-def _to_bool(value) -> bool:
-    if isinstance(value, bool):
+            return _CONVERSIONS[kind](value)
+        except OverflowError:  # an int beyond all floats
+            raise TypeError from None
+    if isinstance(value, kind):
         return value
     raise TypeError
 
@@ -78,35 +72,7 @@ def _to_dict(value) -> dict:
     raise TypeError
 
 
-def _to_none(value) -> None:
-    if value is not None:
-        raise TypeError
-
-
-def _to_callable(value) -> Callable:
-    if callable(value):
-        return value
-    raise TypeError
-
-
-def _instance_of(class_) -> Callable:
-    def check(value):
-        if isinstance(value, class_):
-            return value
-        raise TypeError
-
-    return check
-
-
-_CONVERSIONS = {
-    bool: _to_bool,
-    int: _to_int,
-    float: _to_float,
-    list: _to_list,
-    dict: _to_dict,
-    types.NoneType: _to_none,
-    Callable: _to_callable,
-}
+_CONVERSIONS = {int: _to_int, float: _to_float, list: _to_list, dict: _to_dict}
 
 _WORDS = {
     bool: "True or False",

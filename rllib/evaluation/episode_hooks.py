@@ -56,15 +56,15 @@ class RunningEpisode:
         self.hist_data: dict[str, list[float]] = {}
         self.media: dict[str, Any] = {}
         self.is_faulty = False
-        # (action, what step() gave) of the newest step and of the one before it; None where there is none.
-        self._newest: tuple | None = None
-        self._before: tuple | None = None
-        self._first: tuple = (None, None)  # what reset() gave
+        # (action, what step() gave) of the newest step and of the one before it; zeros where there is none.
+        space = worker.stream.action_space
+        nothing = np.zeros(space.shape, space.dtype), (None, 0.0, False, False, None)
+        self._newest, self._before = nothing, nothing
         self._is_over = False
 
     def started(self, observation, info: dict) -> None:
         """Takes what reset() gave."""
-        self._first = (observation, info)
+        self._newest = self._newest[0], (observation, 0.0, False, False, info)
 
     def stepped(self, action, result: tuple) -> None:
         """Takes what step(action) gave. Nothing is looked at before it is asked for: this is called for every step."""
@@ -78,38 +78,37 @@ class RunningEpisode:
 
     def last_observation_for(self, agent_id=AGENT):
         """The newest observation, as the environment gave it."""
-        return self._first[0] if self._newest is None else self._newest[1][0]
+        return self._newest[1][0]
 
     last_raw_obs_for = last_observation_for
 
     def last_info_for(self, agent_id=AGENT) -> dict | None:
         """The info that came with it."""
-        return self._first[1] if self._newest is None else self._newest[1][4]
+        return self._newest[1][4]
 
     def last_action_for(self, agent_id=AGENT):
         """The newest action, as the environment got it; zeros before the first step."""
-        return self._zero_action() if self._newest is None else self._newest[0]
+        return self._newest[0]
 
     def prev_action_for(self, agent_id=AGENT):
         """The action before that; zeros where there is none."""
-        return self._zero_action() if self._before is None else self._before[0]
+        return self._before[0]
 
     def last_reward_for(self, agent_id=AGENT) -> float:
         """The newest reward; 0 before the first step."""
-        return 0.0 if self._newest is None else float(self._newest[1][1])
+        return float(self._newest[1][1])
 
     def prev_reward_for(self, agent_id=AGENT) -> float:
         """The reward before that; 0 where there is none."""
-        return 0.0 if self._before is None else float(self._before[1][1])
+        return float(self._before[1][1])
 
     def last_terminated_for(self, agent_id=AGENT) -> bool:
         """Whether the newest step terminated the episode."""
-        return self._newest is not None and bool(self._newest[1][2])
+        return bool(self._newest[1][2])
 
     def last_truncated_for(self, agent_id=AGENT) -> bool:
         """Whether the newest step truncated the episode; a time limit is known from `on_episode_end` on."""
-        truncated = self._newest is not None and bool(self._newest[1][3])
-        return truncated or (self._is_over and not self.last_terminated_for())
+        return bool(self._newest[1][3]) or (self._is_over and not self.last_terminated_for())
 
     def policy_for(self, agent_id=AGENT) -> str:
         """Name of the policy that acts."""
@@ -123,10 +122,6 @@ class RunningEpisode:
     def agent_rewards(self) -> dict[tuple[str, str], float]:
         """The total reward by (agent, policy)."""
         return {(AGENT, DEFAULT_POLICY): self.total_reward}
-
-    def _zero_action(self):
-        space = self.worker.stream.action_space
-        return np.zeros(space.shape, space.dtype)
 
 
 class BaseEnv:

@@ -15,6 +15,8 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+import psutil
+
 from rllib.env.episodes import Episode
 
 DEFAULT_POLICY = "default_policy"
@@ -71,6 +73,8 @@ RESULT_KEYS = frozenset((
 ))  # fmt: skip
 # Further top-level keys, which a result computes on access.
 LATER_RESULT_KEYS = frozenset(("env_runners", "sampler_results", "learners", *_TOP))
+
+_REFRESH_S = 1.0  # reading /proc costs a good part of a millisecond; short iterations share one reading
 
 
 class Result(dict[str, Any]):
@@ -363,3 +367,25 @@ def _spread(values: list) -> tuple[float, float, float]:
     if not values:
         return math.nan, math.nan, math.nan
     return sum(values) / len(values), min(values), max(values)
+
+
+class SystemUsage:
+    """CPU and memory use of the machine and memory of this process, for the `perf` key of results."""
+
+    def __init__(self):
+        self._process = psutil.Process()
+        self._read_at = -_REFRESH_S
+        self._last: dict[str, float] = {}
+        psutil.cpu_percent()  # the first call only sets the point that the next one counts from
+
+    def read(self) -> dict[str, float]:
+        """cpu_util_percent, ram_util_percent and rss_mb of this process, at most a second old."""
+        now = time.monotonic()
+        if now - self._read_at >= _REFRESH_S:
+            self._read_at = now
+            self._last = {
+                "cpu_util_percent": psutil.cpu_percent(),
+                "ram_util_percent": psutil.virtual_memory().percent,
+                "rss_mb": self._process.memory_info().rss / 2**20,
+            }
+        return dict(self._last)

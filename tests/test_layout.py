@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 # Lowest first. A module may import its own floor and those below.
 FLOORS = [
     ["runtime"],
-    ["rllib.errors", "rllib.sample_batch", "rllib.schedules", "rllib.system_usage"],
+    ["rllib.errors", "rllib.sample_batch", "rllib.schedules"],
     ["rllib.models", "rllib.losses"],
     ["rllib.policy", "rllib.replay", "rllib.env", "rllib.checkpoint", "rllib.encoding"],
     ["rllib.metrics", "rllib.evaluation", "rllib.learners"],

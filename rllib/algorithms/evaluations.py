@@ -1,7 +1,6 @@
 """The evaluations of a run: by this process, or by workers that do nothing else."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.from_config import (
@@ -17,15 +16,12 @@ from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.metrics import Result, episode_statistics
 
-if TYPE_CHECKING:
-    from rllib.algorithms.algorithm import Algorithm
-
 
 class Evaluations:
     """Plays whole episodes in fresh environments, on seeds that neither training nor another evaluation uses.
 
     Args:
-        algorithm: whose policy is evaluated; the policy itself acts where no evaluation workers do.
+        algorithm: the Algorithm whose policy is evaluated; the policy itself acts where no evaluation workers do.
         training: settings of its rollout workers.
 
     Attributes:
@@ -36,7 +32,7 @@ class Evaluations:
         ValueError: if evaluation_config describes an environment with other spaces.
     """
 
-    def __init__(self, algorithm: "Algorithm", training: RolloutSettings):
+    def __init__(self, algorithm, training: RolloutSettings):
         self._algorithm = algorithm
         self._config = algorithm.config.get_evaluation_config_object()
         self._settings = self._own_settings(training)

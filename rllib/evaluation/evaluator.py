@@ -9,12 +9,12 @@ from typing import Literal, Self
 import numpy as np
 
 from rllib.env.actions import ActionMapper
+from rllib.env.checks import SpaceCheck
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.space_check import SpaceCheck
 from rllib.evaluation.worker import Worker
 from rllib.policy import Policy, Snapshot
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 
 from .errors import UnschedulableError
+from .runtime_env import check_env_vars, check_runtime_env
 
 # Options of Ray that are not available: the values that ask for what happens anyway. These are accepted, no others.
 NOT_YET = {
@@ -28,7 +29,6 @@ NOT_YET = {
     "max_task_retries": (0,),
     "namespace": (None,),
     "placement_group": (None, "default"),
-    "runtime_env": (None, {}),
     "scheduling_strategy": (None, "DEFAULT"),
 }
 BUILT_IN_RESOURCES = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
@@ -56,6 +56,8 @@ class TaskOptions:
         name: for messages; default the function's name.
         _generator_backpressure_num_objects: how many values a streaming generator may be ahead of its caller, before it
             waits; -1: any number.
+        runtime_env: {"env_vars": {...}, "working_dir": path}: environment variables, added to those of the caller, and
+            the directory in which it runs and from which it imports. Tasks of other environments get other processes.
     """
 
     num_cpus: float = 1
@@ -68,6 +70,7 @@ class TaskOptions:
     max_calls: int = 0
     name: str | None = None
     _generator_backpressure_num_objects: int = -1
+    runtime_env: dict = field(default_factory=dict)
 
     @property
     def returns(self) -> int:
@@ -94,7 +97,8 @@ class ActorOptions:
         num_gpus, resources, memory: as for tasks, held for life.
         name: for messages; default the class's name.
         oversubscribe: start it even when too few CPUs are free (or exist); the other resources are still needed.
-        env_vars: environment variables of its process.
+        env_vars: environment variables of its process, in short for those of runtime_env.
+        runtime_env: as for tasks.
     """
 
     num_cpus: float | None = None
@@ -104,6 +108,14 @@ class ActorOptions:
     name: str | None = None
     oversubscribe: bool = False
     env_vars: dict = field(default_factory=dict)
+    runtime_env: dict = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict:
+        """The runtime_env with env_vars in it."""
+        if not self.env_vars:
+            return self.runtime_env
+        return {**self.runtime_env, "env_vars": {**self.runtime_env.get("env_vars", {}), **self.env_vars}}
 
     def request(self) -> dict[str, float]:
         """What must be free to start the actor."""
@@ -290,12 +302,6 @@ def _flag(name, value):
     return value
 
 
-def _env_vars(name, value):
-    if not isinstance(value, dict) or not all(isinstance(x, str) for pair in value.items() for x in pair):
-        raise TypeError(f"{name} must be a dict of str -> str, got {value!r}")
-    return dict(value)
-
-
 _CHECKS = {
     "num_cpus": lambda name, value: None if value is None else check_quantity(name, value),
     "num_gpus": lambda name, value: 0 if value is None else _gpus(name, value),
@@ -308,7 +314,8 @@ _CHECKS = {
     "retry_exceptions": _retry_exceptions,
     "name": _name,
     "oversubscribe": _flag,
-    "env_vars": _env_vars,
+    "env_vars": check_env_vars,
+    "runtime_env": check_runtime_env,
 }
 
 

@@ -12,6 +12,7 @@ import threading
 from . import context, machine
 from .engines.base import Engine, EngineConfig
 from .options import check_quantity, check_resources, is_neutral
+from .runtime_env import check_runtime_env, merged
 
 logger = logging.getLogger("runtime")
 
@@ -62,9 +63,11 @@ def init(
         local_mode: the same as engine="local".
         log_to_driver: show what tasks and actors print, on the stream (stdout or stderr) that they print on.
         logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
-        address, include_dashboard, runtime_env: for programs written for Ray. Only "local", False and an empty dict
-            (or None) are accepted: sessions over several machines, a dashboard and environments are not available.
+        address, include_dashboard: for programs written for Ray. Only "local" and False (or None) are accepted:
+            sessions over several machines and a dashboard are not available.
         namespace: for programs written for Ray; without effect, since actors are not found by name.
+        runtime_env: {"env_vars": {...}, "working_dir": path} for all tasks and actors, not for this process; see
+            `options.TaskOptions`.
 
     Returns:
         The session's resources by name; a context manager that ends the session.
@@ -82,11 +85,12 @@ def init(
             raise RuntimeError(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
-        _check_unavailable(address, include_dashboard, namespace, runtime_env)
+        _check_unavailable(address, include_dashboard, namespace)
+        environment = merged("", check_runtime_env("runtime_env", runtime_env))
         if logging_level is not None:
             logger.setLevel(logging_level)
         name = _engine_name(engine, local_mode)
-        config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver)
+        config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment)
         started = importlib.import_module(ENGINES[name]).start(config)
         context.set_engine(started)
         if _driver_pid is None:
@@ -124,18 +128,13 @@ def engine() -> Engine:
     return current
 
 
-def _check_unavailable(address, include_dashboard, namespace, runtime_env) -> None:
+def _check_unavailable(address, include_dashboard, namespace) -> None:
     if not is_neutral(address, (None, "local")):
         raise ValueError(f"address={address!r}: sessions over several machines are not available; leave address out")
     if not is_neutral(include_dashboard, (None, False)):
         raise ValueError(f"include_dashboard={include_dashboard!r}: there is no dashboard; leave include_dashboard out")
     if not isinstance(namespace, str | None):
         raise TypeError(f"namespace must be a string or None, got {namespace!r}")
-    if not is_neutral(runtime_env, (None, {})):
-        raise ValueError(
-            f"runtime_env={runtime_env!r} is not available; leave it out. Environment variables of an actor are given "
-            "with .options(env_vars={...}); a task inherits those of the driver at the time of init()."
-        )
 
 
 def _engine_name(given, local_mode) -> str:
@@ -156,7 +155,7 @@ def _known() -> str:
     return " and ".join(repr(name) for name in sorted(ENGINES, reverse=True))
 
 
-def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver) -> EngineConfig:
+def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment) -> EngineConfig:
     num_cpus = machine.cpu_count() if num_cpus is None else check_quantity("num_cpus", num_cpus)
     gpu_ids = machine.gpu_ids()
     if num_gpus is not None:
@@ -182,6 +181,7 @@ def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_
         object_store_memory=int(object_store_memory),
         preload=_module_names(preload),
         log_to_driver=bool(log_to_driver),
+        environment=environment,
     )
 
 

@@ -52,6 +52,7 @@ class EngineConfig:
         object_store_memory: bytes of shared memory the session may use.
         preload: modules that the worker processes share from their birth.
         log_to_driver: whether the output of workers is shown in the driver.
+        environment: of all tasks and actors; see runtime_env.py. It is theirs unless their options say otherwise.
     """
 
     resources: dict[str, float]
@@ -59,6 +60,7 @@ class EngineConfig:
     object_store_memory: int = 2**30
     preload: tuple[str, ...] = ()
     log_to_driver: bool = True
+    environment: str = ""
 
 
 class Definition:

@@ -19,6 +19,7 @@ import itertools
 import logging
 import os
 import pickle
+import sys
 import threading
 import weakref
 from collections import deque
@@ -32,6 +33,7 @@ from ..options import DYNAMIC, STREAMING, check_feasible
 from ..pickling import Pickler
 from ..refs import ObjectRef, SessionBound, Unseen
 from ..runtime_context import RuntimeContext
+from ..runtime_env import environment_dict, merged
 from ..unpicklable import refuse, refuse_call
 from .base import EngineConfig, describe_exit, find_method, iterate, split_returns
 from .resources import Resources, quantities, units
@@ -206,6 +208,7 @@ class LocalEngine:
         self._resources = Resources(units(config.resources), tuple(config.gpu_ids))
         for name in config.preload:
             importlib.import_module(name)
+        self._environments = [config.environment]  # of the calls on the stack
         self._contexts = [RuntimeContext(self.session_id, "local", str(os.getpid()))]
 
     def stop(self) -> None:
@@ -542,8 +545,13 @@ class LocalEngine:
         if actor is not None:
             actor.busy = True
         try:
-            with _environment(getattr(options, "env_vars", {})):
-                yield
+            own = options.environment if actor is not None else options.runtime_env
+            self._environments.append(merged(self._environments[-1], own))
+            try:
+                with _environment(environment_dict(self._environments[-1])):
+                    yield
+            finally:
+                self._environments.pop()
         finally:
             self._contexts.pop()
             if actor is not None:
@@ -581,12 +589,20 @@ class LocalEngine:
 
 
 @contextlib.contextmanager
-def _environment(variables):
+def _environment(environment):
+    variables, directory = environment.get("env_vars", {}), environment.get("working_dir")
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
+    if directory:
+        cwd = os.getcwd()
+        os.chdir(directory)
+        sys.path.insert(0, directory)
     try:
         yield
     finally:
+        if directory:
+            os.chdir(cwd)
+            sys.path.remove(directory)
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -7,6 +7,7 @@ from functools import partial
 
 from ... import errors
 from ...options import check_feasible
+from ...runtime_env import merged
 from ..resources import units
 from . import structs, wire
 from .actor_channels import ActorChannels
@@ -80,7 +81,12 @@ class ActorCalls:
             return
         body, items = self._arguments.complete(arguments)
         create = structs.Create(
-            digest, name, units(options.request()), units(options.held()), list(items), options.env_vars
+            digest,
+            name,
+            units(options.request()),
+            units(options.held()),
+            list(items),
+            merged(self._engine.environment, options.environment),
         )
         data = structs.encode(create)
         serial, _ = wire.KEY.unpack(channel.key)

@@ -57,9 +57,11 @@ class Client:
         local_refs, actor_channels, tasks: what this process shares, the actors it knows, the tasks that are not done.
         watches: of threads in wait().
         malformed: number of messages that were dropped.
+        environment: of this process, which what it calls inherits; see runtime_env.py.
     """
 
     name = "zeromq"
+    environment = ""
 
     def __init__(self, process: int, session: str, node_pid: int, totals: dict[str, float]):
         self.process, self.session, self.node_pid, self.totals = process, session, node_pid, totals

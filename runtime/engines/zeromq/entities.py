@@ -82,6 +82,7 @@ class Process:
         contacts: processes that may have a socket to it.
         leaving: the reason it gave before it ended by itself.
         waits: what its call has waited for during some seconds, else None.
+        environment: in which it was started; see runtime_env.py.
     """
 
     number: int
@@ -98,6 +99,7 @@ class Process:
     contacts: set[int] = field(default_factory=set)
     leaving: str = ""
     waits: structs.Waits | None = None
+    environment: str = ""
 
     @property
     def cpus(self) -> Request:
@@ -137,7 +139,7 @@ class Spawn:
     name: str
     held: dict[str, float] = field(default_factory=dict)
     gpu_ids: tuple[str, ...] = ()
-    env_vars: dict[str, str] = field(default_factory=dict)
+    environment: str = ""
 
 
 @dataclass(slots=True)

@@ -56,6 +56,7 @@ class NodeProcess:
                 "object_store_memory": config.object_store_memory,
                 "preload": ["runtime.engines.zeromq.worker", *config.preload],
                 "log_to_driver": config.log_to_driver,
+                "environment": config.environment,
                 "path": _import_path(),
                 "inherited": {"ready": its, "lock": lock},
             }

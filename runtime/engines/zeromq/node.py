@@ -21,6 +21,7 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
+from ...runtime_env import environment_dict
 from ..resources import units
 from . import boot, structs, wire
 from .entities import Close, Grow, Kill, Poke, Send, Spawn
@@ -197,6 +198,7 @@ class Node:
             self._ask(self._spawns.popleft())
 
     def _ask(self, spawn):
+        session, own = environment_dict(self._config["environment"]), environment_dict(spawn.environment)
         settings = structs.Settings(
             process=spawn.process,
             session=self._session,
@@ -205,8 +207,10 @@ class Node:
             resources=self._config["resources"],
             held=spawn.held,
             gpu_ids=spawn.gpu_ids,
-            env_vars=spawn.env_vars,
+            env_vars={**session.get("env_vars", {}), **own.get("env_vars", {})},
             path=self._config["path"],
+            working_dir=own.get("working_dir") or session.get("working_dir", ""),
+            environment=spawn.environment,
         )
         its = self._output.open(spawn.process)
         try:

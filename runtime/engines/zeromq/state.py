@@ -56,7 +56,8 @@ class NodeState:
         self._queued_by_key: dict[bytes, Task] | None = None  # made for a cancel, void when a queue changes
         self._waiting_actors: deque[Actor] = deque()
         self._early: dict[bytes, tuple[set[int], str]] = {}  # key -> watchers, why to end: they overtook the creator
-        self._idle: list[Process] = []
+        self._idle: list[Process] = []  # of the session's environment
+        self._idle_elsewhere: dict[str, list[Process]] = {}  # of each other one that has some
         self._definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}  # digest -> frame, items
         self._still_ticks = self._short_ticks = 0
         self._oversubscribed = False
@@ -95,7 +96,7 @@ class NodeState:
             self._send(Send(process, wire.message(wire.STOP, wire.NODE)))
         else:
             worker.idle = 0
-            self._idle.append(worker)
+            self._become_idle(worker)
         self._dispatch()
 
     def cancel(self, source: int, serial: int, owner: int, flags: int) -> None:
@@ -220,16 +221,42 @@ class NodeState:
                 self._assign(heappop(queue)[2], worker)
             if not queue:
                 del self._queues[request]
-        if self._queues and self._files.task_workers >= self.largest_worker_count and not self._idle:
+        if self._queues and self._files.task_workers >= self.largest_worker_count and not self._all_idle():
             self._find_deadlock()
 
     def _worker_for(self, task):
         needs_gpu = any(name == "GPU" for name, _ in task.request)
-        if self._idle and not needs_gpu:
-            return self._idle.pop()
+        environment = task.spec.environment
+        if not needs_gpu and (self._idle if not environment else environment in self._idle_elsewhere):
+            return self._idle.pop() if not environment else self._leave_idle(self._idle_elsewhere[environment][-1])
         if self._files.task_workers >= self.largest_worker_count or not self._files.has_room_for_task_worker():
+            self._end_idle(environment)
             return None
-        return self._new_process(ProcessKind.TASK)
+        process = self._new_process(ProcessKind.TASK)
+        process.environment = environment
+        return process
+
+    def _become_idle(self, worker):
+        idle = self._idle_elsewhere.setdefault(worker.environment, []) if worker.environment else self._idle
+        idle.append(worker)
+
+    def _leave_idle(self, worker):
+        """Takes a worker from the idle ones."""
+        idle = self._idle_elsewhere[worker.environment] if worker.environment else self._idle
+        idle.remove(worker)
+        if worker.environment and not idle:
+            del self._idle_elsewhere[worker.environment]
+        return worker
+
+    def _all_idle(self):
+        return [*self._idle, *(worker for idle in self._idle_elsewhere.values() for worker in idle)]
+
+    def _end_idle(self, environment):
+        """Ends an idle worker of another environment: there may not be more workers, and its place is needed."""
+        for worker in self._all_idle():
+            if worker.environment != environment and not self._owns_something(worker.number):
+                self._send(Kill(self._leave_idle(worker).number))
+                return
 
     def _assign(self, task, worker):
         task.gpus = self.resources.take(task.request)
@@ -238,7 +265,7 @@ class NodeState:
         self._still_ticks = 0
         if not worker.ready:
             worker.gpus = task.gpus
-            self._send(Spawn(worker.number, f"worker {worker.number}", {}, task.gpus))
+            self._send(Spawn(worker.number, f"worker {worker.number}", {}, task.gpus, worker.environment))
         else:
             self._start(worker)
 
@@ -269,7 +296,7 @@ class NodeState:
     def _find_deadlock(self):
         """At the largest number of workers, all blocked: nothing will ever move, so the deepest task fails."""
         workers = [p for p in self.processes.values() if p.task is not None]
-        if not all(p.blocked and not p.leaving for p in workers):
+        if len(workers) < self._files.task_workers or not all(p.blocked and not p.leaving for p in workers):
             return
         for request in list(self._queues):
             queue = self._queues[request]
@@ -374,8 +401,9 @@ class NodeState:
             worker = self._new_process(ProcessKind.ACTOR)
             worker.actor, worker.name, worker.gpus = actor, actor.spec.name, actor.gpus
             actor.state, actor.process = ActorState.STARTING, worker.number
-            held, env_vars = quantities(actor.spec.held), actor.spec.env_vars
-            self._send(Spawn(worker.number, actor.spec.name, held, actor.gpus, env_vars))
+            worker.environment = actor.spec.environment
+            held = quantities(actor.spec.held)
+            self._send(Spawn(worker.number, actor.spec.name, held, actor.gpus, worker.environment))
             self._notice_oversubscription()
         for actor in refused:  # now, since its end may end others that wait
             self._bury(actor, wire.ACTOR_DEAD, self._files.refusal(actor.spec.name).encode())
@@ -428,7 +456,7 @@ class NodeState:
         elif worker.task is not None:
             self._start(worker)
         elif not worker.gpus:  # else it was started for a task that was cancelled, and is about to end
-            self._idle.append(worker)
+            self._become_idle(worker)
             self._dispatch()
 
     def leaving(self, process: int, why: str) -> None:
@@ -449,8 +477,8 @@ class NodeState:
         worker = self.processes.pop(process, None)
         if worker is None:
             return
-        if worker in self._idle:
-            self._idle.remove(worker)
+        if worker in self._all_idle():
+            self._leave_idle(worker)
         self._files.workers -= worker.kind != ProcessKind.DRIVER
         self._files.task_workers -= worker.kind == ProcessKind.TASK
         reason = worker.ending(how, output)
@@ -620,7 +648,8 @@ class NodeState:
     @property
     def needs_ticks(self) -> bool:
         """Whether `tick` is to be called every second."""
-        return bool(self._waiting_actors or self._queues or self.memory.is_short) or len(self._idle) > self._kept_idle
+        busy = self._waiting_actors or self._queues or self.memory.is_short or self._idle_elsewhere
+        return bool(busy) or len(self._idle) > self._kept_idle
 
     def tick(self) -> None:
         """A second has passed."""
@@ -633,9 +662,10 @@ class NodeState:
             if self._short_ticks % COLLECT_TICKS == 2:  # the first tick may come at once
                 for process in self.processes:
                     self._tell(process, wire.message(wire.COLLECT, wire.NODE))
-        for worker in self._idle:
+        idle = self._all_idle()
+        for worker in idle:
             worker.idle += 1
-        for worker in self._idle[: -self._kept_idle]:
+        for worker in (*self._idle[: -self._kept_idle], *idle[len(self._idle) :]):
             if worker.idle > IDLE_TICKS and not self._owns_something(worker.number):
                 self._send(Kill(worker.number))
 

@@ -20,6 +20,7 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
         max_retries: -1 for no limit.
         retry_on: pickled classes of exceptions that are worth another attempt; empty for none.
         max_calls: of the function in one process, which then ends; 0 for any number.
+        environment: see runtime_env.py; empty for the session's.
     """
 
     digest: bytes
@@ -29,6 +30,7 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
     max_retries: int
     retry_on: bytes
     max_calls: int = 0
+    environment: str = ""
 
 
 class Create(msgspec.Struct, array_like=True, frozen=True):
@@ -39,7 +41,7 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
     request: tuple[tuple[str, int], ...]
     held: tuple[tuple[str, int], ...]
     items: list[bytes]
-    env_vars: dict[str, str]
+    environment: str
 
 
 class Define(msgspec.Struct, array_like=True, frozen=True):
@@ -100,6 +102,8 @@ class Settings(msgspec.Struct, frozen=True):
         gpu_ids: devices it may see.
         env_vars: set before any user code.
         path: the driver's import path.
+        working_dir: where it runs, and from where it imports first; empty for the driver's.
+        environment: its own, which what it calls inherits; see runtime_env.py.
     """
 
     process: int
@@ -111,6 +115,8 @@ class Settings(msgspec.Struct, frozen=True):
     gpu_ids: tuple[str, ...]
     env_vars: dict[str, str]
     path: list[str]
+    working_dir: str = ""
+    environment: str = ""
 
 
 encode = msgspec.msgpack.Encoder().encode

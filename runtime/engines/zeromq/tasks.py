@@ -8,6 +8,7 @@ from functools import partial
 
 from ... import errors, pickling
 from ...options import check_feasible
+from ...runtime_env import merged
 from ..resources import units
 from . import structs, wire
 from .arguments import Arguments, Call, failed_argument
@@ -106,7 +107,8 @@ class Tasks:
             check_feasible(options.request(), self._totals, f"task {name}()")
             digest = self._arguments.digest(function)
             retry = pickling.dumps(options) if options.retry_exceptions else b""
-            fields = digest, name, units(options.request()), options.max_retries, retry, options.max_calls
+            environment = merged(self._local_refs.engine.environment, options.runtime_env)
+            fields = digest, name, units(options.request()), options.max_retries, retry, options.max_calls, environment
             data = structs.encode(structs.Task(*fields[:3], [], *fields[3:]))
             if len(self._templates) >= TEMPLATES:
                 self._templates.clear()

@@ -98,7 +98,7 @@ class Worker(Client):
     def __init__(self, settings: structs.Settings):
         super().__init__(settings.process, settings.session, settings.node_pid, settings.resources)
         self._wait = self._wait_lending
-        self._settings = settings
+        self._settings, self.environment = settings, settings.environment
         self._inbox = Inbox()
         self._definitions: dict[bytes, object] = {}  # digest -> frame, or the function or class itself
         self._names: dict[bytes, str] = {}
@@ -576,6 +576,9 @@ def _set_up(settings):
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(settings.gpu_ids)
     os.environ.update(settings.env_vars)
     sys.path[:] = settings.path
+    if settings.working_dir:
+        os.chdir(settings.working_dir)
+        sys.path.insert(0, settings.working_dir)
     random.seed()
     np.random.seed(int.from_bytes(os.urandom(4), "little"))
     torch = sys.modules.get("torch")

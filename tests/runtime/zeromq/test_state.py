@@ -27,15 +27,15 @@ class Driven:
         taken = self.state.take()
         return taken if kind is None else [i for i in taken if type(i) is kind]
 
-    def submit(self, request=CPU, source=1, name="f", items=(), max_retries=3):
+    def submit(self, request=CPU, source=1, name="f", items=(), max_retries=3, environment=""):
         self.serial += 1
-        task = structs.Task(DIGEST, name, request, list(items), max_retries, b"")
+        task = structs.Task(DIGEST, name, request, list(items), max_retries, b"", environment=environment)
         self.state.submit(source, self.serial, task, f"task {self.serial}".encode())
         return self.serial
 
     def create(self, request=(), held=(), source=1, name="A", items=()):
         self.serial += 1
-        create = structs.Create(DIGEST, name, request, held, list(items), {})
+        create = structs.Create(DIGEST, name, request, held, list(items), "")
         self.state.create(source, self.serial, create, b"create")
         return wire.key(self.serial, source)
 
@@ -596,3 +596,37 @@ def test_a_task_of_another_process_is_cancelled_through_its_owner():
     serial = d.submit()
     d.state.cancel(77, serial, 1, wire.RECURSIVE)
     assert wire.CANCEL in kinds(d.take(), 1)
+
+
+def test_workers_of_different_environments_are_not_mixed():
+    d = Driven(CPU=1)
+    processes = {}
+    for environment in ("", '{"env_vars": {"A": "1"}}', "", '{"env_vars": {"A": "1"}}'):
+        serial = d.submit(environment=environment)
+        spawned = d.take(Spawn)
+        if environment not in processes:
+            [spawn] = spawned
+            assert spawn.environment == environment
+            processes[environment] = spawn.process
+            d.state.ready(spawn.process)
+        assert len(spawned) == (serial <= 102)
+        d.take()
+        d.state.done(processes[environment], serial, 1)
+    assert d.state.needs_ticks
+    for _ in range(70):
+        d.state.tick()
+    assert Kill(processes['{"env_vars": {"A": "1"}}']) in d.take(Kill), "it is not kept for ever"
+
+
+def test_an_idle_worker_makes_place_for_one_of_another_environment():
+    d = Driven(CPU=1)
+    d.state.largest_worker_count = 1
+    serial = d.submit()
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.state.done(spawn.process, serial, 1)
+    d.take()
+    d.submit(environment="{}")
+    assert d.take() == [Kill(spawn.process)]
+    d.state.exited(spawn.process, "signal SIGKILL")
+    assert [i.environment for i in d.take(Spawn)] == ["{}"]

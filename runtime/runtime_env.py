@@ -1,0 +1,79 @@
+"""`runtime_env`: the environment variables and the working directory of tasks and actors.
+
+Engines pass on an *environment*, a string: the checked dict as JSON with sorted keys, so that equal ones are the same
+string. The empty string is the session's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+KEYS = ("env_vars", "working_dir")
+
+
+def check_runtime_env(name: str, value) -> dict:
+    """A dict with the keys of KEYS that were given, the directory absolute.
+
+    Raises:
+        TypeError, ValueError: not a dict, another key, no strings, no directory of this machine.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict, got {value!r}")
+    for key in value:
+        if key not in KEYS:
+            raise ValueError(
+                f"{name}={{{key!r}: ...}} is not available; there are {' and '.join(map(repr, KEYS))}. Workers run the "
+                "driver's Python: install packages there before init()."
+            )
+    checked = {}
+    if value.get("env_vars"):
+        checked["env_vars"] = check_env_vars(f"{name}['env_vars']", value["env_vars"])
+    if value.get("working_dir") is not None:
+        checked["working_dir"] = _directory(f"{name}['working_dir']", value["working_dir"])
+    return checked
+
+
+def check_env_vars(name: str, value) -> dict[str, str]:
+    """A dict of str -> str.
+
+    Raises:
+        TypeError: otherwise.
+    """
+    if not isinstance(value, dict) or not all(isinstance(x, str) for pair in value.items() for x in pair):
+        raise TypeError(f"{name} must be a dict of str -> str, got {value!r}")
+    return dict(value)
+
+
+def _directory(name, value):
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} must be the path of a directory, got {value!r}")
+    path = os.path.abspath(os.fspath(value))
+    if not os.path.isdir(path):
+        raise ValueError(
+            f"{name}={value!r} must be a directory of this machine; it is used in place and not copied, so archives "
+            "and addresses are not available"
+        )
+    return path
+
+
+def merged(outer: str, runtime_env: dict) -> str:
+    """The environment of what is called where `outer` holds: variables are added, a directory takes its place.
+
+    Args:
+        outer: environment of the caller.
+        runtime_env: as `check_runtime_env` gives it.
+    """
+    if not runtime_env:
+        return outer
+    before = environment_dict(outer)
+    variables = {**before.get("env_vars", {}), **runtime_env.get("env_vars", {})}
+    together = {**before, **runtime_env, **({"env_vars": variables} if variables else {})}
+    return json.dumps(together, sort_keys=True)
+
+
+def environment_dict(environment: str) -> dict:
+    """The dict of an environment; empty for the session's own."""
+    return json.loads(environment) if environment else {}

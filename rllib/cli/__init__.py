@@ -56,5 +56,4 @@ def command() -> None:
 
 
 def main() -> None:
-    """Entry point of the console script."""
     command(prog_name="rllib")

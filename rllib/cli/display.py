@@ -1,17 +1,37 @@
-"""Displays of a training run: lines where there is no terminal, a panel (panel.py) where there is one, or nothing."""
+"""Displays of a training run: lines where there is no terminal, a panel where there is one, or nothing."""
 
+import contextlib
+import itertools
 import logging
 import math
+import os
+import sys
+import termios
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rllib.tune.loggers import lookup
 
 _FIRST_LINES = 10
 _LINE_INTERVAL_S = 1.0
 # Time between two later lines, as a share of the elapsed time: a day of training prints some 400 lines.
 _LINE_FRACTION = 0.02
+_REFRESH_INTERVAL_S = 0.25
+_WIDEST = 120
+# Columns that are not the values': two of the border, two of its padding, the labels and two between.
+_FRAME_WIDTH = 4 + 7 + 2
+_NUMBER_WIDTH = 9
+_SHORTEST_LINE, _LONGEST_LINE = 8, 36
+_BLOCKS, _ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-~=+*#"
 
 
 class QuietDisplay:
@@ -62,6 +82,162 @@ class LineDisplay(QuietDisplay):
         click.echo(line_of(result))
 
 
+class PanelDisplay(QuietDisplay):
+    """Return, length, steps, time per phase, workers and progress, redrawn at most four times a second.
+
+    Between results it is redrawn once a second, so that the clock of a long iteration moves. The clock is that of the
+    results, time_total_s, plus the time since the last of them.
+    """
+
+    def __init__(self):
+        self._console = Console(highlight=False)
+        self._live: Live | None = None
+        self._clock_s, self._counts_from = 0.0, time.monotonic()
+        self._drawn_at = self._counts_from
+        self._title = self._goal = self._directory = ""
+        self._result: Mapping = {}
+        self._progress = 0.0
+        self._returns: list[float] = []
+        self._notes: list[threading.Thread] = []
+        self._open_terminal = contextlib.ExitStack()
+
+    def start(self, title: str, goal: str, directory: str) -> None:
+        self._title, self._goal, self._directory = title, goal, directory
+        self._counts_from = time.monotonic()
+        self._open_terminal.enter_context(_without_echo())
+        self._live = Live(console=self._console, get_renderable=self.render, refresh_per_second=1)
+        self._live.start()
+
+    def on_result(self, result: Mapping, progress: float) -> None:
+        self._result, self._progress = result, progress
+        value = result.get("episode_reward_mean")
+        if value is not None and value == value:
+            self._returns.append(value)
+        now = time.monotonic()
+        self._clock_s, self._counts_from = result["time_total_s"], now
+        if now - self._drawn_at >= _REFRESH_INTERVAL_S:
+            self._drawn_at = now
+            self._live.refresh()
+
+    def note(self, text: str) -> None:
+        # A signal handler may call this while this thread draws. Another thread waits until the drawing is done.
+        how = {"style": "yellow", "markup": False}
+        printing = threading.Thread(target=self._console.print, args=(text,), kwargs=how)
+        printing.start()
+        self._notes.append(printing)
+
+    def close(self) -> None:
+        for printing in self._notes:
+            printing.join()
+        if self._live is not None:
+            self._counts_from = None
+            self._live.stop()  # draws once more
+        self._open_terminal.close()
+
+    def render(self) -> Panel:
+        width = min(_WIDEST, self._console.width)
+        rows = Table.grid(padding=(0, 2))
+        rows.add_column(style="dim")
+        rows.add_column()
+        for row in self._rows(width - _FRAME_WIDTH):
+            rows.add_row(*row)
+        since = 0.0 if self._counts_from is None else time.monotonic() - self._counts_from
+        clock = elapsed(self._clock_s + since)
+        title = f"{_shortened(self._title, width - len(clock) - 8)}  {clock}"
+        directory = Text(_end_of(self._directory, width - 6))
+        return Panel(rows, title=Text(title), subtitle=directory, width=width, title_align="left",
+                     subtitle_align="left", border_style="cyan")  # fmt: skip
+
+    def _rows(self, width: int):
+        """(label, values) of each row; the values have this many columns."""
+        result = self._result
+        yield from self._return_rows(width)
+        yield "length", f"{number(result.get('episode_len_mean')):>{_NUMBER_WIDTH}}"
+        rate = number(result.get("num_env_steps_sampled_throughput_per_sec"), 0)
+        steps = number(result.get("timesteps_total"), 0)
+        yield "steps", f"{steps:>{_NUMBER_WIDTH}}  {rate} /s, iteration {result.get('training_iteration', 0)}"
+        shares = phase_shares(result)
+        yield "time", ", ".join(f"{phase} {share:.0%}" for phase, share in shares.items()) or "-"
+        yield "workers", _workers(result)
+        if self._goal:
+            yield from self._goal_rows(width)
+
+    def _return_rows(self, width: int):
+        """The mean return, its course, and the lowest and highest; these have a row of their own if it is narrow."""
+        result = self._result
+        low, high = number(result.get("episode_reward_min")), number(result.get("episode_reward_max"))
+        spread = f"{low} to {high}" if self._returns else "no episode has ended yet"
+        mean = f"{number(result.get('episode_reward_mean')):>{_NUMBER_WIDTH}}"
+        room = width - len(mean) - 4 - len(spread)
+        fits = room >= (_SHORTEST_LINE if self._returns else 0)
+        blocks = _ASCII_BLOCKS if self._console.options.ascii_only else _BLOCKS
+        line = sparkline(self._returns, min(_LONGEST_LINE, room if fits else width - len(mean) - 2), blocks)
+        yield "return", f"[bold]{mean}[/]  [green]{line}[/]" + (f"  {spread}" if fits else "")
+        if not fits:
+            yield "", spread
+
+    def _goal_rows(self, width: int):
+        """The goal and a bar, below it if they do not fit side by side."""
+        percent = f"{self._progress:.0%}"
+        room = width - len(self._goal) - 2 - len("  100%")
+        beside = room >= _SHORTEST_LINE
+        bar = Table.grid(padding=(0, 2))
+        bar_width = min(24, room) if beside else min(24, width - len("  100%"))
+        drawn = ProgressBar(total=1.0, completed=self._progress, width=bar_width)
+        bar.add_row(*([self._goal] if beside else []), drawn, percent)
+        if not beside:
+            yield "goal", self._goal
+        yield "goal" if beside else "", bar
+
+
+@contextlib.contextmanager
+def _without_echo():
+    """Switches the terminal's echo off inside: ^C or a line break would tear the panel apart."""
+    try:
+        terminal = sys.stdin.fileno()
+        before = termios.tcgetattr(terminal)
+        in_foreground = os.tcgetpgrp(terminal) == os.getpgrp()  # a background job would be stopped
+    except (AttributeError, OSError, ValueError, termios.error):  # no terminal
+        in_foreground = False
+    if not in_foreground:
+        yield
+        return
+    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(terminal, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
+
+
+def _end_of(path: str, width: int) -> str:
+    """A path whose beginning is left out where it is too long: its end says which run it is."""
+    return path if len(path) <= width else f"…{path[len(path) - width + 1 :]}"
+
+
+def _workers(result: Mapping) -> str:
+    healthy, restarts = result.get("num_healthy_workers"), result.get("num_remote_worker_restarts")
+    wanted = lookup(result, "config/num_rollout_workers")
+    if healthy is None or not wanted:
+        return "in this process"
+    return f"{healthy}/{wanted} healthy" + (f", {restarts} restarts" if restarts else "")
+
+
+def sparkline(values: Sequence[float], width: int, blocks: str = _BLOCKS) -> str:
+    """The course of the values in at most `width` characters, lowest to highest; each is the mean of its stretch."""
+    if not values:
+        return ""
+    count = min(width, len(values))
+    edges = [round(index * len(values) / count) for index in range(count + 1)]
+    means = [sum(values[start:end]) / (end - start) for start, end in itertools.pairwise(edges)]
+    low, span = min(means), (max(means) - min(means)) or 1.0
+    return "".join(blocks[min(int((mean - low) / span * len(blocks)), len(blocks) - 1)] for mean in means)
+
+
 class LogToDisplay(logging.Handler):
     """Shows what the library logs as notices."""
 
@@ -73,7 +249,7 @@ class LogToDisplay(logging.Handler):
         self._display.note(self.format(record))
 
 
-@contextmanager
+@contextlib.contextmanager
 def shown_logs(display: QuietDisplay, verbose: bool) -> Iterator[None]:
     """Inside it the display shows what the library logs at INFO, and with `verbose` at DEBUG."""
     handler = LogToDisplay(display)

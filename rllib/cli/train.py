@@ -12,9 +12,8 @@ from pathlib import Path
 import click
 
 from rllib.algorithms.registry import algorithm_names, get_algorithm_config
-from rllib.cli.display import LineDisplay, QuietDisplay, elapsed, shown_logs
+from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, elapsed, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
-from rllib.cli.panel import PanelDisplay
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function

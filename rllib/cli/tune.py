@@ -12,23 +12,24 @@ import click
 
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.cli.spec import TUNED_EXAMPLES, find_file, load_spec
-from rllib.cli.values import merged, parse_assignments, parse_stop, parse_value, stop_keys
+from rllib.cli.spec import find_file, load_spec
+from rllib.cli.values import merged, nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.env.registry import register_typed_function
-from rllib.tune import search_space
+from rllib.tune import domains
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.build_experiment import prepare
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.run_experiment import raise_for_failures
 from rllib.tune.schedulers import create_scheduler
+from rllib.tune.search_space import holds_domains
 from rllib.tune.searchers import create_searcher
 
 _RANGES = {
-    "uniform": search_space.uniform,
-    "log": search_space.loguniform,
-    "int": search_space.randint,
-    "logint": search_space.lograndint,
-    "normal": search_space.randn,
+    "uniform": domains.uniform,
+    "log": domains.loguniform,
+    "int": domains.randint,
+    "logint": domains.lograndint,
+    "normal": domains.randn,
 }
 
 
@@ -97,7 +98,7 @@ def _settings(words: tuple[str, ...], file: str | None, is_search: bool, options
     names = [word for word in words if "=" not in word]
     if len(names) not in (0, 2) or not (names or file):
         raise Mistake("say what to tune: rllib tune ALGO ENV --search lr=log:1e-5:1e-2, or rllib tune -f FILE.yaml")
-    below = load_spec(_found(file)) if file else {}
+    below = load_spec(find_file(file)) if file else {}
     fixed, searched = _split_at_search([word for word in words if "=" in word]) if is_search else (words, ())
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if names:
@@ -118,21 +119,13 @@ def _split_at_search(words: list[str]) -> tuple[list[str], list[str]]:
     return [word for word in words if word in before], [word for word in words if word not in before]
 
 
-def _found(name: str) -> Path:
-    """The file, or the one of that name among the tuned examples: tune/ppo_cartpole."""
-    example = TUNED_EXAMPLES / f"{name.removesuffix('.yaml').removeprefix('tuned_examples/')}.yaml"
-    if Path(name).is_file() or not example.is_file():
-        return find_file(name)
-    return example
-
-
 def _spec(settings: dict[str, Any], results_dir: Path, resume: bool, quiet: bool) -> ExperimentSpec:
     algorithm, env = settings.pop("algorithm", None), settings.pop("env", None)
     if algorithm is None:
         raise ValueError("the file does not say which algorithm: algorithm: PPO")
     settings.pop("measured", None)
     search = {key: parse_range(value) for key, value in settings.pop("search", {}).items()}
-    config = merged(settings.pop("config", {}), _nested(search))
+    config = merged(settings.pop("config", {}), nested(search))
     if env is not None:
         config["env"] = env
     seed = settings.pop("seed", None)
@@ -165,7 +158,7 @@ def _by_name(given: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def _check_names(algorithm: str, config: dict[str, Any]) -> None:
     """Settings that the algorithm does not have are refused before anything starts."""
-    names = {key: value for key, value in config.items() if not search_space.holds_domains(value)}
+    names = {key: value for key, value in config.items() if not holds_domains(value)}
     checked = get_algorithm_config(algorithm).update_from_dict(names)
     for key in config:
         if key not in names and key not in checked:
@@ -179,7 +172,7 @@ def parse_range(text) -> Any:
         ValueError: for a range of an unknown kind or without two ends.
     """
     if isinstance(text, list):
-        return search_space.grid_search(text)
+        return domains.grid_search(text)
     if not isinstance(text, str):
         return text
     if match := re.fullmatch(r"([a-z]+):([^:]+):([^:]+)", text):
@@ -187,31 +180,7 @@ def parse_range(text) -> Any:
         if kind not in _RANGES:
             raise ValueError(f"{text}: ranges are {', '.join(_RANGES)}, but got {kind!r}; like lr=log:1e-5:1e-2")
         return _RANGES[kind](parse_value(low), parse_value(high))
-    return search_space.grid_search([parse_value(part) for part in _parts(text)])
-
-
-def _parts(text: str) -> list[str]:
-    """Split at commas outside brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "[{") - (letter in "]}")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts
-
-
-def _nested(search: dict[str, Any]) -> dict[str, Any]:
-    """model.fcnet_hiddens as a key in a key."""
-    nested: dict[str, Any] = {}
-    for key, value in search.items():
-        *sections, last = key.split(".")
-        place = nested
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[last] = value
-    return nested
+    return domains.grid_search(parse_value(f"[{text}]"))
 
 
 def _tell(analysis: ExperimentAnalysis) -> None:

@@ -54,14 +54,26 @@ def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any
         key, equals, text = assignment.partition("=")
         if not equals or not key:
             raise ValueError(f"settings are given as key=value, like {example}, but got {assignment!r}")
-        *sections, last = key.strip().split(".")
-        place = values
+        values[key.strip()] = parse_value(text)
+    return nested(values)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """{"a": 1, "b.c": 2} as {"a": 1, "b": {"c": 2}}.
+
+    Raises:
+        ValueError: for a key that sets a part of what another has set whole.
+    """
+    root: dict[str, Any] = {}
+    for key, value in values.items():
+        *sections, last = key.split(".")
+        place = root
         for section in sections:
             place = place.setdefault(section, {})
             if not isinstance(place, dict):
-                raise ValueError(f"{assignment}: {section} already has a value, so {key} cannot be set")
-        place[last] = parse_value(text)
-    return values
+                raise ValueError(f"{key}={value!r}: {section} already has a value, so {key} cannot be set")
+        place[last] = value
+    return root
 
 
 # Short names for --stop -> result key.

@@ -13,8 +13,7 @@ import pytest
 from fake_algorithm import FakeAlgorithm, FakeConfig
 
 import rllib.cli.display
-from rllib.cli.display import elapsed, number, phase_shares
-from rllib.cli.panel import PanelDisplay, sparkline
+from rllib.cli.display import PanelDisplay, elapsed, number, phase_shares, sparkline
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
 
@@ -301,7 +300,7 @@ def test_the_panels_clock_is_that_of_the_results():
 
 TORN = """
 import signal, sys, time
-from rllib.cli.panel import PanelDisplay
+from rllib.cli.display import PanelDisplay
 
 pressed = []
 signal.signal(signal.SIGINT, lambda *_: (pressed.append(1), display.note("Finishing this iteration")))

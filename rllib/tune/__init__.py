@@ -3,51 +3,46 @@
 import importlib
 
 # Loaded on first use, so that the import stays quick.
-_LAZY = {
-    **dict.fromkeys(("run", "run_experiments"), "run_experiment"),
-    "Experiment": "experiment_spec",
-    **dict.fromkeys(("TuneConfig", "RunConfig", "CheckpointConfig", "FailureConfig"), "experiment_spec"),
-    "Tuner": "tuner",
-    **dict.fromkeys(("ExperimentAnalysis", "ResultGrid"), "analysis"),
-    "Trainable": "trainable",
-    **dict.fromkeys(("register_trainable", "with_parameters", "with_resources"), "trainables"),
-    "PlacementGroupFactory": "resources",
-    **dict.fromkeys(
-        ("report", "track", "checkpoint_dir", "get_checkpoint", "get_context", "get_trial_id", "get_trial_name",
-         "get_trial_dir", "get_trial_resources", "get_experiment_name"),
-        "session",
-    ),
-    "Checkpoint": "trial_checkpoint",
-    **dict.fromkeys(("Logger", "DEFAULT_LOGGERS"), "old_loggers"),
-    **dict.fromkeys(("Callback", "LoggerCallback"), "experiment_callbacks"),
-    **dict.fromkeys(("CSVLoggerCallback", "JsonLoggerCallback", "TBXLoggerCallback"), "logger_callbacks"),
-    **dict.fromkeys(("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), "reporters"),
-    **dict.fromkeys(
-        ("grid_search", "choice", "uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint",
-         "lograndint", "qlograndint", "randn", "qrandn", "sample_from"),
-        "search_space",
-    ),
-    **dict.fromkeys(
-        ("Stopper", "MaximumIterationStopper", "TimeoutStopper", "TrialPlateauStopper", "ExperimentPlateauStopper",
-         "CombinedStopper", "FunctionStopper"),
-        "stoppers",
-    ),
-    "create_scheduler": "schedulers",
-    "create_searcher": "searchers",
+_NAMES = {
+    "rllib.errors": ["TuneError"],
+    "rllib.env.registry": ["register_env"],
+    "rllib.tune.analysis": ["ExperimentAnalysis", "ResultGrid"],
+    "rllib.tune.domains": [
+        "choice", "grid_search", "lograndint", "loguniform", "qlograndint", "qloguniform", "qrandint", "qrandn",
+        "quniform", "randint", "randn", "sample_from", "uniform",
+    ],
+    "rllib.tune.experiment_callbacks": ["Callback", "LoggerCallback"],
+    "rllib.tune.experiment_spec": ["CheckpointConfig", "Experiment", "FailureConfig", "RunConfig", "TuneConfig"],
+    "rllib.tune.logger_callbacks": [
+        "CSVLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback", "Logger", "TBXLoggerCallback",
+    ],
+    "rllib.tune.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
+    "rllib.tune.resources": ["PlacementGroupFactory"],
+    "rllib.tune.run_experiment": ["run", "run_experiments"],
+    "rllib.tune.schedulers": ["create_scheduler"],
+    "rllib.tune.searchers": ["create_searcher"],
+    "rllib.tune.session": [
+        "checkpoint_dir", "get_checkpoint", "get_context", "get_experiment_name", "get_trial_dir", "get_trial_id",
+        "get_trial_name", "get_trial_resources", "report", "track",
+    ],
+    "rllib.tune.stoppers": [
+        "CombinedStopper", "ExperimentPlateauStopper", "FunctionStopper", "MaximumIterationStopper", "Stopper",
+        "TimeoutStopper", "TrialPlateauStopper",
+    ],
+    "rllib.tune.trainable": ["Trainable"],
+    "rllib.tune.trainables": ["register_trainable", "with_parameters", "with_resources"],
+    "rllib.tune.trial_checkpoint": ["Checkpoint"],
+    "rllib.tune.tuner": ["Tuner"],
 }  # fmt: skip
-_ELSEWHERE = {"register_env": "rllib.env.registry", "TuneError": "rllib.errors"}
+_LAZY = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = sorted([*_LAZY, *_ELSEWHERE])  # noqa: PLE0605
+__all__ = sorted(_LAZY)  # noqa: PLE0605
 
 
 def __getattr__(name: str):
-    if name in _LAZY:
-        module = f"{__name__}.{_LAZY[name]}"
-    elif name in _ELSEWHERE:
-        module = _ELSEWHERE[name]
-    else:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
+    value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 

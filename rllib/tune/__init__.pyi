@@ -6,7 +6,7 @@ from rllib.tune.experiment_callbacks import Callback as Callback
 from rllib.tune.trial_checkpoint import Checkpoint as Checkpoint
 from rllib.tune.experiment_spec import CheckpointConfig as CheckpointConfig
 from rllib.tune.stoppers import CombinedStopper as CombinedStopper
-from rllib.tune.old_loggers import DEFAULT_LOGGERS as DEFAULT_LOGGERS
+from rllib.tune.logger_callbacks import DEFAULT_LOGGERS as DEFAULT_LOGGERS
 from rllib.tune.experiment_spec import Experiment as Experiment
 from rllib.tune.analysis import ExperimentAnalysis as ExperimentAnalysis
 from rllib.tune.stoppers import ExperimentPlateauStopper as ExperimentPlateauStopper
@@ -14,7 +14,7 @@ from rllib.tune.experiment_spec import FailureConfig as FailureConfig
 from rllib.tune.stoppers import FunctionStopper as FunctionStopper
 from rllib.tune.logger_callbacks import JsonLoggerCallback as JsonLoggerCallback
 from rllib.tune.reporters import JupyterNotebookReporter as JupyterNotebookReporter
-from rllib.tune.old_loggers import Logger as Logger
+from rllib.tune.logger_callbacks import Logger as Logger
 from rllib.tune.experiment_callbacks import LoggerCallback as LoggerCallback
 from rllib.tune.stoppers import MaximumIterationStopper as MaximumIterationStopper
 from rllib.tune.resources import PlacementGroupFactory as PlacementGroupFactory

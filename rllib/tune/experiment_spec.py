@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rllib.algorithms.sections import nearest
+from rllib.tune.checks import check
 from rllib.tune.experiment_callbacks import Callback
-from rllib.tune.old_loggers import callbacks_of
+from rllib.tune.logger_callbacks import callbacks_of
 from rllib.tune.trial import Trial, TrialCheckpoint
 
 logger = logging.getLogger(__name__)
@@ -58,10 +59,9 @@ class CheckpointConfig:
     checkpoint_at_end: bool = False
 
     def __post_init__(self):
-        if self.num_to_keep is not None and self.num_to_keep < 1:
-            raise ValueError(f"num_to_keep must be at least 1, or None for all, but got {self.num_to_keep!r}")
-        if self.checkpoint_score_order not in ("max", "min"):
-            raise ValueError(f'checkpoint_score_order must be "max" or "min", but got {self.checkpoint_score_order!r}')
+        kept, order = self.num_to_keep, self.checkpoint_score_order
+        check("num_to_keep", kept, kept is None or kept >= 1, "at least 1, or None for all")
+        check("checkpoint_score_order", order, order in ("max", "min"), "'max' or 'min'")
 
     def superfluous(self, checkpoints: Sequence[TrialCheckpoint]) -> list[TrialCheckpoint]:
         """Which checkpoints of a trial, given the oldest first, are to be removed."""
@@ -219,12 +219,6 @@ class ExperimentSpec(RunConfig, TuneConfig):
         """Callbacks, those for `loggers` included."""
         return [*(self.callbacks or []), *callbacks_of(self.loggers)]
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings that are not the defaults."""
-        settings = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {one.name: settings[one.name] for one in fields(self) if settings[one.name] not in (one.default, [])}
-
 
 # Given anew when an experiment is restored, or written into its header by themselves.
 _NOT_SAVED = {
@@ -234,8 +228,9 @@ _NOT_SAVED = {
 
 
 def saved_settings(spec: ExperimentSpec) -> dict[str, Any]:
-    """What an experiment is restored with."""
-    return {name: value for name, value in spec.given.items() if name not in _NOT_SAVED}
+    """What an experiment is restored with: the settings that are not the defaults."""
+    settings = {one.name: (getattr(spec, one.name), one.default) for one in fields(spec) if one.name not in _NOT_SAVED}
+    return {name: value for name, (value, default) in settings.items() if value not in (default, [])}
 
 
 def takes_settings(

@@ -92,6 +92,16 @@ def numbered(path: Path) -> Iterator[Path]:
     yield from (path.with_name(f"{path.name}_{number}") for number in itertools.count(2))
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Replaces a file in one step, with its content on the disk before."""
+    draft = path.with_name(f".{path.name}.tmp")
+    with open(draft, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
 def write_params(directory: Path, params: Mapping) -> None:
     """Writes params.json."""
     text = msgspec.json.format(encode(params), indent=2)
@@ -110,7 +120,6 @@ class JsonLogger:
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
 
@@ -143,7 +152,6 @@ class CsvLogger:
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         if self._file:
             self._file.close()
 
@@ -179,12 +187,10 @@ class ResultFiles:
         self._loggers = [JsonLogger(directory), CsvLogger(directory)]
 
     def on_result(self, result: Mapping) -> None:
-        """Writes one result to each file."""
         for logger in self._loggers:
             logger.on_result(result)
 
     def close(self) -> None:
-        """Closes them."""
         for logger in self._loggers:
             logger.close()
 
@@ -223,28 +229,27 @@ class TensorBoardLogger:
 
     def on_result(self, result: Mapping) -> None:
         """Adds one point to every curve, in a single event: one for each number takes seven times as long."""
-        values = [
-            self._summary.Value(tag=key, simple_value=value)
-            for key, value in flatten(result)
-            if isinstance(value, (int, float)) and math.isfinite(value)
-        ]
+        values = [self._summary.Value(tag=key, simple_value=value) for key, value in _finite(result).items()]
         step = result.get("timesteps_total") or result.get("training_iteration")
         self._writer.add_summary(self._summary(value=values), step)
 
-    def add_hparams(self, params: Mapping, metrics: Mapping) -> None:
+    def add_hparams(self, params: Mapping, result: Mapping) -> None:
         """Writes what TensorBoard's page of hyperparameters shows of the run.
 
         Args:
             params: "a/b" path -> value of what was chosen for it.
-            metrics: the numbers that it reached.
+            result: its last one.
         """
         from tensorboardX.summary import hparams
 
         simple = (bool, int, float, str)
         shown = {key: value if isinstance(value, simple) else str(value) for key, value in params.items()}
-        for summary in hparams(shown, {key: value for key, value in metrics.items() if math.isfinite(value)}):
+        for summary in hparams(shown, _finite(result)):
             self._writer.add_summary(summary)
 
     def close(self) -> None:
-        """Closes the event file."""
         self._writer.close()
+
+
+def _finite(result: Mapping) -> dict[str, float]:
+    return {key: value for key, value in flatten(result) if isinstance(value, (int, float)) and math.isfinite(value)}

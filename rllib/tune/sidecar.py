@@ -18,10 +18,12 @@ import msgspec
 
 from rllib.tune.experiment import journal_file
 from rllib.tune.experiment_callbacks import Callback
-from rllib.tune.loggers import TensorBoardLogger, flatten
+from rllib.tune.loggers import TensorBoardLogger
 from rllib.tune.plots import CurveLogger
 
 _POLL_INTERVAL_S = 0.5
+# How long the run waits for the last files.
+_CLOSE_S = 60.0
 _ENDS = ("TERMINATED", "ERROR")
 
 
@@ -31,16 +33,15 @@ class Sidecar:
     Args:
         arguments: of the command line: "run", directory and title, or "experiment", directory and position.
         what: it writes, for notices.
-        timeout_s: how long `close` waits for the last files.
 
     Attributes:
         notices: of the process: what could not be written.
     """
 
-    def __init__(self, arguments: list[str], what: str, timeout_s: float = 60.0):
+    def __init__(self, arguments: list[str], what: str):
         self.notices: list[str] = []
         self._command = [sys.executable, "-m", __name__, *arguments]
-        self._what, self._timeout_s = what, timeout_s
+        self._what = what
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -72,12 +73,12 @@ class Sidecar:
             return
         self.finish()
         try:
-            said, _ = self._process.communicate(timeout=self._timeout_s)
+            said, _ = self._process.communicate(timeout=_CLOSE_S)
             self.notices += said.decode(errors="replace").splitlines()
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            self.notices.append(f"{self._what} were not finished after {self._timeout_s:g} s")
+            self.notices.append(f"{self._what} were not finished after {_CLOSE_S:g} s")
         self._process = None
 
 
@@ -87,14 +88,12 @@ class SidecarLogger(Sidecar):
     Args:
         directory: the run's directory, in which JsonLogger writes result.json.
         title: of the curve.
-        timeout_s: how long `close` waits for the last files.
     """
 
-    def __init__(self, directory: Path, title: str = "", timeout_s: float = 60.0):
-        super().__init__(["run", str(directory), title], "TensorBoard events and curve", timeout_s)
+    def __init__(self, directory: Path, title: str = ""):
+        super().__init__(["run", str(directory), title], "TensorBoard events and curve")
 
     def on_result(self, result: Mapping) -> None:
-        """Starts the process if it does not run yet."""
         self.start()
 
 
@@ -132,7 +131,6 @@ class _Follower:
         self.last: dict = {}
 
     def poll(self) -> None:
-        """Passes on what is new."""
         if self._file is None:
             try:
                 self._file = open(self._directory / "result.json", "rb")  # noqa: SIM115 (closed in close())
@@ -154,8 +152,7 @@ class _Follower:
         self.poll()
         for logger in self.loggers:
             if params is not None:
-                metrics = {key: value for key, value in flatten(self.last) if isinstance(value, (int, float))}
-                logger.add_hparams(params, metrics)
+                logger.add_hparams(params, self.last)
             logger.close()
         if self._file is not None:
             self._file.close()

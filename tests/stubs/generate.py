@@ -61,7 +61,7 @@ def _stub(module: ModuleType, source: ast.Module) -> str:
 
 def _lazy_imports(module: ModuleType) -> Iterator[str]:
     """What the package loads on first use."""
-    for name in sorted({*vars(module).get("_LAZY", ()), *vars(module).get("_ELSEWHERE", ())}):
+    for name in sorted(vars(module).get("_LAZY", ())):
         value = getattr(module, name)
         home = getattr(value, "__module__", None) or next(
             other for other, loaded in sys.modules.items()

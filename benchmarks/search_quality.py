@@ -18,7 +18,7 @@ import random
 import statistics
 import time
 
-from rllib.tune.search_space import choice, loguniform, randint, uniform
+from rllib.tune.domains import choice, loguniform, randint, uniform
 from rllib.tune.searchers import create_searcher
 
 _HARTMANN_ALPHA = (1.0, 1.2, 3.0, 3.2)

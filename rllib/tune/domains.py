@@ -59,7 +59,24 @@ class Choice(Domain):
         return f"choice({self.values!r})"
 
 
-class Float(Domain):
+class _Range(Domain):
+    """A range with its bounds `low` and `high`, uniform in it or in its logarithm; or the multiples of `q` in it."""
+
+    def _draw_multiple(self, rng) -> int:
+        """With log, half a quantum more at both ends, so that they are drawn as often as their neighbours."""
+        first, last = self._ends
+        if not self.log:
+            return rng.randint(first, last)
+        return _clip(round(math.exp(rng.uniform(math.log(first - 0.5), math.log(last + 0.5)))), first, last)
+
+    def contains(self, value) -> bool:
+        return isinstance(value, (int, float)) and self.low <= value <= self.high
+
+    def __repr__(self):
+        return self._repr
+
+
+class Float(_Range):
     """A number in [low, high], uniform in it or in its logarithm.
 
     Attributes:
@@ -75,7 +92,7 @@ class Float(Domain):
         self.low, self.high, self.log, self.q = low, high, log, q
         self._bounds = low, high
         if q is not None:
-            first, last = _multiples(low, high, q, self._repr)
+            first, last = self._ends = _multiples(low, high, q, self._repr)
             self.low, self.high = _times(first, q), _times(last, q)
             if log and self.low <= 0:
                 raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q:g} must be above 0")
@@ -85,25 +102,14 @@ class Float(Domain):
         return Float(*self._bounds, self.log, q, "qloguniform" if self.log else "quniform")
 
     def draw(self, rng):
-        if self.q is None:
-            if not self.log:
-                return rng.uniform(self.low, self.high)
-            return _clip(math.exp(rng.uniform(math.log(self.low), math.log(self.high))), self.low, self.high)
-        first, last = round(self.low / self.q), round(self.high / self.q)
+        if self.q is not None:
+            return _times(self._draw_multiple(rng), self.q)
         if not self.log:
-            return _times(rng.randint(first, last), self.q)
-        # Half a quantum more at both ends, so that they are drawn as often as their neighbours.
-        drawn = math.exp(rng.uniform(math.log(first - 0.5), math.log(last + 0.5)))
-        return _times(_clip(round(drawn), first, last), self.q)
-
-    def contains(self, value) -> bool:
-        return isinstance(value, (int, float)) and self.low <= value <= self.high
-
-    def __repr__(self):
-        return self._repr
+            return rng.uniform(self.low, self.high)
+        return _clip(math.exp(rng.uniform(math.log(self.low), math.log(self.high))), self.low, self.high)
 
 
-class Integer(Domain):
+class Integer(_Range):
     """A whole number in [low, high], uniform in it or in its logarithm; attributes as Float's, high included."""
 
     def __init__(self, low: int, high: int, log: bool = False, q: int = 1, name: str = "randint", inclusive=False):
@@ -111,7 +117,7 @@ class Integer(Domain):
         self._repr = f"{name}({low}, {high}{f', {q}' if inclusive else ''})"
         _check_range(low, high, log, self._repr)
         self._bounds = low, high
-        first, last = _multiples(low, high if inclusive else high - 1, q, self._repr)
+        first, last = self._ends = _multiples(low, high if inclusive else high - 1, q, self._repr)
         self.low, self.high, self.log, self.q = first * q, last * q, log, q
         if log and self.low <= 0:
             raise ValueError(f"{self._repr} has a logarithm, so its lowest multiple of {q} must be above 0")
@@ -121,17 +127,7 @@ class Integer(Domain):
         return Integer(*self._bounds, self.log, q, "qlograndint" if self.log else "qrandint", inclusive=True)
 
     def draw(self, rng):
-        first, last = self.low // self.q, self.high // self.q
-        if not self.log:
-            return rng.randint(first, last) * self.q
-        drawn = math.exp(rng.uniform(math.log(first - 0.5), math.log(last + 0.5)))
-        return _clip(round(drawn), first, last) * self.q
-
-    def contains(self, value) -> bool:
-        return isinstance(value, (int, float)) and self.low <= value <= self.high
-
-    def __repr__(self):
-        return self._repr
+        return self._draw_multiple(rng) * self.q
 
 
 class Normal(Domain):

@@ -15,54 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rllib.tune.domains import (
-    Choice,
-    Domain,
-    Float,
-    Function,
-    Integer,
-    Normal,
-    choice,
-    grid_search,
-    is_lambda_of_spec,
-    lograndint,
-    loguniform,
-    qlograndint,
-    qloguniform,
-    qrandint,
-    qrandn,
-    quniform,
-    randint,
-    randn,
-    sample_from,
-    uniform,
-)
-
-__all__ = [
-    "Choice",
-    "Domain",
-    "Float",
-    "Function",
-    "Integer",
-    "Normal",
-    "SearchSpace",
-    "choice",
-    "evaluated_params",
-    "grid_search",
-    "lograndint",
-    "loguniform",
-    "qlograndint",
-    "qloguniform",
-    "qrandint",
-    "qrandn",
-    "quniform",
-    "randint",
-    "randn",
-    "sample_from",
-    "split",
-    "uniform",
-    "variants",
-]
+from rllib.tune.domains import Choice, Domain, Function, grid_search, is_lambda_of_spec
 
 Path = tuple[str | int, ...]
 
@@ -96,25 +49,6 @@ class SearchSpace:
         sample, cell = divmod(index, self.grid_size)
         rng = random.Random(None if seed is None else f"{seed}/{sample if constant_grid_search else index}")
         return resolve(self._cells[cell], rng, seed is not None)
-
-
-def variants(config: Mapping, seed=None, num_samples: int = 1, constant_grid_search=False) -> Iterator[tuple]:
-    """(configuration, {"a/b": value} of what was drawn) for the grid x num_samples (-1: without end).
-
-    Raises:
-        ValueError: if num_samples is neither positive nor -1, or the space draws nothing.
-    """
-    space = SearchSpace(config)
-    for index in indices(space.grid_size, num_samples):
-        drawn = space.variant(index, seed, constant_grid_search)
-        yield drawn, evaluated_params(config, drawn)
-
-
-def indices(grid_size: int, num_samples: int) -> Iterator[int]:
-    """The numbers of the variants of num_samples (-1: without end) rounds of the grid."""
-    if isinstance(num_samples, bool) or not isinstance(num_samples, int) or (num_samples < 1 and num_samples != -1):
-        raise ValueError(f"num_samples={num_samples!r} draws nothing: give a number >= 1, or -1 for no end")
-    return itertools.count() if num_samples == -1 else iter(range(grid_size * num_samples))
 
 
 def resolve(config, rng: random.Random, seed_functions: bool = True):
@@ -161,7 +95,7 @@ def split(config) -> tuple[Any, dict[Path, Domain]]:
                 f"{name(path)} is a grid_search, which only the default search (BasicVariant, 'random') can do. "
                 "Use tune.choice([...]) to leave the choice to the optimiser."
             )
-        return _rebuilt(node, path, walk)
+        return rebuilt(node, path, walk)
 
     return walk(config, ()), domains
 
@@ -197,10 +131,7 @@ def is_grid(node) -> bool:
 
 def holds_domains(node) -> bool:
     """Whether there is anything to draw in it."""
-    if _as_domain(node) is not None or is_grid(node):
-        return True
-    children = node.values() if isinstance(node, Mapping) else node if isinstance(node, (list, tuple)) else ()
-    return any(map(holds_domains, children))
+    return _as_domain(node) is not None or is_grid(node) or any(map(holds_domains, _children(node)))
 
 
 def _as_domain(node) -> Domain | None:
@@ -220,7 +151,7 @@ def _cells(node, path: Path) -> Iterator:
         yield node
     elif not _holds_grid(node):
         # Still looks for misplaced grids in choices.
-        yield _rebuilt(node, path, lambda child, inner: next(iter(_cells(child, inner))))
+        yield rebuilt(node, path, lambda child, inner: next(iter(_cells(child, inner))))
     elif isinstance(node, Mapping):
         for values in _combinations([list(_cells(child, (*path, key))) for key, child in node.items()]):
             yield dict(zip(node, values))
@@ -245,13 +176,14 @@ def _grid_values(node: Mapping, path: Path) -> list:
 
 
 def _holds_grid(node) -> bool:
-    if is_grid(node):
-        return True
-    children = node.values() if isinstance(node, Mapping) else node if type(node) in (list, tuple) else ()
-    return any(map(_holds_grid, children))
+    return is_grid(node) or any(map(_holds_grid, _children(node)))
 
 
-def _rebuilt(node, path: Path, child):
+def _children(node):
+    return node.values() if isinstance(node, Mapping) else node if type(node) in (list, tuple) else ()
+
+
+def rebuilt(node, path: Path, child):
     """A copy of a dict, list or tuple with `child(value, path)` of its values; all else as it is."""
     if isinstance(node, Mapping):
         return {key: child(value, (*path, key)) for key, value in node.items()}
@@ -268,7 +200,7 @@ def _draw(node, path: Path, rng, pending: list):
         return _Mark(path)
     if domain is not None:
         node = domain.draw(rng)
-    return _rebuilt(node, path, lambda child, inner: _draw(child, inner, rng, pending))
+    return rebuilt(node, path, lambda child, inner: _draw(child, inner, rng, pending))
 
 
 class _Mark:

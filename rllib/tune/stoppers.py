@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rllib.algorithms.sections import nearest
+from rllib.algorithms.sections import did_you_mean
+from rllib.tune.checks import check, check_mode, seconds
 from rllib.tune.loggers import lookup
-from rllib.tune.searchers.base import check_mode, metric_value
+from rllib.tune.searchers.base import metric_value
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +91,7 @@ class ThresholdStopper(Stopper):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise ValueError(f"stop: {key} must be a number in the results, but it is {value!r:.60}")
             if value is None and root not in ("evaluation", "info", "custom_metrics"):
-                near = nearest(key, result)
-                hint = f" Did you mean {near[0]}?" if near else ""
+                hint = did_you_mean(key, result)
                 raise ValueError(f"stop: the results have no {key}.{hint} They have: {', '.join(sorted(result))}.")
 
     def __call__(self, trial_id, result) -> bool:
@@ -134,7 +134,7 @@ class ThresholdStopper(Stopper):
 
 
 class FunctionStopper(Stopper):
-    """Ends a trial when function(trial_id, result) is true."""
+    """Ends a trial when function(trial_id, result) is true, and the experiment when its `stop_all()` is."""
 
     def __init__(self, function: Callable[[str, Mapping], bool]):
         if not callable(function):
@@ -143,6 +143,9 @@ class FunctionStopper(Stopper):
 
     def __call__(self, trial_id, result) -> bool:
         return bool(self._function(trial_id, result))
+
+    def stop_all(self) -> bool:
+        return hasattr(self._function, "stop_all") and bool(self._function.stop_all())
 
     def __str__(self):
         return getattr(self._function, "__name__", type(self._function).__name__)
@@ -195,19 +198,6 @@ class TimeoutStopper(Stopper):
 
     def __str__(self):
         return f"timeout of {self._timeout_s:g} s"
-
-
-def seconds(given: float | timedelta, name: str) -> float:
-    """The seconds of a number or a timedelta.
-
-    Raises:
-        ValueError: if it is neither, or not above 0, or infinite; with its name.
-    """
-    value = given.total_seconds() if isinstance(given, timedelta) else given
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_number and value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be a number of seconds > 0, or a timedelta, but got {given!r}")
-    return float(value)
 
 
 class TrialPlateauStopper(Stopper):
@@ -279,10 +269,9 @@ class ExperimentPlateauStopper(Stopper):
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0):
         if check_mode(mode) is None:
             raise ValueError("ExperimentPlateauStopper needs mode='max' or 'min'")
-        if top <= 1:
-            raise ValueError(f"top must be > 1, but got {top!r}")
-        if patience < 0 or std <= 0:
-            raise ValueError(f"patience >= 0 and std > 0 must hold, but got patience={patience!r} and std={std!r}")
+        check("top", top, top > 1, "> 1")
+        check("patience", patience, patience >= 0, ">= 0")
+        check("std", std, std > 0, "> 0")
         self._metric, self._std, self._top, self._patience = metric, std, top, patience
         self._sign = 1 if mode == "max" else -1
         self._best: list[float] = []
@@ -364,17 +353,8 @@ def make_stopper(stop) -> Stopper:
         return ThresholdStopper(stop or {})
     if isinstance(stop, (list, tuple)):
         return CombinedStopper(*stop)
-    if hasattr(stop, "stop_all") and callable(stop):
-        return _Foreign(stop)
     if not callable(stop):
         raise TypeError(
             f"stop must be a dict of thresholds, a function of trial_id and result, or a Stopper, but got {stop!r}"
         )
     return FunctionStopper(stop)
-
-
-class _Foreign(FunctionStopper):
-    """A stopper that is not derived from Stopper."""
-
-    def stop_all(self) -> bool:
-        return bool(self._function.stop_all())

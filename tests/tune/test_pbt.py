@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rllib.tune import search_space as tune
+from rllib import tune
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.schedulers.pbt import PopulationBasedTraining
 from rllib.tune.schedulers.pbt_replay import PopulationBasedTrainingReplay

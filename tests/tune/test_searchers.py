@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rllib.tune import search_space as tune
+from rllib import tune
 from rllib.tune.searchers import BasicVariant, ConcurrencyLimiter, Repeater, Searcher, create_searcher
 from rllib.tune.searchers.base import announce_search
 

@@ -1,33 +1,32 @@
 """Schedulers, which stop, pause and change trials, by name."""
 
-import importlib
-
-from rllib.algorithms.sections import nearest
+from rllib.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
 from rllib.tune.schedulers.base import FIFOScheduler, TrialScheduler
+from rllib.tune.schedulers.hyperband import HyperBandScheduler
+from rllib.tune.schedulers.median_stopping import MedianStoppingRule
+from rllib.tune.schedulers.pbt import PopulationBasedTraining
+from rllib.tune.schedulers.pbt_replay import PopulationBasedTrainingReplay
+from rllib.tune.searchers.base import made_by_name
 
-# Name -> module, class.
+__all__ = [
+    "ASHAScheduler", "AsyncHyperBandScheduler", "FIFOScheduler", "HyperBandScheduler", "MedianStoppingRule",
+    "PopulationBasedTraining", "PopulationBasedTrainingReplay", "TrialScheduler", "create_scheduler",
+]  # fmt: skip
+
 _SCHEDULERS = {
-    "fifo": ("base", "FIFOScheduler"),
-    "asha": ("async_hyperband", "AsyncHyperBandScheduler"),
-    "async_hyperband": ("async_hyperband", "AsyncHyperBandScheduler"),
-    "hyperband": ("hyperband", "HyperBandScheduler"),
-    "median_stopping": ("median_stopping", "MedianStoppingRule"),
-    "medianstopping": ("median_stopping", "MedianStoppingRule"),
-    "pbt": ("pbt", "PopulationBasedTraining"),
-    "pbt_replay": ("pbt_replay", "PopulationBasedTrainingReplay"),
-}
-_LAZY = {
-    "ASHAScheduler": ("async_hyperband", "AsyncHyperBandScheduler"),
-    **{name: (module, name) for module, name in _SCHEDULERS.values()},
+    "fifo": FIFOScheduler,
+    "asha": AsyncHyperBandScheduler,
+    "async_hyperband": AsyncHyperBandScheduler,
+    "hyperband": HyperBandScheduler,
+    "median_stopping": MedianStoppingRule,
+    "medianstopping": MedianStoppingRule,
+    "pbt": PopulationBasedTraining,
+    "pbt_replay": PopulationBasedTrainingReplay,
 }
 _NOT_BUILT = {
-    "pb2": "no maintained library offers it apart from Ray",
-    "hb_bohb": "no maintained library offers it apart from Ray",
-    "bohb": "no maintained library offers it apart from Ray",
+    **dict.fromkeys(("pb2", "hb_bohb", "bohb"), "no maintained library offers it apart from Ray"),
     "resource_changing": "trials keep the resources that they start with",
 }
-
-__all__ = ["FIFOScheduler", "TrialScheduler", "create_scheduler"]
 
 
 def create_scheduler(scheduler, **kwargs) -> TrialScheduler:
@@ -35,25 +34,12 @@ def create_scheduler(scheduler, **kwargs) -> TrialScheduler:
 
     Raises:
         ValueError: if there is no such name, with those there are.
+        TypeError: if it is neither a name nor a scheduler.
     """
-    if scheduler is None:
-        scheduler = "fifo"
-    if not isinstance(scheduler, str):
-        if not callable(getattr(scheduler, "on_trial_result", None)):
-            raise TypeError(f"scheduler must be a name or a TrialScheduler, but got {scheduler!r}")
-        return scheduler
-    if scheduler in _NOT_BUILT:
+    if isinstance(scheduler, str) and scheduler in _NOT_BUILT:
         raise ValueError(f"There is no scheduler {scheduler!r}: {_NOT_BUILT[scheduler]}. Use 'pbt' or 'asha'.")
-    if scheduler not in _SCHEDULERS:
-        near = nearest(scheduler, _SCHEDULERS)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise ValueError(f"There is no scheduler {scheduler!r}.{hint} There are: {', '.join(_SCHEDULERS)}.")
-    module, name = _SCHEDULERS[scheduler]
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)(**kwargs)
-
-
-def __getattr__(name: str):
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _LAZY[name]
-    return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+    if scheduler is None or isinstance(scheduler, str):
+        return made_by_name("scheduler", scheduler or "fifo", _SCHEDULERS, kwargs)
+    if not callable(getattr(scheduler, "on_trial_result", None)):
+        raise TypeError(f"scheduler must be a name or a TrialScheduler, but got {scheduler!r}")
+    return scheduler

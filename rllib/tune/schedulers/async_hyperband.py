@@ -10,7 +10,8 @@ can't be promoted later; the rule asks "who is among the best now". Ray interpol
 
 from collections.abc import Mapping
 
-from rllib.tune.schedulers.base import TrialScheduler
+from rllib.tune.checks import check
+from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json
 
 
 class AsyncHyperBandScheduler(TrialScheduler):
@@ -37,14 +38,10 @@ class AsyncHyperBandScheduler(TrialScheduler):
         stop_last_trials: bool = True,
     ):
         super().__init__(metric, mode, time_attr)
-        for name, value, holds, rule in (
-            ("grace_period", grace_period, grace_period > 0, "> 0"),
-            ("max_t", max_t, max_t >= grace_period, f">= grace_period={grace_period}"),
-            ("reduction_factor", reduction_factor, reduction_factor > 1, "> 1"),
-            ("brackets", brackets, brackets >= 1, ">= 1"),
-        ):
-            if not holds:
-                raise ValueError(f"{name} must be {rule}, but got {value!r}")
+        check("grace_period", grace_period, grace_period > 0, "> 0")
+        check("max_t", max_t, max_t >= grace_period, f">= grace_period={grace_period}")
+        check("reduction_factor", reduction_factor, reduction_factor > 1, "> 1")
+        check("brackets", brackets, brackets >= 1, ">= 1")
         self.max_t, self.eta, self._stop_last = max_t, reduction_factor, stop_last_trials
         # Lowest rung first: (milestone, {trial_id: score}).
         self.brackets = [
@@ -92,17 +89,14 @@ class AsyncHyperBandScheduler(TrialScheduler):
         return f"ASHA: {self._num_stopped} trials stopped; {rungs}"
 
     def get_state(self):
-        scores = [
-            [{key: _plain(score) for key, score in scores.items()} for _, scores in bracket]
-            for bracket in self.brackets
-        ]
+        scores = [[to_json(scores) for _, scores in bracket] for bracket in self.brackets]
         return {"scores": scores, "bracket_of": self._bracket_of, "num_stopped": self._num_stopped}
 
     def set_state(self, state) -> None:
         for bracket, saved in zip(self.brackets, state["scores"]):
             for (_, scores), kept in zip(bracket, saved):
                 scores.clear()
-                scores.update({key: -float("inf") if score is None else score for key, score in kept.items()})
+                scores.update(from_json(kept))
         self._bracket_of, self._num_stopped = dict(state["bracket_of"]), state["num_stopped"]
 
 
@@ -112,11 +106,6 @@ def _milestones(grace_period: float, max_t: float, eta: float, s: int) -> list[f
         milestones.append(t)
         t *= eta
     return milestones
-
-
-def _plain(score: float) -> float | None:
-    """JSON has no infinity."""
-    return None if score == -float("inf") else score
 
 
 ASHAScheduler = AsyncHyperBandScheduler

@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rllib.tune.searchers.base import check_mode, joined_objective, metric_value
-
-PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
+from rllib.tune.checks import check_mode
+from rllib.tune.searchers.base import joined_objective, metric_value
+from rllib.tune.trial import PENDING
 
 
 class Runner(Protocol):
@@ -89,15 +89,12 @@ class TrialScheduler:
 
     def choose_trial_to_run(self, runner: Runner):
         """The first trial that has not started yet and fits, else the first paused one; None: none."""
-        waiting = runner.waiting_trials()
-        for trial in sorted(waiting, key=lambda trial: trial.status != PENDING):
-            if runner.has_resources_for(trial):
-                return trial
-        return None
+        new_first = sorted(runner.waiting_trials(), key=lambda trial: trial.status != PENDING)
+        return next(filter(runner.has_resources_for, new_first), None)
 
     def debug_string(self) -> str:
         """One line for the status table."""
-        return f"{type(self).__name__}"
+        return type(self).__name__
 
     def get_state(self) -> dict[str, Any]:
         """All that `set_state` needs to continue exactly, as data that JSON can hold."""
@@ -124,6 +121,16 @@ class TrialScheduler:
             ValueError: if the results have no such key, with those they have.
         """
         return metric_value(result, self.time_attr)
+
+
+def to_json(scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Scores for a state: JSON has no infinity, so that of NaN is None."""
+    return {trial_id: None if score == -math.inf else score for trial_id, score in scores.items()}
+
+
+def from_json(scores: Mapping[str, float | None]) -> dict[str, float]:
+    """What `to_json` was given."""
+    return {trial_id: -math.inf if score is None else score for trial_id, score in scores.items()}
 
 
 class FIFOScheduler(TrialScheduler):

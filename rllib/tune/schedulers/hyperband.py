@@ -12,7 +12,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from rllib.tune.schedulers.base import PAUSED, PENDING, TrialScheduler
+from rllib.tune.checks import check
+from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json
+from rllib.tune.trial import PENDING
 
 
 @dataclass
@@ -54,10 +56,8 @@ class HyperBandScheduler(TrialScheduler):
         stop_last_trials: bool = True,
     ):
         super().__init__(metric, mode, time_attr)
-        if max_t < 1:
-            raise ValueError(f"max_t must be >= 1, but got {max_t!r}")
-        if reduction_factor <= 1:
-            raise ValueError(f"reduction_factor must be > 1, but got {reduction_factor!r}")
+        check("max_t", max_t, max_t >= 1, ">= 1")
+        check("reduction_factor", reduction_factor, reduction_factor > 1, "> 1")
         self.max_t, self.eta, self._stop_last = max_t, reduction_factor, stop_last_trials
         self.s_max = int(math.log(max_t) / math.log(reduction_factor) + 1e-9)
         self._brackets: list[_Bracket] = []
@@ -100,14 +100,17 @@ class HyperBandScheduler(TrialScheduler):
         # After trials of which none reported at its own milestone, one may stand at the next already.
         return self.on_trial_result(runner, trial, result) if time >= self.milestone(bracket) else self.CONTINUE
 
-    def on_trial_complete(self, runner, trial, result) -> None:
-        self._leave(runner, trial)
+    def on_trial_complete(self, runner, trial, result=None) -> None:
+        index = self._bracket_of.get(trial.trial_id)
+        bracket = self._brackets[index] if index is not None else None
+        if bracket is None or trial.trial_id not in bracket.live:
+            return
+        bracket.live.remove(trial.trial_id)
+        bracket.scores.pop(trial.trial_id, None)
+        if self._is_ready(bracket):
+            self._halve(runner, bracket, None)
 
-    def on_trial_error(self, runner, trial) -> None:
-        self._leave(runner, trial)
-
-    def on_trial_remove(self, runner, trial) -> None:
-        self._leave(runner, trial)
+    on_trial_error = on_trial_remove = on_trial_complete
 
     def choose_trial_to_run(self, runner):
         waiting = runner.waiting_trials()
@@ -116,11 +119,9 @@ class HyperBandScheduler(TrialScheduler):
             # Nobody is left to fill the bracket up.
             self._halve_what_waits(runner)
             free = [trial for trial in runner.waiting_trials() if not self._is_held(trial)]
-        # Promoted ones first: every one that ends sets a checkpoint free.
-        for trial in sorted(free, key=lambda trial: trial.status == PENDING):
-            if trial.status in (PENDING, PAUSED) and runner.has_resources_for(trial):
-                return trial
-        return None
+        # Every promoted one that ends sets a checkpoint free.
+        promoted_first = sorted(free, key=lambda trial: trial.status == PENDING)
+        return next(filter(runner.has_resources_for, promoted_first), None)
 
     def _is_held(self, trial) -> bool:
         index = self._bracket_of.get(trial.trial_id)
@@ -153,32 +154,18 @@ class HyperBandScheduler(TrialScheduler):
         for trial in [trial for trial in runner.trials if trial.trial_id in ended - {reporting}]:
             runner.stop_trial(trial)
 
-    def _leave(self, runner, trial) -> None:
-        index = self._bracket_of.get(trial.trial_id)
-        bracket = self._brackets[index] if index is not None else None
-        if bracket is None or trial.trial_id not in bracket.live:
-            return
-        bracket.live.remove(trial.trial_id)
-        bracket.scores.pop(trial.trial_id, None)
-        if self._is_ready(bracket):
-            self._halve(runner, bracket, None)
-
     def debug_string(self) -> str:
-        open_ones = [bracket for bracket in self._brackets if bracket.live]
         shown = ", ".join(
             f"s={bracket.s}: {len(bracket.live)} trials, {len(bracket.scores)} wait at {self.milestone(bracket):g}"
-            for bracket in open_ones
+            for bracket in self._brackets
+            if bracket.live
         )
         return f"HyperBand: {len(self._brackets)} brackets, {self._num_stopped} trials stopped; {shown}"
 
     def get_state(self):
-        brackets = [asdict(bracket) for bracket in self._brackets]
-        for bracket in brackets:  # JSON has no infinity
-            bracket["scores"] = {key: None if v == -math.inf else v for key, v in bracket["scores"].items()}
+        brackets = [{**asdict(bracket), "scores": to_json(bracket.scores)} for bracket in self._brackets]
         return {"brackets": brackets, "bracket_of": self._bracket_of, "num_stopped": self._num_stopped}
 
     def set_state(self, state) -> None:
-        self._brackets = [_Bracket(**saved) for saved in state["brackets"]]
-        for bracket in self._brackets:
-            bracket.scores = {key: -math.inf if v is None else v for key, v in bracket.scores.items()}
+        self._brackets = [_Bracket(**{**saved, "scores": from_json(saved["scores"])}) for saved in state["brackets"]]
         self._bracket_of, self._num_stopped = dict(state["bracket_of"]), state["num_stopped"]

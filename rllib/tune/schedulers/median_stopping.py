@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Mapping
 
+from rllib.tune.checks import check
 from rllib.tune.schedulers.base import TrialScheduler
 
 
@@ -60,8 +61,7 @@ class MedianStoppingRule(TrialScheduler):
         hard_stop: bool = True,
     ):
         super().__init__(metric, mode, time_attr)
-        if min_samples_required < 1:
-            raise ValueError(f"min_samples_required must be >= 1, but got {min_samples_required!r}")
+        check("min_samples_required", min_samples_required, min_samples_required >= 1, ">= 1")
         self._grace, self._min_samples = grace_period, min_samples_required
         self._min_slice, self._hard_stop = min_time_slice, hard_stop
         self._curves: dict[str, _Curve] = {}

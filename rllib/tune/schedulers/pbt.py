@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from rllib.tune.loggers import encode
+from rllib.tune.checks import check
+from rllib.tune.domains import Choice, Domain, Float, Integer, Normal
+from rllib.tune.loggers import encode, is_number
 from rllib.tune.schedulers.base import TrialScheduler
-from rllib.tune.schedulers.explore import check_mutations, explore, filled
 
 
 @dataclass
@@ -87,15 +88,11 @@ class PopulationBasedTraining(TrialScheduler):
         super().__init__(metric, mode, time_attr)
         if not hyperparam_mutations and custom_explore_fn is None:
             raise ValueError("PBT has nothing to change: give it hyperparam_mutations, or custom_explore_fn")
-        check_mutations(hyperparam_mutations or {})
-        if not 0 <= quantile_fraction <= 0.5:
-            raise ValueError(f"quantile_fraction must be in [0, 0.5], but got {quantile_fraction!r}")
-        if not 0 <= resample_probability <= 1:
-            raise ValueError(f"resample_probability must be in [0, 1], but got {resample_probability!r}")
-        if perturbation_interval <= 0:
-            raise ValueError(f"perturbation_interval must be > 0, but got {perturbation_interval!r}")
-        if not perturbation_factors:
-            raise ValueError("perturbation_factors must not be empty")
+        _check_mutations(hyperparam_mutations or {})
+        check("quantile_fraction", quantile_fraction, 0 <= quantile_fraction <= 0.5, "in [0, 0.5]")
+        check("resample_probability", resample_probability, 0 <= resample_probability <= 1, "in [0, 1]")
+        check("perturbation_interval", perturbation_interval, perturbation_interval > 0, "> 0")
+        check("perturbation_factors", perturbation_factors, bool(perturbation_factors), "a list of numbers")
         self._interval, self._burn_in, self._quantile = perturbation_interval, burn_in_period, quantile_fraction
         self._mutations, self._resample = dict(hyperparam_mutations or {}), resample_probability
         self._factors, self._custom = tuple(perturbation_factors), custom_explore_fn
@@ -109,10 +106,10 @@ class PopulationBasedTraining(TrialScheduler):
         """Gives first values to hyperparameters that the search space has left out."""
         if trial.trial_id not in self._members:
             self._members[trial.trial_id] = _Member()
-            trial.config = filled(trial.config, self._mutations, self._rng())
+            trial.config = _filled(trial.config, self._mutations, self._rng())
 
     def on_trial_result(self, runner, trial, result: Mapping) -> str:
-        member = self._members.setdefault(trial.trial_id, _Member())
+        member = self._member(trial)
         try:
             time, score = self.progress(result), self.score(result)
         except ValueError:
@@ -130,14 +127,12 @@ class PopulationBasedTraining(TrialScheduler):
             return self.NOOP
         return self.PAUSE if runner.waiting_trials() else self.CONTINUE
 
-    def on_trial_complete(self, runner, trial, result) -> None:
-        self._leave(runner, trial)
+    def on_trial_complete(self, runner, trial, result=None) -> None:
+        self._member(trial).is_over = True
+        if self._synch and self._all_there():  # the others may have waited for this one only
+            self._change_worst(runner)
 
-    def on_trial_error(self, runner, trial) -> None:
-        self._leave(runner, trial)
-
-    def on_trial_remove(self, runner, trial) -> None:
-        self._leave(runner, trial)
+    on_trial_error = on_trial_remove = on_trial_complete
 
     def choose_trial_to_run(self, runner):
         """The one that has trained least; in synchronous mode, none that waits for the others."""
@@ -183,7 +178,7 @@ class PopulationBasedTraining(TrialScheduler):
             return False
         rng = self._rng()
         source, state = rng.choice(further)
-        config, how = explore(source.config, self._mutations, self._resample, self._factors, rng)
+        config, how = _explore(source.config, self._mutations, self._resample, self._factors, rng)
         if self._custom is not None:
             config = self._custom(config)
             if not isinstance(config, Mapping):
@@ -233,11 +228,6 @@ class PopulationBasedTraining(TrialScheduler):
             self._next_sync += self._interval
         return changed
 
-    def _leave(self, runner, trial) -> None:
-        self._member(trial).is_over = True
-        if self._synch and self._all_there():  # the others may have waited for this one only
-            self._change_worst(runner)
-
     # ------------------------------------------------------------------ state
 
     def _member(self, trial) -> _Member:
@@ -272,3 +262,93 @@ class PopulationBasedTraining(TrialScheduler):
             self._members[key] = _Member(**saved)
         self._seed, self._num_draws = state["seed"], state["num_draws"]
         self._num_perturbations, self._next_sync = state["num_perturbations"], state["next_sync"]
+
+
+# ---------------------------------------------------------------------- explore (section 3 of the paper)
+
+
+def _check_mutations(mutations: Mapping, path: str = "") -> None:
+    """Refuses hyperparam_mutations that say nothing.
+
+    Raises:
+        ValueError: with the path of what is wrong.
+    """
+    for key, how in mutations.items():
+        name = f"{path}{key}"
+        if isinstance(how, Mapping):
+            _check_mutations(how, f"{name}/")
+        elif not isinstance(how, (list, tuple, Domain)) and not callable(how):
+            raise ValueError(
+                f"hyperparam_mutations: {name} needs a list of values, a search space domain, a function without "
+                f"arguments or a dict of these, but got {how!r}"
+            )
+        elif isinstance(how, (list, tuple)) and not how:
+            raise ValueError(f"hyperparam_mutations: {name} has no values")
+
+
+def _filled(config: Mapping, mutations: Mapping, rng: random.Random) -> dict[str, Any]:
+    """The configuration with first values for the hyperparameters that it leaves out."""
+    config = dict(config)
+    for key, how in mutations.items():
+        if isinstance(how, Mapping):
+            config[key] = _filled(config.get(key) or {}, how, rng)
+        elif key not in config:
+            config[key] = _resampled(how, rng)
+    return config
+
+
+def _explore(
+    config: Mapping, mutations: Mapping, resample: float, factors: Sequence[float], rng: random.Random
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """A changed copy of the configuration.
+
+    Each hyperparameter is drawn anew with probability `resample`. Otherwise numbers are multiplied by one of the
+    factors (within the bounds of their domain; whole numbers stay whole), and of lists the value next to it is taken.
+
+    Returns:
+        the configuration, and for each changed path how it was changed.
+    """
+    new, how_changed = dict(config), {}
+    for key, how in mutations.items():
+        if isinstance(how, Mapping):
+            new[key], inner = _explore(config[key], how, resample, factors, rng)
+            how_changed.update({f"{key}/{path}": words for path, words in inner.items()})
+            continue
+        values = how.values if isinstance(how, Choice) else how
+        if isinstance(values, (list, tuple)):
+            new[key], how_changed[key] = _next_to(config[key], list(values), resample, rng)
+        elif rng.random() < resample or not is_number(config[key]):
+            new[key], how_changed[key] = _resampled(how, rng), "drawn anew"
+        else:
+            factor = rng.choice(list(factors))
+            new[key], how_changed[key] = _times(config[key], factor, how), f"* {factor:g}"
+    return new, how_changed
+
+
+def _next_to(value, values: list, resample: float, rng) -> tuple[Any, str]:
+    if rng.random() < resample or value not in values:
+        return rng.choice(values), "drawn anew"
+    step = rng.choice([-1, 1])
+    index = min(max(values.index(value) + step, 0), len(values) - 1)
+    return values[index], "shifted left" if step < 0 else "shifted right"
+
+
+def _resampled(how: Domain | Sequence | Callable, rng) -> Any:
+    if isinstance(how, Domain):
+        return how.draw(rng)
+    return how() if callable(how) else rng.choice(list(how))
+
+
+def _times(value, factor: float, how):
+    new = value * factor
+    is_whole = isinstance(value, int) and not isinstance(how, (Float, Normal))
+    if is_whole:
+        new = round(new)
+        if new == value:  # 2 * 1.2 is 2 again: small numbers would never change
+            new += (factor > 1) - (factor < 1)
+    q = getattr(how, "q", None)
+    if q is not None:
+        new = round(round(new / q) * q, 12)
+    if isinstance(how, (Float, Integer)):
+        new = min(max(new, how.low), how.high)
+    return new

@@ -7,12 +7,13 @@ import inspect
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rllib.algorithms.sections import nearest
-from rllib.tune.loggers import encode, lookup
+from rllib.algorithms.sections import did_you_mean
+from rllib.tune.checks import check_mode
+from rllib.tune.loggers import encode, lookup, write_whole
 
 
 class Searcher:
@@ -70,12 +71,7 @@ class Searcher:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the state to a file."""
-        draft = Path(path).with_name(Path(path).name + ".tmp")
-        with open(draft, "wb") as file:
-            file.write(encode(self.get_state()))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        write_whole(Path(path), encode(self.get_state()))
 
     def restore(self, path: str | os.PathLike) -> None:
         """Reads the state from a file that `save` wrote."""
@@ -93,6 +89,18 @@ class Searcher:
         return None if math.isnan(value) else value if self.mode == "max" else -value
 
 
+def made_by_name(kind: str, name: str, makers: Mapping[str, Callable], arguments: Mapping[str, Any]):
+    """The scheduler or searcher of this name.
+
+    Raises:
+        ValueError: if there is none, with those there are.
+    """
+    if name not in makers:
+        hint = did_you_mean(name, makers)
+        raise ValueError(f"There is no {kind} {name!r}.{hint} There are: {', '.join(makers)}.")
+    return makers[name](**arguments)
+
+
 def announce_search(searcher, metric: str | None, mode: str | None, config: Mapping[str, Any], **spec):
     """Calls `searcher.set_search_properties`; one written for Ray before 1.11 takes (metric, mode, config) alone.
 
@@ -104,13 +112,6 @@ def announce_search(searcher, metric: str | None, mode: str | None, config: Mapp
         names = {parameter.name for parameter in parameters}
         spec = {key: value for key, value in spec.items() if key in names}
     return searcher.set_search_properties(metric, mode, config, **spec)
-
-
-def check_mode(mode: str | None) -> str | None:
-    """Refuses anything but "max", "min" and None."""
-    if mode not in ("max", "min", None):
-        raise ValueError(f"mode must be 'max' or 'min', but got {mode!r}")
-    return mode
 
 
 def joined_objective(part, metric: str | None, mode: str | None, needed: bool = True) -> tuple[str | None, str | None]:
@@ -143,10 +144,9 @@ def metric_value(result: Mapping, metric: str) -> float:
     if value is None:
         if _is_null(result, metric):
             return math.nan
-        near = nearest(metric, [key for key in result if isinstance(key, str)])
-        hint = f" Did you mean {near[0]}?" if near else ""
-        known = ", ".join(sorted(key for key in map(str, result) if key != "config"))
-        raise ValueError(f"The results have no metric {metric!r}.{hint} They have: {known}.")
+        known = sorted(key for key in map(str, result) if key != "config")
+        hint = did_you_mean(metric, known)
+        raise ValueError(f"The results have no metric {metric!r}.{hint} They have: {', '.join(known)}.")
     try:
         return float(value)
     except (TypeError, ValueError):

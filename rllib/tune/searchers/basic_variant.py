@@ -3,9 +3,9 @@
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from rllib.tune.search_space import SearchSpace, evaluated_params, indices
+from rllib.tune.checks import check
+from rllib.tune.search_space import SearchSpace
 from rllib.tune.searchers.base import Searcher
 from rllib.tune.searchers.points import with_point
 
@@ -32,8 +32,7 @@ class BasicVariant(Searcher):
         random_state=None,
     ):
         super().__init__()
-        if max_concurrent < 0:
-            raise ValueError(f"max_concurrent must be >= 0 (0: no limit), but got {max_concurrent!r}")
+        check("max_concurrent", max_concurrent, max_concurrent >= 0, ">= 0 (0: no limit)")
         self.max_concurrent, self.constant_grid_search = max_concurrent, constant_grid_search
         self._points = list(points_to_evaluate or ())
         self._seed, self._seeded = _seed(random_state), random_state is not None
@@ -45,14 +44,13 @@ class BasicVariant(Searcher):
     def set_search_properties(self, metric, mode, config, num_samples: int = 1, **spec) -> bool:
         super().set_search_properties(metric, mode, config)
         self._space = SearchSpace(config)
-        indices(self._space.grid_size, num_samples)  # checks it
+        if isinstance(num_samples, bool) or not isinstance(num_samples, int) or (num_samples < 1 and num_samples != -1):
+            raise ValueError(f"num_samples={num_samples!r} draws nothing: give a number >= 1, or -1 for no end")
         for point in self._points:
             with_point(config, point)  # checks it
         if num_samples != -1:
-            rounds = max(num_samples - len(self._points), 0)
-            self._total = len(self._points) + rounds * self._space.grid_size
-            if len(self._points) > num_samples:
-                self._total = num_samples
+            points = min(num_samples, len(self._points))
+            self._total = points + (num_samples - points) * self._space.grid_size
         return True
 
     @property
@@ -73,10 +71,6 @@ class BasicVariant(Searcher):
             space = SearchSpace(with_point(self._space.config, self._points[number]))
             return space.variant(number, f"point/{self._seed}")
         return self._space.variant(number - len(self._points), self._seed, self.constant_grid_search)
-
-    def evaluated_params(self, config: Mapping) -> dict[str, Any]:
-        """{"a/b": value} of what was drawn."""
-        return evaluated_params(self._space.config, config)
 
     def on_trial_complete(self, trial_id, result=None, error=False) -> None:
         self._live.discard(trial_id)

@@ -1,5 +1,6 @@
 """Keeps a searcher from suggesting too much at once."""
 
+from rllib.tune.checks import check_count
 from rllib.tune.searchers.base import Searcher, announce_search
 
 
@@ -13,8 +14,7 @@ class ConcurrencyLimiter(Searcher):
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False):
-        if isinstance(max_concurrent, bool) or not isinstance(max_concurrent, int) or max_concurrent < 1:
-            raise ValueError(f"max_concurrent must be a whole number >= 1, but got {max_concurrent!r}")
+        check_count("max_concurrent", max_concurrent)
         super().__init__(searcher.metric, searcher.mode)
         self.searcher, self.max_concurrent, self._batch = searcher, max_concurrent, batch
         self.supports_grid_search, self.needs_metric = searcher.supports_grid_search, searcher.needs_metric

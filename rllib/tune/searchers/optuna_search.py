@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllib.tune.domains import Choice, Domain, Float, Function, Integer, Normal
-from rllib.tune.search_space import holds_domains, name, resolve, split
+from rllib.tune.search_space import holds_domains, name, rebuilt, resolve, split
 from rllib.tune.searchers.base import Searcher
 from rllib.tune.searchers.points import with_point
 
@@ -108,7 +108,6 @@ class OptunaSearch(Searcher):
             self._take_back(trial_id, state["trials"][number])
 
     def _take_back(self, trial_id: str, saved: Mapping) -> None:
-        """One trial of a saved state."""
         states = self._optuna.trial.TrialState
         if self._sampler == "qmc" or len(self._numbers) < len(self._fixed):
             # The place in the sequence, and in the queue of points, is the study's own affair.
@@ -194,11 +193,7 @@ def _asked(trial, node, path):
     if isinstance(node, Domain) and not isinstance(node, Function):
         value = _ask(trial, node, path)
         return _asked(trial, value, (*path, _option(node, value))) if isinstance(node, Choice) else value
-    if isinstance(node, Mapping):
-        return {key: _asked(trial, child, (*path, key)) for key, child in node.items()}
-    if type(node) in (list, tuple):
-        return type(node)(_asked(trial, child, (*path, index)) for index, child in enumerate(node))
-    return node
+    return rebuilt(node, path, lambda child, inner: _asked(trial, child, inner))
 
 
 def _ask(trial, domain: Domain, path):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rllib.algorithms.sections import nearest
+from rllib.algorithms.sections import did_you_mean
 from rllib.tune.domains import Domain
 from rllib.tune.search_space import is_grid
 
@@ -37,8 +37,7 @@ def _merged(space: Mapping, point: Mapping, prefix: str) -> dict:
     for key, value in point.items():
         path = f"{prefix}{key}"
         if key not in space:
-            near = nearest(str(key), map(str, space))
-            hint = f" Did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(str(key), map(str, space))
             raise ValueError(f"points_to_evaluate: the search space has no {path}.{hint}")
         inside = space[key]
         if isinstance(inside, Mapping) and not is_grid(inside) and isinstance(value, Mapping):

@@ -2,6 +2,7 @@
 
 import statistics
 
+from rllib.tune.checks import check_count
 from rllib.tune.searchers.base import Searcher, announce_search
 
 TRIAL_INDEX = "__trial_index__"
@@ -17,8 +18,7 @@ class Repeater(Searcher):
     """
 
     def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True):
-        if isinstance(repeat, bool) or not isinstance(repeat, int) or repeat < 1:
-            raise ValueError(f"repeat must be a whole number >= 1, but got {repeat!r}")
+        check_count("repeat", repeat)
         super().__init__(searcher.metric, searcher.mode)
         self.searcher, self.repeat, self._set_index = searcher, repeat, set_index
         self.supports_grid_search, self.needs_metric = searcher.supports_grid_search, True

@@ -4,6 +4,8 @@ Runs with equal settings but the seed form a group. A group's curve is the inter
 the 95 % percentile bootstrap interval over runs: the definitions of Agarwal et al., arXiv:2108.13264 (rliable).
 """
 
+import html
+import io
 import json
 import math
 import os
@@ -15,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from rllib.tune.checks import check_mode
 from rllib.tune.experiment import journal_file, read_records
-from rllib.tune.figures import write_figures
-from rllib.tune.loggers import flatten, lookup, read_results, settings_by_path
+from rllib.tune.loggers import flatten, is_number, lookup, read_results, settings_by_path, write_whole
 from rllib.tune.reporters import AUTOMATIC_KEYS
-from rllib.tune.searchers.base import check_mode, metric_value
+from rllib.tune.searchers.base import metric_value
+from rllib.tune.trial import short
 
 KINDS = ("curves", "parallel", "best")
 _POINTS = 100
@@ -31,6 +34,14 @@ _NOT_SETTINGS = {"seed", "__trial_index__"}
 _MOST_DETAILS = 6
 _RETURN, _LOWEST_AND_HIGHEST = "episode_reward_mean", ("episode_reward_min", "episode_reward_max")
 _STEPS = "timesteps_total"
+# Of the panels, in inches.
+_HEIGHT, _DETAIL_HEIGHT = 4.6, 2.6
+_FEW_POINTS = 30
+# Pointing at a run brings it to the front.
+_STYLE = """
+body { max-width: 900px; margin: 2em auto; background: #fff } svg { width: 100%; height: auto }
+g[id^=run]:hover path { stroke-width: 4 !important } svg:has(g[id^=run]:hover) g[id^=run]:not(:hover) { opacity: .25 }
+"""
 
 
 @dataclass
@@ -63,12 +74,6 @@ class Curve:
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     runs: int = 1
-
-    def stretches(self) -> list[slice]:
-        """The parts between gaps."""
-        known = np.flatnonzero(np.isfinite(self.y))
-        parts = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)
-        return [slice(part[0], part[-1] + 1) for part in parts if len(part)]
 
 
 @dataclass
@@ -134,9 +139,7 @@ def plot(
     check_mode(mode)
     figures = _figures(runs, metric, mode, x, kinds, title)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}")
-    write_figures(figures, draft, path.suffix[1:])
-    os.replace(draft, path)
+    write_whole(path, _rendered(figures, path.suffix[1:]))
     return path
 
 
@@ -160,7 +163,7 @@ class CurveLogger:
         self._path, self._title = directory / "curve.png", title
         self._results: list[dict] = []
         # The first figure loads fonts and takes longer than all later ones: better now than at the end of the run.
-        write_figures(Figures("", "", "", curves=[]), Path(os.devnull), "png")
+        _rendered(Figures("", "", "", curves=[]), "png")
 
     def on_result(self, result: Mapping) -> None:
         """Remembers one point; results without a finished episode are gaps."""
@@ -168,14 +171,12 @@ class CurveLogger:
             self._results.append({key: result.get(key) for key in (_STEPS, _RETURN, *_LOWEST_AND_HIGHEST)})
 
     def close(self) -> None:
-        """Draws the picture, if there is anything to draw."""
         run = Run("mean of the last episodes", self._results)
         x, y = _points(run, _RETURN, _STEPS)
         if len(y):
             curve = _with_band(Curve(run.name, x, y), run, _STEPS)
-            draft = self._path.with_suffix(".png.tmp")
-            write_figures(Figures(self._title, "episode return", "environment steps", [curve]), draft, "png")
-            os.replace(draft, self._path)
+            figures = Figures(self._title, "episode return", "environment steps", [curve])
+            write_whole(self._path, _rendered(figures, "png"))
 
 
 def read_runs(*directories: str | os.PathLike) -> list[Run]:
@@ -340,7 +341,7 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
     curves = []
     for members in groups.values():
         run = runs[members[0]]
-        name = ", ".join(f"{key.rsplit('/', 1)[-1]}={_text(run.params.get(key))}" for key in varying)
+        name = ", ".join(f"{key.rsplit('/', 1)[-1]}={short(run.params.get(key))}" for key in varying)
         name = name if 0 < len(varying) <= _MOST_IN_NAME else run.name
         curves.append(_curve(name if len(groups) > 1 else run.name, [points[index] for index in members]))
     return curves
@@ -379,19 +380,123 @@ def _parallel(runs, tops: list[float], metric: str, mode: str) -> tuple[list[Axi
 
 def _axis(name: str, values: list) -> Axis:
     """Numbers by size (by logarithm where they span more than two decades), all else in order of appearance."""
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+    if all(map(is_number, values)):
         low, high = min(values), max(values)
         is_log = low > 0 and high / low > 100
         scale = math.log if is_log else float
         span = scale(high) - scale(low)
         places = [(scale(value) - scale(low)) / span if span else 0.5 for value in values]
-        return Axis(name, places, [(0.0, _text(low)), (1.0, _text(high))] if span else [(0.5, _text(low))])
-    texts = [_text(value) for value in values]
+        return Axis(name, places, [(0.0, short(low)), (1.0, short(high))] if span else [(0.5, short(low))])
+    texts = [short(value) for value in values]
     known = list(dict.fromkeys(texts))
     place = {text: index / (len(known) - 1) if len(known) > 1 else 0.5 for index, text in enumerate(known)}
     return Axis(name, [place[text] for text in texts], [(place[text], text) for text in known])
 
 
-def _text(value) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 24 else f"{text[:23]}…"
+# ---------------------------------------------------------------------- drawing
+
+
+def _rendered(figures: Figures, kind: str) -> bytes:
+    """A "png" or "html" file; an ImportError without matplotlib."""
+    try:
+        from matplotlib import rc_context
+    except ImportError:
+        raise ImportError("plots need matplotlib: pip install 'rllib[plot]'") from None
+    figure, names = _drawn(figures)
+    drawn = io.BytesIO()
+    if kind == "png":
+        figure.savefig(drawn, format="png", dpi=110)
+        return drawn.getvalue()
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    svg = drawn.getvalue().decode()
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg[svg.index("<svg") :])
+    for name, meaning in names.items():
+        svg = svg.replace(f'<g id="{name}">', f'<g id="{name}"><title>{html.escape(meaning)}</title>', 1)
+    title = html.escape(figures.title or figures.metric)
+    head = f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
+    return f"<!doctype html><html>{head}<body>{svg}</body></html>\n".encode()
+
+
+def _drawn(figures: Figures):
+    """The figure, and the SVG ids of its runs with what is said when one points at them.
+
+    The panels stand below one another, the details of a single run in two columns.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    panels = [
+        draw
+        for draw, there in ((_draw_curves, figures.curves), (_draw_parallel, figures.axes), (_draw_best, figures.best))
+        if there is not None
+    ]
+    heights = [_HEIGHT] * len(panels) + [_DETAIL_HEIGHT] * math.ceil(len(figures.details) / 2)
+    figure = Figure(figsize=(8, sum(heights)), layout="constrained")
+    grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
+    for row, draw in enumerate(panels):
+        axes = figure.add_subplot(grid[row, :])
+        draw(axes, figures)
+        axes.spines[["top", "right"]].set_visible(False)
+    for index, curve in enumerate(figures.details):
+        axes = figure.add_subplot(grid[len(panels) + index // 2, index % 2])
+        _draw(axes, curve)
+        axes.set_title(curve.name.rsplit("/", 1)[-1], fontsize="medium")
+        axes.set_xlabel(figures.x, fontsize="small")
+        axes.spines[["top", "right"]].set_visible(False)
+    for index, axes in enumerate(figure.axes):
+        if axes.get_xlabel() and all(float(x).is_integer() for line in axes.lines for x in line.get_xdata()):
+            axes.xaxis.set_major_locator(MaxNLocator("auto" if index < len(panels) else 4, integer=True))
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.tick_params(labelsize="small")
+    if figures.title:
+        figure.suptitle(figures.title)
+    curves = figures.curves or []
+    return figure, {f"run{i}": f"{curve.name}: {curve.y[-1]:.5g} at the end" for i, curve in enumerate(curves)}
+
+
+def _draw_curves(axes, figures: Figures) -> None:
+    for index, curve in enumerate(figures.curves):
+        name = curve.name + (f" (IQM of {curve.runs}, 95 % interval)" if curve.runs > 1 else "")
+        _draw(axes, curve, name).set_gid(f"run{index}")
+    if 0 < len(figures.curves) <= 12:
+        axes.legend(frameon=False, fontsize="small")
+    axes.set(xlabel=figures.x, ylabel=figures.metric)
+
+
+def _draw(axes, curve: Curve, label: str | None = None):
+    """A curve with its band; a point between two gaps, and each of a few points, has a mark. Returns the line."""
+    known = np.isfinite(curve.y)
+    lone = np.flatnonzero(known & ~np.r_[False, known[:-1]] & ~np.r_[known[1:], False])
+    marks = None if len(curve.x) < _FEW_POINTS else lone.tolist()
+    (line,) = axes.plot(curve.x, curve.y, linewidth=1.6, marker=".", markevery=marks, label=label)
+    if curve.low is not None:
+        axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, linewidth=0, color=line.get_color(),
+                          label="lowest to highest episode" if curve.runs == 1 else None)  # fmt: skip
+    axes.grid(alpha=0.3)
+    return line
+
+
+def _draw_parallel(axes, figures: Figures) -> None:
+    from matplotlib import colormaps
+
+    colours = colormaps["viridis"]
+    names = [axis.name.rsplit("/", 1)[-1] for axis in figures.axes]
+    for run, colour in sorted(enumerate(figures.colours), key=lambda item: item[1]):
+        places = [axis.places[run] for axis in figures.axes]
+        axes.plot(range(len(places)), places, color=colours(colour), linewidth=1, marker="o", markersize=3, alpha=0.8,
+                  gid=f"run of axes {run}")  # fmt: skip
+    for index, axis in enumerate(figures.axes):
+        axes.axvline(index, color="0.8", linewidth=0.8, zorder=0)
+        for place, text in axis.labels:
+            axes.text(index, place, f" {text}", fontsize="small")
+    slant = {"rotation": 25, "ha": "right"} if len(names) > 5 else {}
+    axes.set_xticks(range(len(names)), names, **slant)
+    axes.set_yticks([])
+    axes.spines[["left", "bottom"]].set_visible(False)
+
+
+def _draw_best(axes, figures: Figures) -> None:
+    axes.step(figures.best.x, figures.best.y, where="post", linewidth=1.8, marker=".")
+    axes.set(xlabel="trials", ylabel=f"best {figures.metric} so far")
+    axes.grid(alpha=0.3)

@@ -52,7 +52,6 @@ class MetricAnalysis:
         self._counts: dict[str, int] = {}
 
     def add(self, numbers: Mapping[str, float]) -> None:
-        """Adds the numbers of one result."""
         if self._packed is not None:
             self._stats, self._packed = self.stats, None
         for key, value in numbers.items():
@@ -106,10 +105,11 @@ def _number(value: float) -> float | int:
     return int(value) if value.is_integer() else value
 
 
+@dataclass(eq=False, repr=False)
 class Trial:
     """One configuration and its run.
 
-    Args:
+    Attributes:
         trial_id: unique in the experiment, and in the order of creation.
         index: 0, 1, ... in the order of creation.
         trainable_name: of what is run.
@@ -117,11 +117,9 @@ class Trial:
         evaluated_params: "a/b" path -> value of what the search chose.
         experiment_dir: the trial's directory lies in it.
         resources: what it needs to run.
-
-    Attributes:
+        custom_name: in place of the name that is made of the parameters.
         status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         last_result: the newest result; {} before the first.
-        metric_analysis: metric -> {max, min, avg, last, last-5-avg, last-10-avg}.
         checkpoints: the oldest first.
         error: traceback of the failure that ended it (or the last one), None if there was none.
         num_failures: how often it has failed.
@@ -129,34 +127,28 @@ class Trial:
         pid: of its process, while it runs.
     """
 
-    def __init__(
-        self,
-        trial_id: str,
-        index: int,
-        trainable_name: str,
-        config: dict[str, Any],
-        evaluated_params: dict[str, Any] | None = None,
-        experiment_dir: Path | None = None,
-        resources: Resources | None = None,
-    ):
-        self.trial_id, self.index, self.trainable_name = trial_id, index, trainable_name
-        self.config = config
-        self.evaluated_params = evaluated_params or {}
-        self.experiment_tag = _tag(index, self.evaluated_params)
-        self.experiment_dir = experiment_dir if isinstance(experiment_dir, Path) else Path(experiment_dir or "")
-        self.resources = resources or Resources.default()
-        self.custom_name: str | None = None
+    trial_id: str
+    index: int
+    trainable_name: str
+    config: dict[str, Any]
+    evaluated_params: dict[str, Any] = field(default_factory=dict)
+    experiment_dir: Path = Path()
+    resources: Resources = field(default_factory=Resources.default)
+    custom_name: str | None = None
+    status: str = PENDING
+    last_result: dict[str, Any] = field(default_factory=dict)
+    analysis: MetricAnalysis = field(default_factory=MetricAnalysis)
+    checkpoints: list[TrialCheckpoint] = field(default_factory=list)
+    error: str | None = None
+    exception: BaseException | None = None
+    num_failures: int = 0
+    stopped_by: str | None = None
+    pid: int | None = None
+    hostname: str = ""
+
+    def __post_init__(self):
+        self.experiment_tag = _tag(self.index, self.evaluated_params)
         self.dirname = _file_name(f"{self.identifier}_{self.experiment_tag}")
-        self.status = PENDING
-        self.last_result: dict[str, Any] = {}
-        self.analysis = MetricAnalysis()
-        self.checkpoints: list[TrialCheckpoint] = []
-        self.error: str | None = None
-        self.exception: BaseException | None = None
-        self.num_failures = 0
-        self.stopped_by: str | None = None
-        self.pid: int | None = None
-        self.hostname: str = ""
 
     @property
     def identifier(self) -> str:
@@ -172,7 +164,6 @@ class Trial:
 
     @property
     def logdir(self) -> str:
-        """Its directory."""
         return str(self.experiment_dir / self.dirname)
 
     local_path = path = logdir
@@ -199,12 +190,10 @@ class Trial:
         return bool(self.checkpoints)
 
     def checkpoint_path(self, checkpoint: TrialCheckpoint) -> str:
-        """Where it is."""
         return str(Path(self.logdir) / checkpoint.name)
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended."""
         return self.status in FINISHED
 
     @property
@@ -254,11 +243,12 @@ class Trial:
 
 def _tag(index: int, params: Mapping[str, Any]) -> str:
     """ "3_lr=0.01,layers=2": the number, and the last part of each path with its value."""
-    chosen = ",".join(f"{key.rsplit('/', 1)[-1]}={_short(value)}" for key, value in params.items())
+    chosen = ",".join(f"{key.rsplit('/', 1)[-1]}={short(value)}" for key, value in params.items())
     return f"{index}_{chosen}" if chosen else str(index)
 
 
-def _short(value) -> str:
+def short(value) -> str:
+    """A value in at most 24 characters."""
     text = f"{value:.4g}" if isinstance(value, float) else getattr(value, "__name__", None) or str(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 

@@ -1,18 +1,19 @@
 """Results of an experiment, also from its directory alone: ExperimentAnalysis (tune.run), ResultGrid (Tuner.fit)."""
 
 import math
-import pickle
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllib.algorithms.sections import nearest
+from rllib.algorithms.sections import did_you_mean
 from rllib.errors import NoBestTrialError
+from rllib.tune.checks import check_mode
 from rllib.tune.experiment import journal_file, read_journal
 from rllib.tune.loggers import flatten, is_number, lookup, read_results, settings_by_path
 from rllib.tune.plots import plot, read_runs
-from rllib.tune.trial import ERROR, TERMINATED, Trial, TrialCheckpoint
+from rllib.tune.trial import ERROR, TERMINATED, Trial
 from rllib.tune.trial_checkpoint import Checkpoint
 
 _SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
@@ -43,10 +44,8 @@ class ExperimentAnalysis:
             path = file.parent
             header, trials = read_journal(file, load_objects=False)
             default_metric, default_mode = default_metric or header.get("metric"), default_mode or header.get("mode")
-        if default_mode not in ("max", "min", None):
-            raise ValueError(f'mode must be "max" or "min", but got {default_mode!r}')
         self.trials: list[Trial] = list(trials)
-        self.default_metric, self.default_mode = default_metric, default_mode
+        self.default_metric, self.default_mode = default_metric, check_mode(default_mode)
         self._path = path
 
     @property
@@ -61,9 +60,7 @@ class ExperimentAnalysis:
 
     def stats(self) -> dict[str, Any]:
         """Where it is, and how many trials have which status."""
-        counts: dict[str, int] = {}
-        for trial in self.trials:
-            counts[trial.status] = counts.get(trial.status, 0) + 1
+        counts = dict(Counter(trial.status for trial in self.trials))
         return {"experiment_path": self.experiment_path, "num_trials": len(self.trials), "status": counts}
 
     # ------------------------------------------------------------------ the best
@@ -75,7 +72,6 @@ class ExperimentAnalysis:
 
     @property
     def best_config(self) -> dict[str, Any]:
-        """Of the best trial."""
         return self.get_best_config()
 
     @property
@@ -85,7 +81,6 @@ class ExperimentAnalysis:
 
     @property
     def best_logdir(self) -> str:
-        """Directory of the best trial."""
         return self.get_best_logdir()
 
     @property
@@ -96,12 +91,12 @@ class ExperimentAnalysis:
     @property
     def best_dataframe(self):
         """All results of the best trial."""
-        return self._frame(self.get_best_trial())
+        return _frame_of(self.get_best_trial().logdir)
 
     @property
     def best_result_df(self):
         """The best trial's row of `dataframe`."""
-        return self._dataframe_of([self._row(self.get_best_trial())])
+        return _pandas().DataFrame([_row(self.get_best_trial())])
 
     def get_best_trial(
         self,
@@ -176,7 +171,10 @@ class ExperimentAnalysis:
     def get_trial_checkpoints_paths(self, trial: Trial | str, metric: str | None = None) -> list[tuple[str, Any]]:
         """(path, metric at that time) of every checkpoint; training_iteration without a metric."""
         trial, metric = self._trial(trial), metric or self.default_metric or "training_iteration"
-        return [(trial.checkpoint_path(c), c.metrics.get(metric, _iteration(c, metric))) for c in trial.checkpoints]
+        return [
+            (trial.checkpoint_path(c), {"training_iteration": c.iteration, **c.metrics}.get(metric))
+            for c in trial.checkpoints
+        ]
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
         """Directory -> configuration; with `prefix` its keys begin with "config/"."""
@@ -206,32 +204,16 @@ class ExperimentAnalysis:
             if mode not in ("max", "min"):
                 raise ValueError(f'dataframe(metric={metric!r}) needs mode="max" or "min" as well, but got {mode!r}')
             self._trials_with(metric)
-        return self._dataframe_of([self._row(trial, metric, mode) for trial in self.trials])
+        return _pandas().DataFrame([_row(trial, metric, mode) for trial in self.trials])
 
     @property
     def trial_dataframes(self) -> dict[str, Any]:
         """Directory -> pandas data frame of all results of the trial."""
-        return {trial.logdir: self._frame(trial) for trial in self.trials}
+        return {trial.logdir: _frame_of(trial.logdir) for trial in self.trials}
 
     def fetch_trial_dataframes(self) -> dict[str, Any]:
         """The same, as a method: its name before Ray 2.0."""
         return self.trial_dataframes
-
-    def _row(self, trial: Trial, metric: str | None = None, mode: str | None = None) -> dict[str, Any]:
-        result = trial.last_result
-        if metric is not None:
-            with_metric = [r for r in read_results(Path(trial.logdir)) if is_number(lookup(r, metric))]
-            if with_metric:
-                result = (max if mode == "max" else min)(with_metric, key=lambda r: lookup(r, metric))
-        config = {f"config/{key}": value for key, value in settings_by_path(trial.config)}
-        return {**dict(flatten(result)), "trial_id": trial.trial_id, **config, "logdir": trial.logdir}
-
-    def _frame(self, trial: Trial):
-        return self._dataframe_of([dict(flatten(result)) for result in read_results(Path(trial.logdir))])
-
-    @staticmethod
-    def _dataframe_of(rows: list[dict]):
-        return _pandas().DataFrame(rows)
 
     def plot(self, path: str | Path | None = None, metric: str | None = None, mode: str | None = None, **more) -> Path:
         """Draws learning curves, parallel coordinates and the best so far.
@@ -253,14 +235,11 @@ class ExperimentAnalysis:
         metric, mode = metric or self.default_metric, mode or self.default_mode
         if metric is None and mode is not None and any("_metric" in trial.metric_analysis for trial in self.trials):
             metric = "_metric"  # what trials report as a bare number
-        mode = mode or "max"
         if metric is None:
             raise ValueError(
                 "say by what to compare the trials: tune.run(..., metric='loss', mode='min'), or give metric here"
             )
-        if mode not in ("max", "min"):
-            raise ValueError(f'mode must be "max" or "min", but got {mode!r}')
-        return metric, mode
+        return metric, check_mode(mode) or "max"
 
     def _trials_with(self, metric: str) -> list[Trial]:
         having = [trial for trial in self.trials if metric in trial.metric_analysis]
@@ -268,8 +247,7 @@ class ExperimentAnalysis:
             known = sorted({key for trial in self.trials for key in trial.metric_analysis})
             if not known:
                 raise NoBestTrialError(f"no trial has reported anything, so none is the best by {metric}")
-            near = nearest(metric, known)
-            hint = f" Did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(metric, known)
             raise NoBestTrialError(f"no result has the metric {metric!r}.{hint} They have: {', '.join(known)}.")
         return having
 
@@ -317,7 +295,7 @@ class TrialResult:
     @property
     def metrics_dataframe(self):
         """All results, as a pandas data frame."""
-        return ExperimentAnalysis._dataframe_of([dict(flatten(result)) for result in read_results(Path(self.path))])
+        return _frame_of(self.path)
 
 
 class ResultGrid:
@@ -376,24 +354,25 @@ class ResultGrid:
 def _result_of(trial: Trial) -> TrialResult:
     checkpoints = [(Checkpoint(trial.checkpoint_path(c)), c.metrics) for c in trial.checkpoints]
     newest = checkpoints[-1][0] if checkpoints else None
-    error = _error_of(trial) if trial.status == ERROR else None
+    error = None
+    if trial.status == ERROR:  # of an experiment that was read only the text is known
+        error = trial.exception if isinstance(trial.exception, Exception) else RuntimeError(trial.error)
     return TrialResult(trial.last_result or None, trial.config, newest, trial.logdir, error, checkpoints, trial)
 
 
-def _error_of(trial: Trial) -> Exception:
-    """The exception of the trial; a RuntimeError with its text where only that is known."""
-    if isinstance(trial.exception, Exception):
-        return trial.exception
-    return RuntimeError(trial.error)
+def _row(trial: Trial, metric: str | None = None, mode: str | None = None) -> dict[str, Any]:
+    result = trial.last_result
+    if metric is not None:
+        with_metric = [r for r in read_results(Path(trial.logdir)) if is_number(lookup(r, metric))]
+        if with_metric:
+            result = (max if mode == "max" else min)(with_metric, key=lambda r: lookup(r, metric))
+    config = {f"config/{key}": value for key, value in settings_by_path(trial.config)}
+    return {**dict(flatten(result)), "trial_id": trial.trial_id, **config, "logdir": trial.logdir}
 
 
-def load_error(path: str | Path) -> BaseException:
-    """The exception in a trial's error.pkl. Unpickles: only for experiments of one's own."""
-    return pickle.loads((Path(path) / "error.pkl").read_bytes())
-
-
-def _iteration(checkpoint: TrialCheckpoint, metric: str):
-    return checkpoint.iteration if metric == "training_iteration" else None
+def _frame_of(logdir: str):
+    """All results of a trial."""
+    return _pandas().DataFrame([dict(flatten(result)) for result in read_results(Path(logdir))])
 
 
 def _pandas():

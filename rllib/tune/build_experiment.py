@@ -7,7 +7,8 @@ from typing import Any
 
 import runtime
 from rllib.evaluation.preload import PRELOAD
-from rllib.tune.experiment import ExperimentDirectory, as_text, inside, open_directory
+from rllib.tune.checks import check, check_mode, seconds
+from rllib.tune.experiment import ExperimentDirectory, for_header, inside, open_directory
 from rllib.tune.experiment_callbacks import Callbacks
 from rllib.tune.experiment_spec import ExperimentSpec, saved_settings
 from rllib.tune.logger_callbacks import FileLoggerCallback, TBXLoggerCallback
@@ -18,7 +19,7 @@ from rllib.tune.search_space import evaluated_params, holds_domains
 from rllib.tune.searchers import create_searcher
 from rllib.tune.searchers.base import announce_search
 from rllib.tune.sidecar import TensorBoardCallback
-from rllib.tune.stoppers import make_stopper, seconds
+from rllib.tune.stoppers import make_stopper
 from rllib.tune.trainable import AlgorithmTrainable
 from rllib.tune.trainables import Resolved, merged_config, resolve_trainable
 from rllib.tune.trial import Trial
@@ -46,7 +47,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
     space = merged_config(resolved, spec.config)
     # As they were given: searcher and scheduler take on the experiment's metric and space next.
     saved = saved_settings(replace(spec, resources_per_trial=resolved.resources))
-    pickled = {name: as_text(value) for name, value in saved.items()}
+    pickled = {name: for_header(value) for name, value in saved.items()}
     is_algorithm = issubclass(resolved.cls, AlgorithmTrainable)
     searcher, scheduler, spec = _search(spec, space, is_algorithm)
     spec = _completed(spec, searcher)
@@ -64,7 +65,7 @@ def prepare(spec: ExperimentSpec) -> tuple[TrialRunner, ExperimentSpec]:
         pool = TrialPool(resolved.cls, directory.path.name, spec)
         runner = TrialRunner(directory, pool, decided, _callbacks(spec, directory, decided.trials), spec)
     except BaseException:
-        directory.close()
+        directory.journal.close()
         raise
     return runner, spec
 
@@ -152,15 +153,18 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     Raises:
         ValueError, TypeError: naming what was given and the rule.
     """
-    if spec.resume not in _RESUMES:
-        raise ValueError(f"resume must be one of {', '.join(map(repr, _RESUMES))}, but got {spec.resume!r}")
-    if spec.mode not in (None, "max", "min"):
-        raise ValueError(f'mode must be "max" or "min", but got {spec.mode!r}')
-    if spec.failures.fail_fast not in (False, True, "raise"):
-        raise ValueError(f'fail_fast must be True, False or "raise", but got {spec.failures.fail_fast!r}')
-    _check_counts(spec)
-    if spec.time_budget_s is not None:
-        seconds(spec.time_budget_s, "time_budget_s")
+    check("resume", spec.resume, spec.resume in _RESUMES, f"one of {', '.join(map(repr, _RESUMES))}")
+    check_mode(spec.mode)
+    fail_fast = spec.failures.fail_fast
+    check("fail_fast", fail_fast, fail_fast in (False, True, "raise"), 'True, False or "raise"')
+    for name, value, lowest in (
+        ("checkpoint_freq", spec.checkpoints.checkpoint_frequency, 0),
+        ("num_samples", spec.num_samples, -1),
+        ("max_failures", spec.failures.max_failures, -1),
+    ):
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        holds = is_whole and value >= lowest and (name, value) != ("num_samples", 0)
+        check(name, value, holds, f"a whole number {'> 0, or -1' if lowest else '>= 0'}")
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
     resolved.cls.check_export(spec.export_formats or ())
@@ -173,14 +177,3 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
             f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
             "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
         )
-
-
-def _check_counts(spec: ExperimentSpec) -> None:
-    for name, value, lowest in (
-        ("checkpoint_freq", spec.checkpoints.checkpoint_frequency, 0),
-        ("num_samples", spec.num_samples, -1),
-        ("max_failures", spec.failures.max_failures, -1),
-    ):
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if not is_whole or value < lowest or (name, value) == ("num_samples", 0):
-            raise ValueError(f"{name} must be a whole number {'> 0, or -1' if lowest else '>= 0'}, but got {value!r}")

@@ -8,12 +8,11 @@ search_state.json, which is replaced in one step at intervals; it has the number
 later records are replayed (resume.py).
 """
 
-import base64
 import fcntl
+import glob
 import logging
 import math
 import os
-import pickle
 import re
 import secrets
 import time
@@ -22,19 +21,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import msgspec
 
 from rllib.tune.domains import Choice, Domain
 from rllib.tune.experiment_spec import ExperimentSpec
-from rllib.tune.loggers import encode, numbered
+from rllib.tune.loggers import encode, numbered, write_whole
 from rllib.tune.trial import Trial
 from rllib.tune.trial_checkpoint import sync
-from rllib.tune.trial_records import apply_record
+from rllib.tune.trial_records import apply_record, as_text
 
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
+_JOURNALS = "experiment_state-*.json"
 _SYNC_INTERVAL_S = 1.0
 # Time between two writings of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
@@ -104,13 +103,13 @@ class ExperimentDirectory:
 
     Attributes:
         path: of the directory.
+        journal: closed by the driver when it ends, so that another may take over.
         header: what the experiment is.
         past: records of the journal as it was found, without the header; [] of a new one.
     """
 
     def __init__(self, path: Path, journal: Journal, header: dict[str, Any], past: list[dict]):
-        self.path, self.header, self.past = path, header, past
-        self._journal = journal
+        self.path, self.journal, self.header, self.past = path, journal, header, past
         self._snapshot_due = 0.0
 
     @classmethod
@@ -140,12 +139,7 @@ class ExperimentDirectory:
             raise
         return cls(path, journal, header, records)
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Appends a record to the journal."""
-        self._journal.append(record)
-
     def write_text(self, name: str, text: str, append: bool = False) -> None:
-        """Writes, or appends to, a file in the directory."""
         with open(self.path / name, "a" if append else "w") as file:
             file.write(text)
 
@@ -157,25 +151,16 @@ class ExperimentDirectory:
         began = time.monotonic()
         if not now and began < self._snapshot_due:
             return
-        content = {"position": self._journal.num_records, **state()}
-        write_whole(self.path / "search_state.json", encode(_as_json(content)))
-        took_s = time.monotonic() - began
-        self._snapshot_due = began + _SNAPSHOT_SHARE * took_s
+        content = {"position": self.journal.num_records, **state()}
+        write_whole(self.path / "search_state.json", encode(content))
+        self._snapshot_due = began + _SNAPSHOT_SHARE * (time.monotonic() - began)
 
     def read_snapshot(self) -> dict[str, Any]:
         """What `snapshot` wrote; {} if it did not."""
         try:
-            return _from_json(msgspec.json.decode((self.path / "search_state.json").read_bytes()))
+            return msgspec.json.decode((self.path / "search_state.json").read_bytes())
         except FileNotFoundError:
             return {}
-
-    def sync(self) -> None:
-        """See Journal.sync."""
-        self._journal.sync()
-
-    def close(self) -> None:
-        """Everything is on the disk, and another driver may take over."""
-        self._journal.close()
 
 
 # ---------------------------------------------------------------------- reading
@@ -187,7 +172,7 @@ def journal_file(path: Path) -> Path:
     Raises:
         ValueError: if there is none.
     """
-    files = sorted(path.glob("experiment_state-*.json"))
+    files = sorted(path.glob(_JOURNALS))
     if not files:
         raise ValueError(f"there is no experiment in {path}: it has no experiment_state-*.json")
     return files[-1]
@@ -230,50 +215,15 @@ def read_records(file: Path) -> list[dict[str, Any]]:
     return records
 
 
-def as_text(value) -> str | None:
+def for_header(value) -> str | None:
     """A value pickled, for the header; None if it cannot be."""
     try:
-        return base64.b64encode(cloudpickle.dumps(value)).decode()
+        return as_text(value)
     except Exception:  # whatever a user's object does when it is pickled
         return None
 
 
-def from_text(text: str):
-    """What `as_text` was given. Unpickles: only for experiments of one's own."""
-    return pickle.loads(base64.b64decode(text))
-
-
-def _as_json(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes as {"base64": text}; all else is JSON already."""
-    return {
-        key: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-        for key, value in state.items()
-    }
-
-
-def _from_json(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: base64.b64decode(value["base64"]) if isinstance(value, dict) and set(value) == {"base64"} else value
-        for key, value in state.items()
-    }
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replaces a file in one step, with its content on the disk before."""
-    draft = path.with_name(f".{path.name}.tmp")
-    with open(draft, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-
-
 # ---------------------------------------------------------------------- names
-
-
-def default_results_directory() -> Path:
-    """Where experiments go by default: $RLLIB_RESULTS_DIR, or results/ in the working directory."""
-    return Path(os.environ.get("RLLIB_RESULTS_DIR", "results")).absolute()
 
 
 def inside(directory: Path, name: str, what: str) -> Path:
@@ -293,26 +243,24 @@ def inside(directory: Path, name: str, what: str) -> Path:
     return path
 
 
-def new_path(results: Path, name: str) -> Path:
+def _new_path(results: Path, name: str) -> Path:
     """RESULTS/NAME, or RESULTS/NAME_2, ... if there are experiments of that name."""
     return next(
         path for path in numbered(results / name) if not path.exists() or (path.is_dir() and not any(path.iterdir()))
     )
 
 
-def latest_path(results: Path, name: str) -> Path | None:
+def _latest_path(results: Path, name: str) -> Path | None:
     """The last experiment of that name; None if there is none."""
-    numbered = {}
-    for path in results.glob(f"{glob_escaped(name)}*"):
-        match = re.fullmatch(re.escape(name) + r"(?:_(\d+))?", path.name)
-        if match and any(path.glob("experiment_state-*.json")):
-            numbered[int(match.group(1) or 1)] = path
-    return numbered[max(numbered)] if numbered else None
+    found = {}
+    for path in _experiments(results, f"{glob.escape(name)}*"):
+        if match := re.fullmatch(re.escape(name) + r"(?:_(\d+))?", path.name):
+            found[int(match.group(1) or 1)] = path
+    return found[max(found)] if found else None
 
 
-def glob_escaped(name: str) -> str:
-    """The name as a glob pattern that matches only itself."""
-    return re.sub(r"([*?[])", r"[\1]", name)
+def _experiments(results: Path, pattern: str) -> list[Path]:
+    return [path for path in results.glob(pattern) if any(path.glob(_JOURNALS))]
 
 
 # ---------------------------------------------------------------------- a new experiment, or one to go on with
@@ -332,12 +280,11 @@ def open_directory(
     Raises:
         ValueError: if there is nothing to resume, it is of another experiment, or the name leads out of the results.
     """
-    results = Path(spec.results_dir).expanduser().absolute() if spec.results_dir else (
-        default_results_directory())  # fmt: skip
+    results = Path(spec.results_dir or os.environ.get("RLLIB_RESULTS_DIR", "results")).expanduser().absolute()
     if spec.name:
         inside(results, spec.name, "the experiment's directory")
     if spec.resume:
-        found = latest_path(results, spec.name) if spec.name else _only_path(results, trainable)
+        found = _latest_path(results, spec.name) if spec.name else _newest_path(results, trainable)
         if found:
             return _reopened(found, trainable, space)
         if "AUTO" not in str(spec.resume):
@@ -350,7 +297,7 @@ def open_directory(
 
 def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, settings) -> ExperimentDirectory:
     name = spec.name or f"{trainable}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    path = new_path(results, name)
+    path = _new_path(results, name)
     if spec.name and path.name != name:
         logger.warning("%s exists already, so this experiment goes to %s; resume=True would continue the old one",
                        results / name, path)  # fmt: skip
@@ -358,7 +305,7 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
         "id": secrets.token_hex(3)[:5],
         "name": path.name,
         "trainable": trainable,
-        "space": as_text(space),
+        "space": for_header(space),
         "described": described(space),
         "settings": settings,
         "metric": spec.metric,
@@ -368,10 +315,10 @@ def _created(results: Path, spec: ExperimentSpec, trainable: str, space: dict, s
     return ExperimentDirectory.create(path, header)
 
 
-def _only_path(results: Path, trainable: str) -> Path | None:
+def _newest_path(results: Path, trainable: str) -> Path | None:
     """The newest experiment with this trainable's default name."""
-    paths = [p for p in results.glob(f"{glob_escaped(trainable)}_*") if any(p.glob("experiment_state-*"))]
-    return max(paths, key=lambda path: path.stat().st_mtime) if paths else None
+    paths = _experiments(results, f"{glob.escape(trainable)}_*")
+    return max(paths, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _reopened(path: Path, trainable: str, space: dict) -> ExperimentDirectory:
@@ -383,7 +330,7 @@ def _reopened(path: Path, trainable: str, space: dict) -> ExperimentDirectory:
         else None
     )  # fmt: skip
     if differs:
-        directory.close()
+        directory.journal.close()
         raise ValueError(
             f"{path} is the directory of another experiment: {differs}. Give this one another name, or go on with the "
             "same configuration; only num_samples may grow"

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from rllib.tune.experiment_callbacks import Callback
@@ -114,9 +115,9 @@ class TuneReporterBase(ProgressReporter):
         self._reported_at = now
         return True
 
-    def rows(self, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]], int]:
-        """Headings, rows of the most interesting trials, and the number of trials that are left out."""
-        shown = self._chosen(trials)
+    def rows(self, trials: Sequence[Trial], most: int | None = None) -> tuple[list[str], list[list[str]], int]:
+        """Headings, rows of the most interesting trials (at most `most`), and the number of the others."""
+        shown = self._chosen(trials, min(self._max_rows, most or self._max_rows))
         parameters = self._parameter_columns or {key: key for trial in shown for key in trial.evaluated_params}
         metrics = {**({self._metric: self._metric} if self._metric else {}), **self._metric_columns}
         metrics |= {key: key for key in self._own_metrics(shown)}
@@ -145,40 +146,43 @@ class TuneReporterBase(ProgressReporter):
                if key not in AUTOMATIC_KEYS and is_number(value)}  # fmt: skip
         return list(own)[:_MOST_OWN_METRICS]
 
-    def _chosen(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Running trials first, then by metric or newest first; at most `max_progress_rows` of them."""
-        if len(trials) <= self._max_rows and not self._sort:
+    def _chosen(self, trials: Sequence[Trial], most: int) -> list[Trial]:
+        """Running trials first, then by metric or newest first."""
+        if len(trials) <= most and not self._sort:
             return list(trials)
         running = [trial for trial in trials if trial.status == RUNNING]
         others = [trial for trial in trials if trial.status != RUNNING]
         if self._metric:
-            sign = -1 if self._mode == "max" else 1
-            others.sort(key=lambda trial: _sortable(trial, self._metric, sign))
+            others.sort(key=self._rank)
         else:
             others.reverse()
-        return [*running, *others][: self._max_rows]
+        return [*running, *others][:most]
+
+    def _rank(self, trial: Trial) -> float:
+        """The best has the lowest; infinite without a result."""
+        value = lookup(trial.last_result, self._metric)
+        if not is_number(value):
+            return math.inf
+        return -value if self._mode == "max" else value
 
     def summary(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> list[str]:
         """The lines above the trials."""
-        counts = Counter(trial.status for trial in trials)
-        states = ", ".join(f"{counts[state]} {state}" for state in _ORDER if counts[state])
         return [
             "== Status ==",
-            f"Using {_scheduler_words(status['scheduler'])}",
+            f"Using {'FIFO scheduling algorithm.' if status['scheduler'] == 'FIFOScheduler' else status['scheduler']}",
             f"Resources requested: {_used(status, 'CPU')} CPUs, {_used(status, 'GPU')} GPUs",
             f"Result logdir: {_home(status['directory'])}",
-            f"Number of trials: {len(trials)} ({states})" if len(trials) > _FEW else "",
+            *([f"Number of trials: {len(trials)} ({_states(trials)})"] if len(trials) > _FEW else []),
         ]
 
     def best(self, trials: Sequence[Trial]) -> str | None:
         """The best so far, with what was chosen for it; None without a metric or a result."""
         if not self._metric:
             return None
-        sign = -1 if self._mode == "max" else 1
-        having = [trial for trial in trials if math.isfinite(_sortable(trial, self._metric, sign))]
+        having = [trial for trial in trials if math.isfinite(self._rank(trial))]
         if not having:
             return None
-        best = min(having, key=lambda trial: _sortable(trial, self._metric, sign))
+        best = min(having, key=self._rank)
         chosen = ", ".join(f"{key}={text(value)}" for key, value in best.evaluated_params.items())
         value = text(lookup(best.last_result, self._metric))
         return f"{_short_name(best)} with {self._metric}={value}" + (f" and {chosen}" if chosen else "")
@@ -199,8 +203,7 @@ class CLIReporter(TuneReporterBase):
         print(self.text(trials, system[0]), flush=True)
 
     def text(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> str:
-        """The report."""
-        lines = [line for line in self.summary(trials, status) if line]
+        lines = self.summary(trials, status)
         if len(trials) <= _FEW and self._parameter_columns is None:
             width = max((len(trial.name) for trial in trials), default=0) + 1
             own = self._own_metrics(trials)
@@ -262,9 +265,7 @@ class LiveReporter(TuneReporterBase):
 
         width, height = self._console.size
         failures = self.errors(trials, None if done else max(1, height // 8))
-        rows_limit, self._max_rows = self._max_rows, min(self._max_rows, max(1, height - 2 * len(failures) - 7))
-        headings, rows, left_out = self.rows(trials)
-        self._max_rows = rows_limit
+        headings, rows, left_out = self.rows(trials, max(1, height - 2 * len(failures) - 7))
         shown, lost = _fitting(headings, rows, width)
         table = Table(box=None, header_style="bold", pad_edge=False)
         for index in shown:
@@ -286,12 +287,11 @@ class LiveReporter(TuneReporterBase):
 
     def _headline(self, trials: Sequence[Trial], status: Mapping[str, Any], done: bool) -> str:
         """ "Tune: 3 TERMINATED, 1 RUNNING of 4 trials, 2/2 CPUs, 0:01:22"."""
-        counts = Counter(trial.status for trial in trials)
-        states = ", ".join(f"{counts[state]} {state}" for state in _ORDER if counts[state]) or "no trials yet"
+        states = _states(trials) or "no trials yet"
         gpus = "" if not status["total"].get("GPU") else f", {_used(status, 'GPU')} GPUs"
         scheduler = "" if status["scheduler"] == "FIFOScheduler" else f", {status['scheduler']}"
         used = "" if done else f", {_used(status, 'CPU')} CPUs{gpus}"
-        return f"Tune: {states}{used}, {_clock(status['elapsed_s'])}{scheduler}"
+        return f"Tune: {states}{used}, {timedelta(seconds=int(status['elapsed_s']))}{scheduler}"
 
 
 class JupyterNotebookReporter(TuneReporterBase):
@@ -317,7 +317,6 @@ class JupyterNotebookReporter(TuneReporterBase):
             self._shown = None
 
     def html(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> str:
-        """The page."""
         import html
 
         def paragraph(lines: Sequence[str], style: str = "") -> str:
@@ -334,7 +333,7 @@ class JupyterNotebookReporter(TuneReporterBase):
         below = [f"... {left_out} more trials not shown"] if left_out else []
         below += [f"Current best trial: {best}"] if best else []
         return (
-            paragraph([line for line in self.summary(trials, status)[1:] if line])
+            paragraph(self.summary(trials, status)[1:])
             + f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
             + paragraph(below)
             + paragraph(self.errors(trials), ' style="color:#b00020"')
@@ -445,9 +444,10 @@ def _three_digits(value: float) -> str:
     return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:.0f}"
 
 
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+def _states(trials: Sequence[Trial]) -> str:
+    """ "1 RUNNING, 2 TERMINATED"."""
+    counts = Counter(trial.status for trial in trials)
+    return ", ".join(f"{counts[state]} {state}" for state in _ORDER if counts[state])
 
 
 def _headings(given) -> dict[str, str]:
@@ -456,15 +456,6 @@ def _headings(given) -> dict[str, str]:
 
 def _has(trial: Trial, key: str) -> bool:
     return lookup(trial.last_result, key) is not None
-
-
-def _sortable(trial: Trial, metric: str, sign: int) -> float:
-    value = lookup(trial.last_result, metric)
-    return sign * value if is_number(value) else math.inf
-
-
-def _scheduler_words(name: str) -> str:
-    return "FIFO scheduling algorithm." if name == "FIFOScheduler" else name
 
 
 def _used(status: Mapping[str, Any], name: str) -> str:

@@ -175,7 +175,6 @@ class Replay:
         """Without effect: a later record says so, or the trial continues."""
 
     def stop_trial(self, trial: Trial) -> None:
-        """Ends the trial."""
         if trial.is_finished:
             return
         trial.status = TERMINATED
@@ -184,7 +183,6 @@ class Replay:
         self._verdicts.end(self, trial)
 
     def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
-        """See schedulers/base.py."""
         if trial.status == RUNNING and not self._is_function:
             return None
         return trial.checkpoint.metrics if trial.checkpoint else {}

@@ -46,18 +46,15 @@ def run_experiments(experiments, **settings) -> list[Trial]:
     """
     return_trials = settings.pop("return_trials", True)
     specs = [make_spec(settings, "run_experiments", one.spec) for one in experiments_of(experiments)]
-    trials: list[Trial] = []
-    failure: Exception | None = None
-    analyses = []
+    analyses, failures = [], []
     for spec in specs:
         try:
             analyses.append(run_spec(spec))
-            trials += analyses[-1].trials
         except TuneError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return trials if return_trials else analyses
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return [trial for analysis in analyses for trial in analysis.trials] if return_trials else analyses
 
 
 def run_spec(spec: ExperimentSpec) -> ExperimentAnalysis:

@@ -49,11 +49,9 @@ class TrialContext:
     resources: dict = field(default_factory=dict)
 
     def get_trial_id(self) -> str:
-        """Unique in the experiment."""
         return self.trial_id
 
     def get_trial_name(self) -> str:
-        """As it is shown."""
         return self.trial_name
 
     def get_trial_dir(self) -> str:
@@ -61,7 +59,6 @@ class TrialContext:
         return self.trial_dir
 
     def get_experiment_name(self) -> str:
-        """Of the experiment."""
         return self.experiment_name
 
     def get_trial_resources(self) -> dict:
@@ -189,23 +186,11 @@ class StatusReporter:
     """The `reporter` argument of a function `f(config, reporter)`."""
 
     def __call__(self, metrics: Mapping[str, Any] | None = None, **more) -> None:
-        """Reports; see `report`."""
         report(metrics, **more)
 
-    @property
-    def logdir(self) -> str:
-        """The trial's directory."""
-        return get_trial_dir()
-
-    @property
-    def trial_id(self) -> str:
-        """The trial's id."""
-        return get_trial_id()
-
-    @property
-    def trial_name(self) -> str:
-        """The trial's name."""
-        return get_trial_name()
+    logdir = property(lambda self: get_trial_dir())
+    trial_id = property(lambda self: get_trial_id())
+    trial_name = property(lambda self: get_trial_name())
 
 
 class _TrackedRun:
@@ -231,7 +216,6 @@ class _TrackedRun:
         self._files.on_result({**counted, **metrics})
 
     def close(self) -> None:
-        """Closes the files."""
         self._files.close()
 
 
@@ -286,7 +270,6 @@ class Track:
         self.shutdown()
 
     def log(self, **metrics) -> None:
-        """Reports; see `report`."""
         report(metrics)
 
     @property
@@ -306,22 +289,15 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
         step: accepted; checkpoints are numbered by training_iteration.
     """
     if _session is None:
-        directory = temporary_directory(os.getcwd())
         logger.warning("tune.checkpoint_dir was called outside an experiment, so the checkpoint is thrown away")
-        try:
-            yield str(directory)
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-        return
-    directory = temporary_directory(_context.trial_dir)
+    directory = superfluous = temporary_directory(os.getcwd() if _session is None else _context.trial_dir)
     try:
         yield str(directory)
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-    if _session.checkpoint is not None:
-        shutil.rmtree(_session.checkpoint, ignore_errors=True)
-    _session.checkpoint = directory
+        if _session is not None:
+            superfluous, _session.checkpoint = _session.checkpoint, directory
+    finally:
+        if superfluous is not None:
+            shutil.rmtree(superfluous, ignore_errors=True)
 
 
 def get_checkpoint() -> Checkpoint | None:

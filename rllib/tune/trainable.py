@@ -37,11 +37,7 @@ class Trainable:
     def __init__(self, config: Mapping[str, Any] | None = None, context: TrialContext | None = None):
         self.config = {} if config is None else config
         self._context = context
-        self._iteration = self._iterations_since_restore = 0
-        self._time_total = self._time_since_restore = 0.0
-        self._totals: dict[str, int] = {}
-        self._timesteps_since_restore = 0
-        self._restored_from: str | None = None
+        self._count_from()
         self.setup(self.config)
 
     # ------------------------------------------------------------------ what a class fills in
@@ -115,12 +111,10 @@ class Trainable:
 
     @property
     def trial_id(self) -> str:
-        """The trial's id."""
         return self._context.trial_id if self._context else "default"
 
     @property
     def trial_name(self) -> str:
-        """The trial's name."""
         return self._context.trial_name if self._context else "default"
 
     def train(self) -> dict[str, Any]:
@@ -167,6 +161,11 @@ class Trainable:
             result["experiment_tag"] = self._context.experiment_tag
         return result
 
+    def _count_from(self, iteration: int = 0, time_total_s: float = 0.0, totals: Mapping | None = None) -> None:
+        """Sets the counters to those of a checkpoint, or of the beginning."""
+        self._iteration, self._time_total, self._totals = iteration, time_total_s, dict(totals or {})
+        self._time_since_restore, self._iterations_since_restore, self._timesteps_since_restore = 0.0, 0, 0
+
     def _count(self, result: dict[str, Any]) -> None:
         """Fills in totals from the numbers of this iteration, and the other way round."""
         for total, this in zip(_COUNTERS, ("timesteps_this_iter", "episodes_this_iter")):
@@ -212,11 +211,7 @@ class Trainable:
             self.load_checkpoint(checkpoints.read_dict(checkpoint_path))
         else:
             self.load_checkpoint(os.path.normpath(os.path.join(checkpoint_path, metadata.get("path", "."))))
-        self._iteration = metadata.get("iteration", self._iteration)
-        self._time_total = metadata.get("time_total_s", self._time_total)
-        self._totals = metadata.get("totals", self._totals)
-        self._time_since_restore, self._iterations_since_restore, self._timesteps_since_restore = 0.0, 0, 0
-        self._restored_from = str(checkpoint_path)
+        self._count_from(metadata.get("iteration", 0), metadata.get("time_total_s", 0.0), metadata.get("totals"))
 
     def export_model(self, export_formats: str | list[str], export_dir: str | None = None) -> dict[str, str]:
         """Writes what was trained for others to use; returns format -> path.
@@ -250,7 +245,6 @@ class Trainable:
             )
 
     def stop(self) -> None:
-        """Calls `cleanup`."""
         self.cleanup()
 
 
@@ -280,14 +274,14 @@ class FunctionTrainable(Trainable):
 
     def train(self) -> dict[str, Any]:
         result = self.step()
-        if result.pop("no_report", False):
-            return {"done": True, "no_report": True}
-        took_s = time.time() - getattr(self, "_reported_at", self._began)
-        self._reported_at = time.time()
+        if result.get("no_report"):
+            return result
+        now = time.time()
+        took_s, self._reported_at = now - self._reported_at, now
         return self._completed(result, took_s)
 
     def __init__(self, config=None, context=None):
-        self._began = time.time()
+        self._reported_at = time.time()
         super().__init__(config, context)
 
     def _call(self):
@@ -350,7 +344,7 @@ class AlgorithmTrainable(Trainable):
     algorithm_class: Any
 
     def setup(self, config: dict[str, Any]) -> None:
-        self.algorithm = self.algorithm_class(config_of(self.algorithm_class, config))
+        self.algorithm = self.algorithm_class(self.algorithm_class.config_class().update_from_dict(config))
 
     def step(self) -> dict[str, Any]:
         result = self.algorithm.train()
@@ -384,10 +378,4 @@ class AlgorithmTrainable(Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]):
-        """See Algorithm.default_resource_request."""
         return cls.algorithm_class.default_resource_request(config)
-
-
-def config_of(algorithm_class: type, config: Mapping[str, Any]):
-    """The algorithm's config object with these settings; unknown ones are a TypeError with the nearest known."""
-    return algorithm_class.config_class().update_from_dict(config)

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -59,13 +59,12 @@ def resolve_trainable(given) -> Resolved:
     if isinstance(given, Resolved):
         return given
     if isinstance(given, _With):
-        inner = resolve_trainable(given.trainable)
-        return Resolved(inner.name, inner.cls, inner.config, given.resources)
+        return replace(resolve_trainable(given.trainable), resources=given.resources)
     if isinstance(given, str):
         return _by_name(given)
     if isinstance(given, AlgorithmConfig):
         algorithm = given._algorithm_class()
-        return Resolved(algorithm.__name__, _of_algorithm(algorithm), _changed(given))
+        return Resolved(algorithm.__name__, _of_algorithm(algorithm), changed_settings(given))
     if isinstance(given, type):
         if issubclass(given, Trainable):
             return Resolved(given.__name__, given, {})
@@ -82,8 +81,7 @@ def resolve_trainable(given) -> Resolved:
 
 def _by_name(name: str) -> Resolved:
     if name in _registered:
-        found = resolve_trainable(_registered[name])
-        return Resolved(name, found.cls, found.config, found.resources)
+        return replace(resolve_trainable(_registered[name]), name=name)
     try:
         algorithm = get_algorithm_class(name)
     except ValueError:
@@ -100,8 +98,8 @@ def _of_algorithm(algorithm: type) -> type[Trainable]:
     return type(algorithm.__name__, (AlgorithmTrainable,), {"algorithm_class": algorithm})
 
 
-def _changed(config: AlgorithmConfig) -> dict[str, Any]:
-    """The settings that are not the defaults; all settings would be too many to read in tables and files."""
+def changed_settings(config: AlgorithmConfig) -> dict[str, Any]:
+    """Those that are not the defaults; all settings would be too many to read in tables and files."""
     defaults = type(config)()
     return {name: value for name, value in config.items() if not _equal(value, defaults[name])}
 

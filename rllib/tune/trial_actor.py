@@ -75,10 +75,7 @@ class TrialActor:
         if not trainable.reset_config(config):
             return None
         trainable.config = config
-        for name in ("_iteration", "_iterations_since_restore", "_timesteps_since_restore"):
-            setattr(trainable, name, 0)
-        trainable._time_total = trainable._time_since_restore = 0.0
-        trainable._totals = {}
+        trainable._count_from()
         if restore:
             trainable.restore(restore)
         return {"pid": os.getpid(), "hostname": socket.gethostname()}

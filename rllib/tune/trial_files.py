@@ -93,5 +93,4 @@ def adopt(trial: Trial, source: Trial) -> TrialCheckpoint:
 
 
 def remove_checkpoint(trial: Trial, checkpoint: TrialCheckpoint) -> None:
-    """Removes its directory."""
     shutil.rmtree(trial.checkpoint_path(checkpoint), ignore_errors=True)

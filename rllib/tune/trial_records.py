@@ -15,7 +15,6 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def trial_record(trial: Trial) -> dict[str, Any]:
-    """A trial has been made."""
     return {
         "type": "trial",
         "id": trial.trial_id,
@@ -48,7 +47,6 @@ def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> di
 
 
 def checkpoint_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
-    """A trial has a new checkpoint."""
     return {
         "type": "checkpoint",
         "id": trial.trial_id,
@@ -59,7 +57,6 @@ def checkpoint_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, An
 
 
 def removed_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
-    """One of a trial's checkpoints is removed."""
     return {"type": "removed", "id": trial.trial_id, "name": checkpoint.name}
 
 
@@ -105,6 +102,16 @@ def apply_record(record: Mapping, trials: dict[str, Trial], directory: Path, loa
             trial.analysis._stats = record["metric_analysis"]
 
 
+def as_text(value) -> str:
+    """A value pickled, as JSON can hold it."""
+    return base64.b64encode(cloudpickle.dumps(value)).decode()
+
+
+def from_text(text: str):
+    """What `as_text` was given. Unpickles: only for experiments of one's own."""
+    return pickle.loads(base64.b64decode(text))
+
+
 def config_of(record: Mapping[str, Any], load_objects: bool = True):
     """The configuration in a record.
 
@@ -112,15 +119,11 @@ def config_of(record: Mapping[str, Any], load_objects: bool = True):
         record: of the kinds "trial", "config" and "exploit".
         load_objects: unpickle what JSON cannot hold; it runs code, so only for one's own files.
     """
-    if load_objects and "pickle" in record:
-        return pickle.loads(base64.b64decode(record["pickle"]))
-    return record["config"]
+    return from_text(record["pickle"]) if load_objects and "pickle" in record else record["config"]
 
 
 def _written(config) -> dict[str, Any]:
-    if _is_plain(config):
-        return {"config": config}
-    return {"config": config, "pickle": base64.b64encode(cloudpickle.dumps(config)).decode()}
+    return {"config": config} if _is_plain(config) else {"config": config, "pickle": as_text(config)}
 
 
 def _is_plain(value) -> bool:

@@ -60,8 +60,8 @@ class TrialRunner:
             instructions.Start: self._start,
             instructions.Ask: self._ask,
             instructions.Leave: self._leave,
-            instructions.Record: directory.append,
-            instructions.WriteResult: self._write_result,
+            instructions.Record: directory.journal.append,
+            instructions.WriteResult: lambda trial, result: self._files[trial.trial_id].on_result(result),
             instructions.WriteConfig: trial_files.write_config,
             instructions.WriteError: trial_files.write_error,
             instructions.WriteText: directory.write_text,
@@ -70,7 +70,7 @@ class TrialRunner:
                 trial, trial_files.adopt(trial, source), config
             ),
             instructions.Remove: trial_files.remove_checkpoint,
-            instructions.Tell: self._tell,
+            instructions.Tell: lambda hook, trial, more: callbacks.tell(hook, trial=trial, **more),
         }
 
     def run(self) -> None:
@@ -105,7 +105,12 @@ class TrialRunner:
             self._pool.close()
             raise
         finally:
-            self._wind_up()
+            try:
+                self._callbacks.tell("on_experiment_end")
+                self._callbacks.report(self.status, done=True)
+            finally:
+                self._pool.close()
+                self.directory.journal.close()
         if self.interrupted:
             raise KeyboardInterrupt
 
@@ -123,7 +128,7 @@ class TrialRunner:
                 self._happened(decided.answered, trial, answer)
             else:
                 self._happened(self._failed, trial, failure)
-        self.directory.sync()
+        self.directory.journal.sync()
         self.directory.snapshot(decided.get_state)
         self._callbacks.tell("on_step_end")
         self._callbacks.report(self.status)
@@ -163,21 +168,6 @@ class TrialRunner:
         if files := self._files.pop(trial.trial_id, None):
             files.close()
         self._pool.leave(trial, in_order)
-
-    def _write_result(self, trial: Trial, result: dict[str, Any]) -> None:
-        self._files[trial.trial_id].on_result(result)
-
-    def _tell(self, hook: str, trial: Trial, more: dict[str, Any]) -> None:
-        self._callbacks.tell(hook, trial=trial, **more)
-
-    def _wind_up(self) -> None:
-        """The last word to files and people."""
-        try:
-            self._callbacks.tell("on_experiment_end")
-            self._callbacks.report(self.status, done=True)
-        finally:
-            self._pool.close()
-            self.directory.close()
 
     def status(self) -> dict[str, Any]:
         """What a reporter shows beside the trials."""

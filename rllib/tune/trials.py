@@ -299,11 +299,9 @@ class Trials:
                 return
             trial_id = f"{self._experiment_id}_{index:05d}"
             config = self._searcher.suggest(trial_id)
-            if config is None:
-                self._exhausted = not self.running and not self.waiting  # there is no result that it could wait for
-                return
             if not isinstance(config, dict):
-                self._exhausted = True
+                # With None it waits for results, unless there is no trial that could bring one.
+                self._exhausted = config is not None or not (self.running or self.waiting)
                 return
             self._add(self._make_trial(trial_id, index, config))
 
@@ -529,8 +527,7 @@ class Trials:
             logger.warning("%s could not end well:\n%s", running.trial, problem)
         self._bury(running)
 
-    def _on_rest(self, running: Running, nothing: None) -> None:
-        self._bury(running)
+    _on_rest = _on_close
 
     def _bury(self, running: Running) -> None:
         """The trial's process is ended, its resources are free, and it gets its status."""
@@ -557,7 +554,6 @@ class Trials:
         self._release_takeovers(trial)
 
     def _finish(self, trial: Trial, status: str, reason: str | None) -> None:
-        """A trial has ended for good."""
         self.record_end(trial, status, reason)
         self._release_takeovers(trial)
         self.verdicts.end(self, trial)
@@ -636,7 +632,6 @@ class Trials:
             self._end(running, TERMINATED, "the scheduler")
 
     def saved_state(self, trial: Trial) -> Mapping[str, float] | None:
-        """See schedulers/base.py."""
         running = self.running.get(trial.trial_id)
         if running and not self._is_function and (running.ending is None or running.ending[0] == PAUSED):
             return None

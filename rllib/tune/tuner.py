@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.tune.analysis import ExperimentAnalysis, ResultGrid
-from rllib.tune.experiment import from_text, journal_file, read_journal
+from rllib.tune.experiment import journal_file, read_records
 from rllib.tune.experiment_spec import ExperimentSpec, RunConfig, TuneConfig, make_spec, saved_settings
 from rllib.tune.run_experiment import run_spec
-from rllib.tune.trainables import resolve_trainable
+from rllib.tune.trainables import changed_settings, resolve_trainable
+from rllib.tune.trial_records import from_text
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +35,8 @@ class Tuner:
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ):
-        if hasattr(param_space, "to_dict") and not isinstance(param_space, Mapping):
-            trainable, param_space = _with_algorithm_config(trainable, param_space)
+        if isinstance(param_space, AlgorithmConfig):
+            param_space = changed_settings(param_space)
         self._spec = ExperimentSpec(
             **vars(tune_config or TuneConfig()),
             **vars(run_config or RunConfig()),
@@ -78,7 +80,7 @@ class Tuner:
                 "at the results so far, use Tuner.restore(path, trainable).get_results()"
             )
         path = Path(path).absolute()
-        header, _ = read_journal(journal_file(path), load_objects=False)
+        header = read_records(journal_file(path))[0]
         if param_space is None:
             if not header.get("space"):
                 raise ValueError(f"the search space of {path} could not be saved; give it again as param_space")
@@ -126,9 +128,3 @@ def _settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
             "or run_config", ", ".join(lost)
         )  # fmt: skip
     return {name: from_text(text) for name, text in pickled.items() if text is not None}
-
-
-def _with_algorithm_config(trainable, config):
-    """An AlgorithmConfig as param_space: its settings."""
-    defaults = type(config)()
-    return trainable, {name: value for name, value in config.items() if value is not defaults[name]}

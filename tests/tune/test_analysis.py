@@ -70,7 +70,7 @@ def test_bad_questions_say_what_there_is(either):
         either.get_best_trial(scope="median")
     with pytest.raises(ValueError, match=r"no result has the metric 'los'. Did you mean loss\?"):
         either.get_best_trial("los", "min")
-    with pytest.raises(ValueError, match='mode must be "max" or "min", but got \'best\''):
+    with pytest.raises(ValueError, match="mode must be 'max' or 'min', but got 'best'"):
         either.get_best_trial("loss", "best")
     with pytest.raises(ValueError, match="there is no trial 'nobody'"):
         either.get_last_checkpoint("nobody")

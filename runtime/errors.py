@@ -96,6 +96,10 @@ class PendingCallsLimitExceeded(RuntimeFailure):
     """More calls wait for an actor than its limit allows."""
 
 
+class TaskPlacementGroupRemoved(RuntimeFailure):
+    """The placement group in which the task ran, or was to run, has been removed."""
+
+
 class SessionClosedError(RuntimeFailure):
     """A reference or handle of a session that has been shut down was used."""
 
@@ -121,6 +125,7 @@ __all__ = [
     "TaskCancelledError",
     "TaskError",
     "TaskKilledError",
+    "TaskPlacementGroupRemoved",
     "UnschedulableError",
     "WorkerCrashedError",
     "WorkerExitedError",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from .errors import UnschedulableError
 from .runtime_env import check_env_vars, check_runtime_env
+from .scheduling import PlacementGroup, PlacementGroupSchedulingStrategy, SchedulingStrategy, check_strategy
 
 # Options of Ray that are not available: the values that ask for what happens anyway. These are accepted, no others.
 NOT_YET = {
@@ -28,8 +29,6 @@ NOT_YET = {
     "max_restarts": (0,),
     "max_task_retries": (0,),
     "namespace": (None,),
-    "placement_group": (None, "default"),
-    "scheduling_strategy": (None, "DEFAULT"),
 }
 BUILT_IN_RESOURCES = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
 RESOURCE_UNITS = 10_000  # quantities are exact to this part, so that fractions add up
@@ -58,6 +57,8 @@ class TaskOptions:
             waits; -1: any number.
         runtime_env: {"env_vars": {...}, "working_dir": path}: environment variables, added to those of the caller, and
             the directory in which it runs and from which it imports. Tasks of other environments get other processes.
+        scheduling_strategy: "DEFAULT", "SPREAD" (the same on one machine), or one of util.scheduling_strategies. None:
+            the caller's placement group if it captures its children, else "DEFAULT".
     """
 
     num_cpus: float = 1
@@ -71,6 +72,7 @@ class TaskOptions:
     name: str | None = None
     _generator_backpressure_num_objects: int = -1
     runtime_env: dict = field(default_factory=dict)
+    scheduling_strategy: SchedulingStrategy = None
 
     @property
     def returns(self) -> int:
@@ -99,6 +101,7 @@ class ActorOptions:
         oversubscribe: start it even when too few CPUs are free (or exist); the other resources are still needed.
         env_vars: environment variables of its process, in short for those of runtime_env.
         runtime_env: as for tasks.
+        scheduling_strategy: as for tasks.
     """
 
     num_cpus: float | None = None
@@ -109,6 +112,7 @@ class ActorOptions:
     oversubscribe: bool = False
     env_vars: dict = field(default_factory=dict)
     runtime_env: dict = field(default_factory=dict)
+    scheduling_strategy: SchedulingStrategy = None
 
     @property
     def environment(self) -> dict:
@@ -168,12 +172,36 @@ def updated(options, given: dict):
     """
     known = [f.name for f in fields(options)]
     checked = {}
+    if "scheduling_strategy" in known and not _PLACEMENT_OPTIONS.isdisjoint(given):
+        given = _with_strategy(given)
     for name, value in given.items():
         if name in known:
             checked[name] = _CHECKS[name](name, value)
         elif not is_neutral(value, NOT_YET.get(name, ())):
             raise ValueError(_unknown(name, value, known, type(options)))
     return replace(options, **checked)
+
+
+def _with_strategy(given):
+    """The options with the strategy that Ray's older ones, `placement_group` and its two companions, stand for."""
+    rest = {name: value for name, value in given.items() if name not in _PLACEMENT_OPTIONS}
+    group = given.get("placement_group", "default")
+    if given.get("scheduling_strategy") is not None and group not in (None, "default"):
+        raise ValueError("give scheduling_strategy or placement_group, not both")
+    if group is None:
+        return {"scheduling_strategy": "DEFAULT", **rest}
+    if group == "default":
+        return rest
+    if not isinstance(group, PlacementGroup):
+        raise TypeError(f"placement_group must be what util.placement_group() returned, got {group!r}")
+    return {
+        **rest,
+        "scheduling_strategy": PlacementGroupSchedulingStrategy(
+            group,
+            given.get("placement_group_bundle_index", -1),
+            given.get("placement_group_capture_child_tasks"),
+        ),
+    }
 
 
 def is_neutral(value, neutral: tuple) -> bool:
@@ -220,6 +248,23 @@ def check_resources(name: str, value) -> dict[str, float]:
         if key in BUILT_IN_RESOURCES:
             raise ValueError(f"{name} may not contain {key!r}; use num_cpus, num_gpus or memory for it")
         checked[key] = check_quantity(f"{name}[{key!r}]", quantity)
+    return {key: quantity for key, quantity in checked.items() if quantity}
+
+
+def check_bundle(name: str, bundle) -> dict[str, float]:
+    """The resources of a bundle of a placement group, built-in ones and the user's, by name.
+
+    Raises:
+        TypeError, ValueError: not a dict of str -> number, negative, nothing above 0, or a wrong number of GPUs.
+    """
+    if not isinstance(bundle, dict) or not all(isinstance(key, str) for key in bundle):
+        raise TypeError(f"{name} must be a dict of name -> quantity, got {bundle!r}")
+    checked = {
+        key: (_gpus if key == "GPU" else check_quantity)(f"{name}[{key!r}]", quantity)
+        for key, quantity in bundle.items()
+    }
+    if not any(checked.values()):
+        raise ValueError(f"{name} must ask for something, got {bundle!r}")
     return {key: quantity for key, quantity in checked.items() if quantity}
 
 
@@ -316,7 +361,11 @@ _CHECKS = {
     "oversubscribe": _flag,
     "env_vars": check_env_vars,
     "runtime_env": check_runtime_env,
+    "scheduling_strategy": check_strategy,
 }
+_PLACEMENT_OPTIONS = frozenset(
+    {"placement_group", "placement_group_bundle_index", "placement_group_capture_child_tasks"}
+)
 
 
 _WHAT = {TaskOptions: "a remote function", ActorOptions: "a remote class", MethodOptions: "a method"}

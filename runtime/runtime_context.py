@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .engines.placement_groups import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,7 @@ class RuntimeContext:
     name: str | None = None
     gpu_ids: tuple[str, ...] = ()
     resources: dict[str, float] = field(default_factory=dict)
+    placement: Placement | None = None
 
     def get_session_id(self) -> str:
         """Id of the session: one `init()` to its `shutdown()`."""
@@ -47,6 +52,20 @@ class RuntimeContext:
     def get_task_name(self) -> str | None:
         """The task's name, for messages."""
         return self.name if self.actor_id is None else None
+
+    @property
+    def placement_group_id(self) -> str | None:
+        """Id of the placement group that the task or actor runs in."""
+        return self.placement.group.hex() if self.placement is not None else None
+
+    def get_placement_group_id(self) -> str | None:
+        """See placement_group_id."""
+        return self.placement_group_id
+
+    @property
+    def should_capture_child_tasks_in_placement_group(self) -> bool:
+        """Whether what this task or actor starts is placed in its group, unless options say otherwise."""
+        return self.placement is not None and self.placement.captures
 
     def get_gpu_ids(self) -> list[str]:
         """The GPUs that the task or actor holds, as CUDA_VISIBLE_DEVICES writes them."""

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..options import ActorOptions, TaskOptions
     from ..refs import ObjectRef
     from ..runtime_context import RuntimeContext
+    from ..scheduling import PlacementGroup
+    from .placement_groups import GroupInfo
 
 logger = logging.getLogger("runtime")
 
@@ -340,6 +342,25 @@ class Engine(Protocol):
 
     def find_actor(self, actor_id: bytes) -> None:
         """A handle of this actor, which a process of this session has exported, is about to be made."""
+
+    def create_placement_group(
+        self, bundles: list[dict[str, float]], strategy: str, name: str, detached: bool
+    ) -> bytes:
+        """A new placement group: its id, as bytes. The bundles are checked and not empty; the group need not be booked.
+
+        Raises:
+            UnschedulableError: the engine knows that it never will be.
+            ValueError: another group has the name.
+        """
+
+    def remove_placement_group(self, group_id: bytes) -> None:
+        """Removes a group with all that runs in it; harmless if it has gone."""
+
+    def placement_groups(self) -> list[GroupInfo]:
+        """All groups, with some of those that were removed."""
+
+    def placement_group_ready(self, group: PlacementGroup) -> ObjectRef:
+        """A reference to the group itself, done when it is booked; TaskPlacementGroupRemoved if it never will be."""
 
     def resources(self) -> tuple[dict[str, float], dict[str, float]]:
         """Total and free resources."""

@@ -29,16 +29,20 @@ from .. import context, errors
 from ..actors import handle_session
 from ..failures import describe_exception
 from ..generators import DynamicObjectRefGenerator
-from ..options import DYNAMIC, STREAMING, check_feasible
+from ..options import DYNAMIC, STREAMING
 from ..pickling import Pickler
 from ..refs import ObjectRef, SessionBound, Unseen
 from ..runtime_context import RuntimeContext
 from ..runtime_env import environment_dict, merged
 from ..unpicklable import refuse, refuse_call
-from .base import EngineConfig, describe_exit, find_method, iterate, split_returns
+from .base import Definition, EngineConfig, describe_exit, find_method, iterate, split_returns
+from .placement_groups import Group, PlacementGroups, Placements, check_group, group_info, ready_options
 from .resources import Resources, quantities, units
 
 logger = logging.getLogger("runtime")
+
+NODE_ID = "local"
+_given_back = Definition(lambda group: group)
 
 
 def start(config: EngineConfig) -> LocalEngine:
@@ -131,6 +135,7 @@ class Actor:
         self.alive = self.busy = self.holds = False
         self.handles = 0
         self.gpu_ids = ()
+        self.placement = self.pool = None
 
 
 class Job:
@@ -143,11 +148,15 @@ class Job:
         depends: references that must be done first.
         refs: get its values.
         returns: see options.return_code.
+        placement: of a task or constructor, in a placement group.
     """
 
-    def __init__(self, label, call, arguments, depends, refs, returns, options=None, actor=None, creates=False):
+    def __init__(
+        self, label, call, arguments, depends, refs, returns, options=None, actor=None, creates=False, placement=None
+    ):
         self.label, self.call, self.arguments, self.depends, self.refs = label, call, arguments, depends, refs
         self.returns, self.options, self.actor, self.creates = returns, options, actor, creates
+        self.placement = placement
         self.stream: LocalStream | None = None
 
     @property
@@ -206,10 +215,12 @@ class LocalEngine:
         self._exported: dict[bytes, object] = {}  # references and leases that were pickled
         self._total = dict(config.resources)
         self._resources = Resources(units(config.resources), tuple(config.gpu_ids))
+        self._groups = PlacementGroups(self._resources)
+        self._placements = Placements(self._total, NODE_ID)
         for name in config.preload:
             importlib.import_module(name)
         self._environments = [config.environment]  # of the calls on the stack
-        self._contexts = [RuntimeContext(self.session_id, "local", str(os.getpid()))]
+        self._contexts = [RuntimeContext(self.session_id, NODE_ID, str(os.getpid()))]
 
     def stop(self) -> None:
         with self._lock:
@@ -227,22 +238,25 @@ class LocalEngine:
     def submit(self, function, args, kwargs, options):
         with self._entered():
             label = f"task {options.name or function.name}()"
-            check_feasible(options.request(), self._total, label)
+            placement = self._placements.find(options, label)
             if function not in self._functions:
                 function.pickled(self.session_id, _dumps)
                 self._functions[function] = Stored(function.target).load()
             target = self._functions[function]
-            return self._enqueue(label, lambda: target, args, kwargs, options.returns, options=options)
+            return self._enqueue(
+                label, lambda: target, args, kwargs, options.returns, options=options, placement=placement
+            )
 
     def create_actor(self, cls, args, kwargs, options):
         with self._entered():
             label = f"actor {options.name or cls.name}"
-            check_feasible(options.request(), self._total, label)
+            placement = self._placements.find(options, label)
             cls.pickled(self.session_id, _dumps)
             actor_id = self._new_id()
             actor = self._actors[actor_id] = Actor(actor_id, cls, options, label)
-            name = f"the constructor of {label}"
-            self._enqueue(name, lambda: cls.target, args, kwargs, 0, options=options, actor=actor, creates=True)
+            actor.placement = placement
+            name, given = f"the constructor of {label}", {"options": options, "actor": actor, "placement": placement}
+            self._enqueue(name, lambda: cls.target, args, kwargs, 0, creates=True, **given)
             return actor_id
 
     def call(self, actor_id, method, args, kwargs, num_returns):
@@ -332,6 +346,34 @@ class LocalEngine:
     def find_actor(self, actor_id):
         pass
 
+    # -- placement groups ---------------------------------------------------------------------------------------------
+
+    def create_placement_group(self, bundles, strategy, name, detached):
+        with self._entered():
+            check_group(bundles, strategy, self._total)
+            group = Group(self._new_id(), name, [units(bundle) for bundle in bundles], strategy, 0)
+            refusal = self._groups.create(group)
+            if refusal:
+                raise ValueError(refusal)
+            self._groups.book()
+            return group.id
+
+    def remove_placement_group(self, group_id):
+        with self._entered():
+            if self._groups.remove(group_id):
+                for actor in list(self._actors.values()):
+                    if actor.placement is not None and actor.placement.group == group_id:
+                        self._end(actor, f"{actor.label} ended with its placement group, which was removed")
+                self._groups.settle()
+                self._run_jobs()
+
+    def placement_groups(self):
+        with self._entered():
+            return [group_info(group, NODE_ID) for group in self._groups.groups.values()]
+
+    def placement_group_ready(self, group):
+        return self.submit(_given_back, (group,), {}, ready_options(group))[0]
+
     # -- information --------------------------------------------------------------------------------------------------
 
     def resources(self):
@@ -357,7 +399,7 @@ class LocalEngine:
                 self._run_jobs()
             yield
 
-    def _enqueue(self, label, call, args, kwargs, returns, options=None, actor=None, creates=False):
+    def _enqueue(self, label, call, args, kwargs, returns, **given):
         self._check_own([a for a in (*args, *kwargs.values()) if isinstance(a, ObjectRef)])
         try:
             arguments = Stored((args, kwargs))
@@ -365,7 +407,7 @@ class LocalEngine:
             refuse_call(args, kwargs, error, _dumps)
         depends = [a for a in (*args, *kwargs.values()) if isinstance(a, Reference)]
         refs = [Reference(self, self._new_id()) for _ in range(1 if returns >= DYNAMIC else returns)]
-        job = Job(label, call, arguments, depends, refs, returns, options, actor, creates)
+        job = Job(label, call, arguments, depends, refs, returns, **given)
         if returns >= STREAMING:
             job.stream = LocalStream(self, job)
         self._jobs.append(job)
@@ -374,6 +416,8 @@ class LocalEngine:
 
     def _run_jobs(self):
         """Runs whatever can run, oldest first; jobs that user code adds meanwhile run inside its own call."""
+        if self._groups.waiting:
+            self._groups.book()
         while (job := self._next_job()) is not None:
             self._jobs.remove(job)
             failed = next((ref for ref in job.depends if ref.error is not None), None)
@@ -381,6 +425,8 @@ class LocalEngine:
                 failed = job.actor
             if failed is not None:
                 self._fail(job, failed.error, failed.unseen)
+            elif job.placement is not None and (refusal := self._refusal(job)) is not None:
+                self._fail(job, refusal)
             else:
                 self._run(job)
             self._drop_handles()
@@ -403,7 +449,22 @@ class LocalEngine:
             return True
         if job.options is None:
             return job.actor.alive and not job.actor.busy
-        return self._resources.fits(units(job.options.request()))
+        request, pool = units(job.options.request()), self._resources
+        if job.placement is not None:
+            if self._groups.refusal(job.placement, request) is not None:
+                return True
+            pool = self._groups.pool(job.placement, request)
+        return pool is not None and pool.fits(request)
+
+    def _refusal(self, job):
+        """What makes the error of a job that will never find room in its placement group; None if it has room."""
+        refusal = self._groups.refusal(job.placement, units(job.options.request()))
+        if refusal is None:
+            return None
+        name, text = refusal
+        if job.creates:
+            return lambda: errors.ActorDiedError(f"{job.actor.label} cannot start: {text}")
+        return lambda: getattr(errors, name)(f"{job.label}: {text}")
 
     def _run(self, job):
         attempts = getattr(job.options, "max_retries", 0)
@@ -508,7 +569,8 @@ class LocalEngine:
             actor.unseen = unseen
             actor.error = reason if callable(reason) else lambda: errors.ActorDiedError(reason)
             if actor.holds:
-                self._resources.give_back(units(actor.options.held()), actor.gpu_ids)
+                actor.pool.give_back(units(actor.options.held()), actor.gpu_ids)
+                self._groups.settle()
             actor.instance, actor.alive, actor.holds = None, False, False
 
     def _drop_handles(self):
@@ -532,16 +594,22 @@ class LocalEngine:
         """The context in which user code runs. Only actors occupy resources: tasks run one at a time."""
         actor = job.actor
         options = actor.options if actor is not None else job.options
+        placement, pool = actor.placement if actor is not None else job.placement, self._resources
+        if job.placement is not None:
+            pool = self._groups.pool(job.placement, units(options.request()))
         if job.creates:
-            actor.gpu_ids, actor.holds = self._resources.take(units(options.held())), True
-        gpu_ids = actor.gpu_ids if actor is not None else self._resources.choose_gpus(units(options.request()))
+            actor.pool, actor.gpu_ids, actor.holds = pool, pool.take(units(options.held())), True
+        gpu_ids = actor.gpu_ids if actor is not None else pool.choose_gpus(units(options.request()))
         held = options.held() if actor is not None else options.request()
         name = options.name or (actor.cls.name if actor is not None else job.label.split(" ")[-1][:-2])
         actor_id = actor.id.hex() if actor is not None else None
         task_id = self._new_id().hex()
         self._contexts.append(
-            RuntimeContext(self.session_id, "local", str(os.getpid()), actor_id, task_id, name, gpu_ids, held)
+            RuntimeContext(
+                *(self.session_id, NODE_ID, str(os.getpid()), actor_id, task_id, name, gpu_ids, held), placement
+            )
         )
+        around, self._placements.current = self._placements.current, placement
         if actor is not None:
             actor.busy = True
         try:
@@ -554,6 +622,7 @@ class LocalEngine:
                 self._environments.pop()
         finally:
             self._contexts.pop()
+            self._placements.current = around
             if actor is not None:
                 actor.busy = False
 

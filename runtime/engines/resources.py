@@ -28,13 +28,14 @@ class Resources:
 
     Args:
         total: request of everything there is.
-        gpu_ids: devices, one per whole GPU.
+        gpu_ids: devices, one per whole GPU; or one, of which `total` has a fraction.
     """
 
     def __init__(self, total: Request, gpu_ids: tuple[str, ...] = ()):
         self.total = dict(total)
         self.free = dict(total)
-        self._gpus = {gpu: RESOURCE_UNITS for gpu in gpu_ids}
+        share = min(RESOURCE_UNITS, self.total.get("GPU", 0) // max(1, len(gpu_ids)))
+        self._gpus = dict.fromkeys(gpu_ids, share)
 
     def fits(self, request: Request) -> bool:
         """Whether all of it is free now."""
@@ -63,6 +64,26 @@ class Resources:
         share = dict(request).get("GPU", 0) // max(1, len(gpus))
         for gpu in gpus:
             self._gpus[gpu] += share
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing is booked."""
+        return all(amount == self.total.get(name, 0) for name, amount in self.free.items())
+
+    def split(self, bundles: list[Request]) -> list[Resources] | None:
+        """Books bundles: for each what is free in it from now on. None, and nothing is booked, if they do not fit."""
+        pools = []
+        for request in bundles:
+            if not self.fits(request):
+                for pool in pools:
+                    self.join(pool)
+                return None
+            pools.append(Resources(request, self.take(request)))
+        return pools
+
+    def join(self, bundle: Resources) -> None:
+        """Gives a bundle back that nothing uses."""
+        self.give_back(tuple(bundle.total.items()), tuple(bundle._gpus))
 
     def choose_gpus(self, request: Request) -> tuple[str, ...]:
         """The GPUs that `take` would choose: whole ones, or the fullest on which a fraction still fits; () for none."""

@@ -389,7 +389,7 @@ def test_async_functions_are_refused(engine):
     [
         ({"num_cpu": 1}, ValueError, "num_cpus"),
         ({"max_retrys": 1}, ValueError, "max_retries"),
-        ({"scheduling_strategy": "SPREAD"}, ValueError, "'SPREAD' of .* is not available; leave it out"),
+        ({"accelerator_type": "A100"}, ValueError, "'A100' of .* is not available; leave it out"),
         ({"runtime_env": {"pip": ["x"]}}, ValueError, "not available"),
         ({"num_returns": -1}, ValueError, "num_returns"),
         ({"num_returns": 1.5}, TypeError, "num_returns"),

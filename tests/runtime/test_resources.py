@@ -48,3 +48,24 @@ def test_gpus_in_pieces_are_not_a_whole():
     resources.take(most)
     resources.take(most)
     assert not resources.fits(units({"GPU": 0.5})), "0.6 is free, but on no single device"
+
+
+def test_bundles_are_booked_together_or_not_at_all():
+    resources = Resources(units({"CPU": 3}))
+    assert resources.split([units({"CPU": 2}), units({"CPU": 2})]) is None and resources.unused
+    first, second = resources.split([units({"CPU": 2}), units({"CPU": 1})])
+    assert quantities(resources.free) == {"CPU": 0} and first.fits(units({"CPU": 2}))
+    second.take(units({"CPU": 1}))
+    assert first.unused and not second.unused
+    resources.join(first)
+    assert quantities(resources.free) == {"CPU": 2}
+
+
+def test_a_bundle_has_gpus_of_its_own():
+    resources = Resources(units({"GPU": 3}), ("0", "1", "2"))
+    whole, part = resources.split([units({"GPU": 2}), units({"GPU": 0.5})])
+    assert whole.take(units({"GPU": 1})) == ("0",) and whole.take(units({"GPU": 1})) == ("1",)
+    assert part.take(units({"GPU": 0.25})) == ("2",) and resources.take(units({"GPU": 0.5})) == ("2",)
+    part.give_back(units({"GPU": 0.25}), ("2",))
+    resources.join(part)
+    assert resources.fits(units({"GPU": 0.5})) and not resources.fits(units({"GPU": 1}))

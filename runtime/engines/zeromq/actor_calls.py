@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from ... import errors
-from ...options import check_feasible
 from ...runtime_env import merged
+from ..placement_groups import Placements
 from ..resources import units
 from . import structs, wire
 from .actor_channels import ActorChannels
@@ -30,7 +30,7 @@ class ActorCalls:
     Args:
         mailbox: of this process.
         actor_channels, local_refs, arguments, unseen_errors: of this process.
-        totals: all resources of the session.
+        placements: of this process.
         enter: `Client.enter`.
     """
 
@@ -41,12 +41,12 @@ class ActorCalls:
         local_refs: LocalRefs,
         arguments: Arguments,
         unseen_errors: UnseenErrors,
-        totals: dict[str, float],
+        placements: Placements,
         enter: Callable[[], None],
     ):
         self._mailbox, self._process, self._actor_channels = mailbox, mailbox.process, actor_channels
         self._local_refs, self._arguments, self._unseen_errors = local_refs, arguments, unseen_errors
-        self._totals = totals
+        self._placements = placements
         self._method_names: dict[str, tuple[bytes, int]] = {}
         self._postponed: list = []
         # What `call` needs, one lookup away.
@@ -57,7 +57,7 @@ class ActorCalls:
         """See base.Engine."""
         self._enter()
         name = options.name or cls.name
-        check_feasible(options.request(), self._totals, f"actor {name}")
+        placement = self._placements.find(options, f"actor {name}")
         digest = self._arguments.digest(cls)
         arguments = self._encode(args, kwargs)
         key = self._local_refs.new_key()
@@ -65,13 +65,13 @@ class ActorCalls:
             if digest not in self._arguments.defined:
                 self._arguments.define(cls, digest)
             channel = self._actor_channels.open(key, Hold(key, self._local_refs.release))
-            send = partial(self._send_create, channel, name, digest, options, arguments)
+            send = partial(self._send_create, channel, name, digest, options, placement, arguments)
             if not self._arguments.unresolved(arguments, send):
                 send()
         self._mailbox.start_keeper()
         return key
 
-    def _send_create(self, channel, name, digest, options, arguments):
+    def _send_create(self, channel, name, digest, options, placement, arguments):
         """Lock held; all arguments are there."""
         failed = failed_argument(arguments)
         if failed is not None:
@@ -87,6 +87,7 @@ class ActorCalls:
             units(options.held()),
             list(items),
             merged(self._engine.environment, options.environment),
+            placement,
         )
         data = structs.encode(create)
         serial, _ = wire.KEY.unpack(channel.key)

@@ -19,7 +19,9 @@ import numpy as np
 
 from ... import errors
 from ...unpicklable import refuse
-from ..resources import quantities
+from ..base import Definition
+from ..placement_groups import Placements, check_group, ready_options
+from ..resources import quantities, units
 from . import structs, wire
 from .actor_calls import ActorCalls
 from .actor_channels import ActorChannels
@@ -36,6 +38,8 @@ logger = logging.getLogger("runtime")
 
 BLOCKED_AFTER_S = 0.005  # a task that waits longer gives its CPUs away
 ROUND_MS = 5000
+
+_given_back = Definition(lambda group: group)
 
 _unpack = wire.HEADER.unpack_from
 
@@ -55,6 +59,7 @@ class Client:
     Attributes:
         mailbox, store, serializer: messages, shared memory, values.
         local_refs, actor_channels, tasks: what this process shares, the actors it knows, the tasks that are not done.
+        placements: where the calls of this process are placed.
         watches: of threads in wait().
         malformed: number of messages that were dropped.
         environment: of this process, which what it calls inherits; see runtime_env.py.
@@ -80,9 +85,10 @@ class Client:
         self.serializer = Serializer(self.store, local_refs.find_reference, self.actor_channels.find, self.session_id)
         self._unseen_errors = UnseenErrors(mailbox, self.serializer.decode)
         arguments = Arguments(mailbox, self.serializer, local_refs, self.session_id)
-        self.tasks = Tasks(mailbox, local_refs, arguments, self._unseen_errors, totals, self.enter, self.wait_for)
+        self.placements = placements = Placements(totals, f"{wire.NODE:x}")
+        self.tasks = Tasks(mailbox, local_refs, arguments, self._unseen_errors, placements, self.enter, self.wait_for)
         actors = ActorCalls(
-            mailbox, self.actor_channels, local_refs, arguments, self._unseen_errors, totals, self.enter
+            mailbox, self.actor_channels, local_refs, arguments, self._unseen_errors, placements, self.enter
         )
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
         self.call, self.kill, self._cancel_call = actors.call, actors.kill, actors.cancel
@@ -101,6 +107,8 @@ class Client:
             wire.OBJECT: local_refs.on_object,
             wire.GRANTED: self._node_requests.on_granted,
             wire.RESOURCES: self._node_requests.on_answer,
+            wire.NEW_GROUP: self._node_requests.on_answer,
+            wire.GROUPS: self._node_requests.on_answer,
             wire.FREED: local_refs.on_freed,
             wire.CLOSED: local_refs.on_closed,
             wire.GONE: self._on_gone,
@@ -262,6 +270,30 @@ class Client:
 
     def find_actor(self, actor_id):
         self.actor_channels.find(actor_id, self.local_refs.claim(actor_id))
+
+    # -- placement groups ---------------------------------------------------------------------------------------------
+
+    def create_placement_group(self, bundles, strategy, name, detached):
+        self.enter()
+        check_group(bundles, strategy, self.totals)
+        new = structs.NewGroup(name, [units(bundle) for bundle in bundles], strategy, detached)
+        answer = self._node_requests.ask(wire.NEW_GROUP, body=structs.encode(new))
+        refusal = answer[wire.HEADER_BYTES :].decode()
+        if refusal:
+            raise ValueError(refusal)
+        return wire.key(wire.header(answer)[4], self.process)
+
+    def remove_placement_group(self, group_id):
+        self.enter()
+        with self.mailbox.lock:
+            self.mailbox.tell_node(wire.REMOVE_GROUP, *wire.KEY.unpack(group_id))
+
+    def placement_groups(self):
+        self.enter()
+        return structs.decode(structs.Groups, self._node_requests.ask(wire.GROUPS)).groups
+
+    def placement_group_ready(self, group):
+        return self.submit(_given_back, (group,), {}, ready_options(group))[0]
 
     # -- information --------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ..resources import Request
+from ..resources import Request, Resources
 from . import structs
 
 
@@ -80,6 +80,7 @@ class Process:
         defined: digests of the definitions it has.
         calls: digest -> number of calls, of functions with max_calls.
         contacts: processes that may have a socket to it.
+        pool: what its task or actor has its resources from: the session's, or those of a bundle.
         leaving: the reason it gave before it ended by itself.
         waits: what its call has waited for during some seconds, else None.
         environment: in which it was started; see runtime_env.py.
@@ -87,6 +88,7 @@ class Process:
 
     number: int
     kind: ProcessKind
+    pool: Resources
     name: str = ""
     ready: bool = False
     task: Task | None = None

@@ -154,6 +154,9 @@ class Node:
             wire.GRANT: lambda f, source, serial, a, c: state.grant(source, serial, c),
             wire.RETURN: lambda f, source, serial, a, c: state.returned(source, a),
             wire.LEAVING: lambda f, source, *_: state.leaving(source, f[wire.HEADER_BYTES :].decode()),
+            wire.NEW_GROUP: lambda f, source, serial, *_: state.new_group(source, serial, decode(structs.NewGroup, f)),
+            wire.REMOVE_GROUP: lambda f, source, serial, a, c: state.remove_group(key(serial, a)),
+            wire.GROUPS: lambda f, source, serial, *_: self._tell_groups(source, serial),
             wire.RESOURCES: lambda f, source, serial, *_: self._tell_resources(source, serial),
             wire.SHUTDOWN: lambda *_: setattr(self, "_ending", True),
         }
@@ -161,6 +164,10 @@ class Node:
     def _tell_resources(self, source, serial):
         body = structs.encode(structs.Free(self._state.resources.free))
         self._send(source, wire.message(wire.RESOURCES, wire.NODE, serial, body=body))
+
+    def _tell_groups(self, source, serial):
+        body = structs.encode(structs.Groups(self._state.group_table()))
+        self._send(source, wire.message(wire.GROUPS, wire.NODE, serial, body=body))
 
     # -- instructions -------------------------------------------------------------------------------------------------
 

@@ -29,12 +29,12 @@ class NodeRequests:
         self._open: dict[int, list] = {}  # serial -> [waiter, answer]
         self.growing = 0
 
-    def ask(self, kind: int, timeout_s: float | None = None, c: int = 0) -> bytes | None:
+    def ask(self, kind: int, timeout_s: float | None = None, c: int = 0, body: bytes = b"") -> bytes | None:
         """Sends a request to the node and waits; the answer's frame, or None if it did not come in time."""
         serial, waiter = self._next_serial(), Waiter()
         entry = self._open[serial] = [waiter, None]
         with self._mailbox.lock:
-            self._mailbox.tell_node(kind, serial, c=c)
+            self._mailbox.tell_node(kind, serial, c=c, body=body)
         try:
             self._wait_for(waiter, timeout_s, (), raising=False)
         finally:

@@ -15,6 +15,7 @@ from collections import deque
 from heapq import heappop, heappush
 
 from ...options import RESOURCE_UNITS
+from ..placement_groups import Group, GroupInfo, Placement, PlacementGroups, group_info
 from ..resources import Request, Resources, quantities
 from . import structs, wire
 from .entities import Actor, ActorState, Kill, Poke, Process, ProcessKind, Send, Spawn, Task
@@ -40,11 +41,12 @@ class NodeState:
 
     def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30, files: int = 2**30):
         self.resources = Resources(total, gpu_ids)
+        self.groups = PlacementGroups(self.resources)
         self.refcounts = RefCounts()
         self._files = FileBudget(files)
         self.memory = SharedMemory(quota, self._send, self._tell, self._files)
         self.object_directory = ObjectDirectory(self.refcounts, self._hold, self._tell)
-        self.processes = {wire.DRIVER: Process(wire.DRIVER, ProcessKind.DRIVER, ready=True)}
+        self.processes = {wire.DRIVER: Process(wire.DRIVER, ProcessKind.DRIVER, self.resources, ready=True)}
         self.actors: dict[bytes, Actor] = {}
         cpus = dict(total).get("CPU", 0) // RESOURCE_UNITS
         self.largest_worker_count = 8 * cpus + 64
@@ -52,7 +54,8 @@ class NodeState:
         self._instructions: list = []
         self._next_process = wire.DRIVER + 1
         self._submitted = 0
-        self._queues: dict[Request, list] = {}  # heaps of (-depth, order, task), none empty
+        # Heaps of (-depth, order, task), none empty, by what their tasks need: a request, and where in a group.
+        self._queues: dict[Request | tuple[Request, Placement], list] = {}
         self._queued_by_key: dict[bytes, Task] | None = None  # made for a cancel, void when a queue changes
         self._waiting_actors: deque[Actor] = deque()
         self._early: dict[bytes, tuple[set[int], str]] = {}  # key -> watchers, why to end: they overtook the creator
@@ -78,6 +81,9 @@ class NodeState:
         entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth))
         for key in task.items:
             self.refcounts.add(key, entry.key, 1)
+        if task.placement is not None and (refusal := self.groups.refusal(task.placement, task.request)) is not None:
+            self._fail(entry, refusal[0], f"task {task.name}(): {refusal[1]}")
+            return
         self._push(entry)
         self._dispatch()
 
@@ -151,7 +157,7 @@ class NodeState:
         worker = self.processes.get(process)
         if worker is not None and not worker.blocked:
             worker.blocked = True
-            self.resources.give_back(worker.cpus)
+            worker.pool.give_back(worker.cpus)
             self._dispatch()
 
     def unblocked(self, process: int) -> None:
@@ -159,7 +165,7 @@ class NodeState:
         worker = self.processes.get(process)
         if worker is not None and worker.blocked and not worker.leaving:
             worker.blocked = False
-            self.resources.take(worker.cpus)
+            worker.pool.take(worker.cpus)
 
     def waiting(self, process: int, waits: structs.Waits) -> None:
         """A process has waited for seconds, or does not wait any more. A circle of waiting processes is reported."""
@@ -202,25 +208,34 @@ class NodeState:
     def _push(self, task):
         self._submitted += 1
         self._queued_by_key = None
-        heappush(self._queues.setdefault(task.request, []), (-task.depth, self._submitted, task))
+        spec = task.spec
+        need = spec.request if spec.placement is None else (spec.request, spec.placement)
+        heappush(self._queues.setdefault(need, []), (-task.depth, self._submitted, task))
 
     def _dispatch(self):
-        """Starts the actors, then the tasks, that can start."""
+        """Books the placement groups, then starts the actors, then the tasks, that can start."""
+        if self.groups.waiting:
+            self.groups.book()
         if self._waiting_actors:
             self._place_actors()
         if not self._queues:
             return
-        for request, queue in list(self._queues.items()):
-            while queue and (queue[0][2].cancelled or self.resources.fits(request)):
-                if queue[0][2].cancelled:
+        for need, queue in list(self._queues.items()):
+            while queue:
+                task = queue[0][2]
+                if task.cancelled:
                     heappop(queue)
                     continue
-                worker = self._worker_for(queue[0][2])
+                spec = task.spec
+                pool = self.resources if spec.placement is None else self.groups.pool(spec.placement, spec.request)
+                if pool is None or not pool.fits(spec.request):
+                    break
+                worker = self._worker_for(task)
                 if worker is None:
                     break
-                self._assign(heappop(queue)[2], worker)
+                self._assign(heappop(queue)[2], worker, pool)
             if not queue:
-                del self._queues[request]
+                del self._queues[need]
         if self._queues and self._files.task_workers >= self.largest_worker_count and not self._all_idle():
             self._find_deadlock()
 
@@ -258,10 +273,10 @@ class NodeState:
                 self._send(Kill(self._leave_idle(worker).number))
                 return
 
-    def _assign(self, task, worker):
-        task.gpus = self.resources.take(task.request)
+    def _assign(self, task, worker, pool):
+        task.gpus = pool.take(task.request)
         self._queued_by_key = None
-        worker.task, worker.name = task, task.spec.name
+        worker.pool, worker.task, worker.name = pool, task, task.spec.name
         self._still_ticks = 0
         if not worker.ready:
             worker.gpus = task.gpus
@@ -291,19 +306,21 @@ class NodeState:
         """A worker does not hold these resources any more; while it is blocked, others have its CPUs already."""
         if worker.blocked:
             worker.blocked, held = False, tuple(entry for entry in held if entry[0] != "CPU")
-        self.resources.give_back(held, gpus)
+        worker.pool.give_back(held, gpus)
+        if self.groups.emptying:
+            self.groups.settle()
 
     def _find_deadlock(self):
         """At the largest number of workers, all blocked: nothing will ever move, so the deepest task fails."""
         workers = [p for p in self.processes.values() if p.task is not None]
         if len(workers) < self._files.task_workers or not all(p.blocked and not p.leaving for p in workers):
             return
-        for request in list(self._queues):
-            queue = self._queues[request]
+        for need in list(self._queues):
+            queue = self._queues[need]
             task = heappop(queue)[2]
             task.cancelled = True
             if not queue:
-                del self._queues[request]
+                del self._queues[need]
             chain = ", ".join(f"{p.task.spec.name}()" for p in workers[-10:])
             self._fail(
                 task,
@@ -333,6 +350,9 @@ class NodeState:
         self._waiting_actors.append(actor)
         watchers, why = self._early.pop(actor.key, ((), ""))
         actor.watchers.update(watchers)
+        refusal = create.placement and self.groups.refusal(create.placement, create.request)
+        if refusal:
+            why = f"cannot start: {refusal[1]}"
         if why:
             self.kill(actor.key, why)
         self._dispatch()
@@ -390,15 +410,18 @@ class NodeState:
     def _place_actors(self):
         refused = []
         for actor in list(self._waiting_actors):
-            if not self.resources.fits(actor.spec.request):
+            spec = actor.spec
+            pool = self.resources if spec.placement is None else self.groups.pool(spec.placement, spec.request)
+            if pool is None or not pool.fits(spec.request):
                 continue
             self._waiting_actors.remove(actor)
             if not self._files.has_room_for_actor():
                 refused.append(actor)
                 continue
             self._still_ticks = 0
-            actor.gpus = self.resources.take(actor.spec.held)
+            actor.gpus = pool.take(actor.spec.held)
             worker = self._new_process(ProcessKind.ACTOR)
+            worker.pool = pool
             worker.actor, worker.name, worker.gpus = actor, actor.spec.name, actor.gpus
             actor.state, actor.process = ActorState.STARTING, worker.number
             worker.environment = actor.spec.environment
@@ -438,6 +461,52 @@ class NodeState:
         self.refcounts.drop_holder(actor.key)
         self._announce(actor, state, body=body)
         self._settle_refcounts()
+
+    # -- placement groups ---------------------------------------------------------------------------------------------
+
+    def new_group(self, source: int, serial: int, new: structs.NewGroup) -> None:
+        """A process wants a placement group, which ends with it if it is an actor, and with the driver otherwise."""
+        creator = self.processes.get(source)
+        if creator is None:
+            return
+        owner = 0 if new.detached else source if creator.kind == ProcessKind.ACTOR else wire.DRIVER
+        group = Group(wire.key(serial, source), new.name, new.bundles, new.strategy, owner)
+        refusal = self.groups.create(group)
+        self._dispatch()
+        self._tell(source, wire.message(wire.NEW_GROUP, wire.NODE, serial, body=refusal.encode()))
+
+    def remove_group(self, group_id: bytes) -> None:
+        """Nothing more runs in a group: what runs there is killed, what waits for it fails."""
+        if not self.groups.remove(group_id):
+            return
+        for need, queue in list(self._queues.items()):
+            placement = queue[0][2].spec.placement
+            if placement is not None and placement.group == group_id:
+                del self._queues[need]
+                self._queued_by_key = None
+                for _, _, task in queue:
+                    self._group_removed(task)
+        for worker in self.processes.values():
+            task = worker.task
+            if task is not None and task.spec.placement is not None and task.spec.placement.group == group_id:
+                self._group_removed(task)
+                self._send(Kill(worker.number))
+        for actor in list(self.actors.values()):
+            if actor.spec.placement is not None and actor.spec.placement.group == group_id:
+                self.kill(actor.key, "ended with its placement group, which was removed")
+        self.groups.settle()
+        self._dispatch()
+
+    def _group_removed(self, task):
+        if not task.cancelled:
+            task.cancelled = True
+            self._fail(
+                task, "TaskPlacementGroupRemoved", f"task {task.spec.name}(): its placement group has been removed"
+            )
+
+    def group_table(self) -> list[GroupInfo]:
+        """All placement groups."""
+        return [group_info(group, f"{wire.NODE:x}") for group in self.groups.groups.values()]
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
@@ -531,13 +600,16 @@ class NodeState:
             actor.watchers.discard(process)
             if actor.owner == process:
                 self.kill(actor.key, "ended with the process that created it")
+        for group in list(self.groups.groups.values()):
+            if group.owner == process:
+                self.remove_group(group.id)
         for key in [key for key in self._early if wire.KEY.unpack(key)[1] == process]:
             for watcher in sorted(self._early.pop(key)[0]):
                 self.watch(watcher, key)
         self.object_directory.owner_ended(process)
 
     def _new_process(self, kind):
-        process = Process(self._next_process, kind)
+        process = Process(self._next_process, kind, self.resources)
         self._next_process += 1
         self.processes[process.number] = process
         self._files.workers += 1
@@ -649,11 +721,11 @@ class NodeState:
     def needs_ticks(self) -> bool:
         """Whether `tick` is to be called every second."""
         busy = self._waiting_actors or self._queues or self.memory.is_short or self._idle_elsewhere
-        return bool(busy) or len(self._idle) > self._kept_idle
+        return bool(busy or self.groups.waiting) or len(self._idle) > self._kept_idle
 
     def tick(self) -> None:
         """A second has passed."""
-        if self._waiting_actors or self._queues:
+        if self._waiting_actors or self._queues or self.groups.waiting:
             self._still_ticks += 1
             if self._still_ticks == NOTICE_AFTER_TICKS:
                 self._notice(self._what_waits(), logging.WARNING)
@@ -677,8 +749,9 @@ class NodeState:
         return any(owned.owner == process for owned in (*tasks, *actors))
 
     def _what_waits(self):
-        waiting = [(f"actor {a.spec.name}", a.spec.request) for a in self._waiting_actors]
-        waiting += [(f"task {queue[0][2].spec.name}()", request) for request, queue in self._queues.items()]
+        waiting = [(f"placement group {g.name or g.id.hex()}", _sum(g.bundles)) for g in self.groups.waiting]
+        waiting += [(f"actor {a.spec.name}", a.spec.request) for a in self._waiting_actors]
+        waiting += [(f"task {queue[0][2].spec.name}()", queue[0][2].request) for queue in self._queues.values()]
         name, request = waiting[0]
         needs = ", ".join(f"{n}: {q:g}" for n, q in quantities(request).items()) or "a free worker"
         free = ", ".join(f"{n}: {q:g}" for n, q in quantities(self.resources.free).items() if q > 0) or "nothing"
@@ -696,3 +769,11 @@ class NodeState:
 
     def _notice(self, text, level):
         self._tell(wire.DRIVER, wire.message(wire.NOTICE, wire.NODE, body=text.encode(), flags=level))
+
+
+def _sum(requests):
+    """Several requests as one."""
+    total: dict[str, int] = {}
+    for name, amount in (entry for request in requests for entry in request):
+        total[name] = total.get(name, 0) + amount
+    return tuple(sorted(total.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..placement_groups import GroupInfo, Placement
 from . import wire
 
 LARGEST_BYTES = 2**28  # of a struct; the largest legal one holds a definition of 100 MB
@@ -21,6 +22,7 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
         retry_on: pickled classes of exceptions that are worth another attempt; empty for none.
         max_calls: of the function in one process, which then ends; 0 for any number.
         environment: see runtime_env.py; empty for the session's.
+        placement: in a placement group; None for none.
     """
 
     digest: bytes
@@ -31,6 +33,7 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
     retry_on: bytes
     max_calls: int = 0
     environment: str = ""
+    placement: Placement | None = None
 
 
 class Create(msgspec.Struct, array_like=True, frozen=True):
@@ -42,6 +45,22 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
     held: tuple[tuple[str, int], ...]
     items: list[bytes]
     environment: str
+    placement: Placement | None = None
+
+
+class NewGroup(msgspec.Struct, array_like=True, frozen=True):
+    """A placement group that the sender wants."""
+
+    name: str
+    bundles: list[tuple[tuple[str, int], ...]]
+    strategy: str
+    detached: bool
+
+
+class Groups(msgspec.Struct, array_like=True, frozen=True):
+    """All placement groups of the session."""
+
+    groups: list[GroupInfo]
 
 
 class Define(msgspec.Struct, array_like=True, frozen=True):
@@ -120,7 +139,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-_received = Task, Create, Define, References, Waits, Failed, Free
+_received = Task, Create, Define, References, Waits, Failed, Free, NewGroup, Groups
 _decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in _received}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 
 from ... import errors, pickling
-from ...options import check_feasible
 from ...runtime_env import merged
+from ..placement_groups import Placements
 from ..resources import units
 from . import structs, wire
 from .arguments import Arguments, Call, failed_argument
@@ -30,7 +30,7 @@ class Tasks:
     Args:
         mailbox: of this process.
         local_refs, arguments, unseen_errors: of this process.
-        totals: all resources of the session.
+        placements: of this process.
         enter, wait_for: those of `Client`.
 
     Attributes:
@@ -44,12 +44,13 @@ class Tasks:
         local_refs: LocalRefs,
         arguments: Arguments,
         unseen_errors: UnseenErrors,
-        totals: dict[str, float],
+        placements: Placements,
         enter: Callable[[], None],
         wait_for: Callable,
     ):
         self._mailbox, self._local_refs, self._arguments = mailbox, local_refs, arguments
-        self._unseen_errors, self._totals, self._enter, self._wait_for = unseen_errors, totals, enter, wait_for
+        self._unseen_errors, self._placements, self._enter = unseen_errors, placements, enter
+        self._wait_for = wait_for
         self.pending: dict[int, tuple | Reference] = {}
         self.unsent: set[int] = set()
         self._templates: dict[tuple[int, int], tuple] = {}
@@ -104,16 +105,21 @@ class Tasks:
         template = self._templates.get(identity)
         if template is None:
             name = options.name or function.name
-            check_feasible(options.request(), self._totals, f"task {name}()")
+            placement = self._placements.find(options, f"task {name}()")
             digest = self._arguments.digest(function)
             retry = pickling.dumps(options) if options.retry_exceptions else b""
             environment = merged(self._local_refs.engine.environment, options.runtime_env)
-            fields = digest, name, units(options.request()), options.max_retries, retry, options.max_calls, environment
+            request = units(options.request())
+            fields = digest, name, request, options.max_retries, retry, options.max_calls, environment, placement
             data = structs.encode(structs.Task(*fields[:3], [], *fields[3:]))
             if len(self._templates) >= TEMPLATES:
                 self._templates.clear()
             template = self._templates[identity] = function, options, digest, data, fields, options.returns
         return template
+
+    def placement_changed(self):
+        """The calling task runs elsewhere than the one before: what captures its children may be another group."""
+        self._templates.clear()
 
     def _wait_for_room(self):
         logger.warning("%d tasks are not done; submit() waits", len(self.pending))

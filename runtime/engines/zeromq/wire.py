@@ -53,6 +53,9 @@ READY = 17  # a worker's mailbox is bound
 LEAVING = 18  # the sender ends by itself; text: why; answered by GOODBYE
 SHUTDOWN = 19  # the driver ends the session
 RESOURCES = 20  # serial of the request; answered in kind
+NEW_GROUP = 40  # serial of the placement group, which is that of the request; struct. Answered: a text, why not
+REMOVE_GROUP = 41  # serial, a: process of the placement group
+GROUPS = 42  # serial of the request; answered in kind: struct
 WAITING = 33  # struct: what the sender's call has waited for during some seconds; nothing when that is over
 CANCEL = 35  # serial, a: owner of the call; flags: FORCE, RECURSIVE; also to the owner, and to the process that has it
 POKE = 36  # a: process that is to read its mailbox even while user code runs
@@ -76,7 +79,7 @@ COLLECT = 34  # memory is short: garbage may hold values
 ITEM = 37  # serial of the call, a: index; a value
 CREDIT = 38  # serial of the call, a: process that runs it, c: number of values its caller has taken; by the node
 
-LAST_KIND = 38
+LAST_KIND = 63
 
 STDOUT, STDERR = 1, 2
 

@@ -219,6 +219,9 @@ class Worker(Client):
         task = structs.decode(structs.Task, frame, size)
         self._running = (wire.SUBMIT, serial, source, task.name, self._next_serial())
         self._request = task.request
+        if task.placement != self.placements.current:
+            self.placements.current = task.placement
+            self.tasks.placement_changed()
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
         attempts = task.max_retries if task.retry_on else 0
         while True:
@@ -252,7 +255,7 @@ class Worker(Client):
         _, _, _, source, serial, size, _, count = wire.HEADER.unpack_from(frame)
         create = structs.decode(structs.Create, frame, size)
         self._actor = wire.key(serial, source)
-        self._request = create.held
+        self._request, self.placements.current = create.held, create.placement
         self._running = (wire.CREATE, serial, source, "__init__", 0)
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
         try:
@@ -485,6 +488,7 @@ class Worker(Client):
             name=settings.name if self._actor is not None else name,
             gpu_ids=tuple(settings.gpu_ids),
             resources=quantities(self._request),
+            placement=self.placements.current,
         )
 
     # -- the end ------------------------------------------------------------------------------------------------------

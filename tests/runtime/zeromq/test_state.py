@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from runtime.engines.placement_groups import Placement
 from runtime.engines.resources import quantities, units
 from runtime.engines.zeromq import structs, wire
 from runtime.engines.zeromq.entities import Close, Grow, Kill, Poke, Send, Spawn
@@ -27,15 +28,23 @@ class Driven:
         taken = self.state.take()
         return taken if kind is None else [i for i in taken if type(i) is kind]
 
-    def submit(self, request=CPU, source=1, name="f", items=(), max_retries=3, environment=""):
+    def submit(
+        self, request=CPU, source=1, name="f", items=(), max_retries=3, environment="", placement=None
+    ):
         self.serial += 1
-        task = structs.Task(DIGEST, name, request, list(items), max_retries, b"", environment=environment)
+        task = structs.Task(DIGEST, name, request, list(items), max_retries, b"", 0, environment, placement)
         self.state.submit(source, self.serial, task, f"task {self.serial}".encode())
         return self.serial
 
-    def create(self, request=(), held=(), source=1, name="A", items=()):
+    def new_group(self, *bundles, source=1, name="", detached=False):
         self.serial += 1
-        create = structs.Create(DIGEST, name, request, held, list(items), "")
+        new = structs.NewGroup(name, [units(bundle) for bundle in bundles], "PACK", detached)
+        self.state.new_group(source, self.serial, new)
+        return wire.key(self.serial, source)
+
+    def create(self, request=(), held=(), source=1, name="A", items=(), placement=None):
+        self.serial += 1
+        create = structs.Create(DIGEST, name, request, held, list(items), "", placement)
         self.state.create(source, self.serial, create, b"create")
         return wire.key(self.serial, source)
 
@@ -630,3 +639,98 @@ def test_an_idle_worker_makes_place_for_one_of_another_environment():
     assert d.take() == [Kill(spawn.process)]
     d.state.exited(spawn.process, "signal SIGKILL")
     assert [i.environment for i in d.take(Spawn)] == ["{}"]
+
+
+def group_states(d):
+    return [group.state for group in d.state.group_table()]
+
+
+def test_a_group_is_booked_at_once_or_waits_before_all_others():
+    d = Driven(CPU=2)
+    running = d.submit()
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.new_group({"CPU": 1})
+    d.new_group({"CPU": 1})
+    assert group_states(d) == ["CREATED", "PENDING"] and d.free == {"CPU": 0} and d.state.needs_ticks
+    d.submit()
+    d.state.done(spawn.process, running, 1)
+    assert group_states(d) == ["CREATED", "CREATED"] and not d.take(Spawn), "the group comes before the task"
+
+
+def test_a_task_in_a_group_waits_for_the_group_and_then_for_its_bundle():
+    d = Driven(CPU=3)
+    first, second = d.new_group({"CPU": 2}), d.new_group({"CPU": 1}, {"CPU": 1})
+    d.submit(placement=Placement(second, 1, False))
+    d.submit(placement=Placement(second, 1, False))
+    assert not d.take(Spawn)
+    d.state.remove_group(first)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    assert d.free == {"CPU": 1}, "the task has its CPU from the bundle"
+    d.submit(placement=Placement(second, -1, False))
+    [other] = d.take(Spawn)
+    d.state.blocked(spawn.process)
+    [third] = d.take(Spawn)
+    assert len({spawn.process, other.process, third.process}) == 3, "a blocked task lends the CPU of its bundle"
+
+
+def test_bundles_of_a_removed_group_are_free_when_nothing_runs_in_them():
+    d = Driven(CPU=2)
+    group = d.new_group({"CPU": 1}, {"CPU": 1})
+    running, queued = (d.submit(placement=Placement(group, 0, False)) for _ in range(2))
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    actor = d.create(CPU, CPU, placement=Placement(group, 1, False))
+    d.take()
+    d.state.remove_group(group)
+    taken = d.take()
+    failed = {wire.header(frame)[4]: failure(frame).error for frame in frames(taken, 1)}
+    assert failed == dict.fromkeys((running, queued), "TaskPlacementGroupRemoved")
+    assert len([i for i in taken if type(i) is Kill]) == 2 and d.free == {"CPU": 0}
+    d.state.exited(spawn.process, "signal SIGKILL")
+    assert d.free == {"CPU": 1} and not d.take(Spawn), "a task of a removed group is not tried again"
+    d.state.exited(d.state.actors[actor].process, "signal SIGKILL")
+    assert d.free == {"CPU": 2}
+
+
+def test_calls_into_a_removed_group_or_a_small_bundle_fail():
+    d = Driven(CPU=2)
+    group = d.new_group({"CPU": 1})
+    d.submit(units({"CPU": 2}), placement=Placement(group, -1, True))
+    d.state.remove_group(group)
+    d.submit(placement=Placement(group, -1, True))
+    d.create(CPU, placement=Placement(group, -1, True))
+    assert kinds(d.take()) == [wire.NEW_GROUP, wire.FAILED, wire.FAILED, wire.ACTOR_STATE]
+    assert d.free == {"CPU": 2}
+
+
+def test_a_group_ends_with_the_actor_that_made_it_unless_detached():
+    d = Driven(CPU=3)
+    _, process = d.start_actor()
+    d.new_group({"CPU": 1}, source=process)
+    d.new_group({"CPU": 1}, source=process, detached=True)
+    d.new_group({"CPU": 1})
+    d.state.exited(process, "exit code 0")
+    assert group_states(d) == ["REMOVED", "CREATED", "CREATED"] and d.free == {"CPU": 1}
+
+
+def test_a_name_of_a_group_is_free_after_its_removal():
+    d = Driven(CPU=3)
+    first = d.new_group({"CPU": 1}, name="a")
+    d.new_group({"CPU": 1}, name="a")
+    assert [text(frame) for frame in frames(d.take())] == ["", "there is a placement group named 'a' already"]
+    d.state.remove_group(first)
+    d.new_group({"CPU": 1}, name="a")
+    assert [text(frame) for frame in frames(d.take())] == [""]
+
+
+def test_what_waits_for_a_group_is_said():
+    d = Driven(CPU=1)
+    d.new_group({"CPU": 1})
+    d.new_group({"CPU": 1}, name="learners")
+    d.take()
+    for _ in range(10):
+        d.state.tick()
+    [frame] = frames(d.take())
+    assert "placement group learners has waited 10 s for resources: it needs CPU: 1" in text(frame)

@@ -257,6 +257,18 @@ def available_resources() -> dict[str, float]:
     return {name: quantity for name, quantity in engine().resources()[1].items() if quantity > 0}
 
 
+def nodes() -> list[dict]:
+    """The machines of the session, each a dict with Ray's keys: "NodeID", "Alive", "NodeManagerAddress" (its address),
+    "NodeManagerHostname", "NodeName", "Resources" (totals by name) and "Labels".
+    """
+    return engine().nodes()
+
+
+def get_gpu_ids() -> list[int | str]:
+    """The GPUs that the calling task or actor holds: their indices, or the ids that CUDA_VISIBLE_DEVICES has."""
+    return [int(gpu) if gpu.isdigit() else gpu for gpu in engine().context().gpu_ids]
+
+
 def get_runtime_context() -> RuntimeContext:
     """Where the calling code runs: ids of session, process, actor and task, GPUs, resources."""
     return engine().context()

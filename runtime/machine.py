@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from pathlib import Path
 
 
@@ -26,6 +27,30 @@ def memory_bytes() -> int:
         except (OSError, ValueError):
             continue
     return total
+
+
+def describe(node_id: str, resources: dict[str, float]) -> dict:
+    """This machine as an entry of `runtime.nodes()`."""
+    address = ip_address()
+    return {
+        "NodeID": node_id,
+        "Alive": True,
+        "NodeManagerAddress": address,
+        "NodeManagerHostname": socket.gethostname(),
+        "NodeName": address,
+        "Resources": dict(resources),
+        "Labels": {},
+    }
+
+
+def ip_address() -> str:
+    """The address of this machine on the network that the default route leads to; 127.0.0.1 without one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:  # connecting it sends nothing
+        try:
+            unsent.connect(("192.0.2.1", 9))  # reserved for documentation (RFC 5737)
+            return unsent.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
 
 
 def gpu_ids() -> tuple[str, ...]:

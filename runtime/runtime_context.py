@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,19 @@ class RuntimeContext:
     gpu_ids: tuple[str, ...] = ()
     resources: dict[str, float] = field(default_factory=dict)
     placement: Placement | None = None
+    namespace: str = ""
+    runtime_env: dict = field(default_factory=dict)
 
     def get_session_id(self) -> str:
         """Id of the session: one `init()` to its `shutdown()`."""
         return self.session_id
 
     get_job_id = get_session_id
+
+    @property
+    def job_id(self) -> str:
+        """See get_job_id."""
+        return self.session_id
 
     def get_node_id(self) -> str:
         """Id of this machine in the session."""
@@ -53,6 +61,10 @@ class RuntimeContext:
         """The task's name, for messages."""
         return self.name if self.actor_id is None else None
 
+    def get_task_function_name(self) -> str | None:
+        """The name of the function that runs here."""
+        return self.get_task_name()
+
     @property
     def placement_group_id(self) -> str | None:
         """Id of the placement group that the task or actor runs in."""
@@ -70,6 +82,19 @@ class RuntimeContext:
     def get_gpu_ids(self) -> list[str]:
         """The GPUs that the task or actor holds, as CUDA_VISIBLE_DEVICES writes them."""
         return list(self.gpu_ids)
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """The accelerators that the task or actor holds, by resource: {"GPU": ["0"]}."""
+        return {"GPU": self.get_gpu_ids()}
+
+    def get_runtime_env_string(self) -> str:
+        """The runtime environment as JSON."""
+        return json.dumps(self.runtime_env)
+
+    def get(self) -> dict:
+        """What there is of job, node, task, actor and placement group ids, by name."""
+        ids = {name: getattr(self, name) for name in ("job_id", "node_id", "task_id", "actor_id")}
+        return {name: value for name, value in ids.items() if value is not None}
 
     def get_assigned_resources(self) -> dict[str, float]:
         """What the task or actor holds."""

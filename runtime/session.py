@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import logging
 import os
+import platform
 import threading
 
 from . import context, machine
@@ -23,10 +24,39 @@ _lock = threading.RLock()
 _driver_pid: int | None = None  # the process that called init(); None where it has none, as in workers
 
 
-class SessionResources(dict):
-    """What `init` returns: the resources by name. As a context manager, `with init(): ...`, it ends the session."""
+class SessionContext(dict):
+    """What `init` returns: the session's resources by name; as a context manager it ends the session.
 
-    def __enter__(self) -> SessionResources:
+        with runtime.init(num_cpus=2) as session:
+            print(session["CPU"], session.session_dir)
+
+    Attributes:
+        address_info: "address" (for `init(address=...)` in another process), "session_dir", "session_id", "node_id" and
+            "node_ip_address"; `session["node_id"]` finds them too, as in Ray.
+        python_version: of this process.
+        dashboard_url: "", since there is none.
+    """
+
+    dashboard_url = ""
+    python_version = platform.python_version()
+
+    def __init__(self, resources: dict[str, float], address_info: dict[str, str]):
+        super().__init__(resources)
+        self.address_info = address_info
+
+    @property
+    def session_dir(self) -> str:
+        """The directory of the session; "" where it has none."""
+        return self.address_info["session_dir"]
+
+    def disconnect(self) -> None:
+        """Ends the session, as `shutdown` does."""
+        shutdown()
+
+    def __missing__(self, key):
+        return self.address_info[key]
+
+    def __enter__(self) -> SessionContext:
         return self
 
     def __exit__(self, *exception) -> None:
@@ -49,7 +79,7 @@ def init(
     include_dashboard: bool | None = None,
     namespace: str | None = None,
     runtime_env: dict | None = None,
-) -> SessionResources:
+) -> SessionContext:
     """Starts a session on this machine. Without it, the first use starts one with the defaults.
 
     Args:
@@ -70,7 +100,7 @@ def init(
             `options.TaskOptions`.
 
     Returns:
-        The session's resources by name; a context manager that ends the session.
+        The session's resources by name, with its address; a context manager that ends the session.
 
     Raises:
         RuntimeError: there is a session already, or the new one's supervisor did not start.
@@ -81,7 +111,7 @@ def init(
     with _lock:
         if context.current_engine() is not None:
             if ignore_reinit_error:
-                return SessionResources(context.current_engine().resources()[0])
+                return _session_context()
             raise RuntimeError(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
@@ -96,7 +126,12 @@ def init(
         if _driver_pid is None:
             atexit.register(shutdown)
         _driver_pid = os.getpid()
-        return SessionResources(config.resources)
+        return _session_context()
+
+
+def _session_context() -> SessionContext:
+    current = context.current_engine()
+    return SessionContext(current.totals, current.address_info())
 
 
 def shutdown() -> None:

@@ -277,6 +277,7 @@ class Engine(Protocol):
 
     name: str
     session_id: str
+    totals: dict[str, float]  # all resources of the session
 
     def stop(self) -> None:
         """Ends the session and everything in it; harmless when called twice. No process or memory remains."""
@@ -364,6 +365,12 @@ class Engine(Protocol):
 
     def resources(self) -> tuple[dict[str, float], dict[str, float]]:
         """Total and free resources."""
+
+    def address_info(self) -> dict[str, str]:
+        """ "address", "session_dir", "session_id", "node_id" and "node_ip_address", for what `init` returns."""
+
+    def nodes(self) -> list[dict]:
+        """The machines: dicts with Ray's keys, see `api.nodes`."""
 
     def context(self) -> RuntimeContext:
         """Where the calling thread runs."""

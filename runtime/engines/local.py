@@ -25,7 +25,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 
-from .. import context, errors
+from .. import context, errors, machine
 from ..actors import handle_session
 from ..failures import describe_exception
 from ..generators import DynamicObjectRefGenerator
@@ -35,15 +35,13 @@ from ..refs import ObjectRef, SessionBound, Unseen
 from ..runtime_context import RuntimeContext
 from ..runtime_env import environment_dict, merged
 from ..unpicklable import refuse, refuse_call
-from .base import Definition, EngineConfig, describe_exit, find_method, iterate, split_returns
-from .placement_groups import Group, PlacementGroups, Placements, check_group, group_info, ready_options
+from .base import EngineConfig, describe_exit, find_method, iterate, split_returns
+from .placement_groups import WHEN_BOOKED, Group, PlacementGroups, Placements, check_group, group_info, ready_options
 from .resources import Resources, quantities, units
 
 logger = logging.getLogger("runtime")
 
 NODE_ID = "local"
-_given_back = Definition(lambda group: group)
-
 
 def start(config: EngineConfig) -> LocalEngine:
     """Starts a session. See base.Engine."""
@@ -213,10 +211,10 @@ class LocalEngine:
         self._functions = weakref.WeakKeyDictionary()  # definition -> copy of the function, as a worker would have it
         self._closed: type[errors.RuntimeFailure] | None = None
         self._exported: dict[bytes, object] = {}  # references and leases that were pickled
-        self._total = dict(config.resources)
+        self.totals = dict(config.resources)
         self._resources = Resources(units(config.resources), tuple(config.gpu_ids))
         self._groups = PlacementGroups(self._resources)
-        self._placements = Placements(self._total, NODE_ID)
+        self._placements = Placements(self.totals, NODE_ID)
         for name in config.preload:
             importlib.import_module(name)
         self._environments = [config.environment]  # of the calls on the stack
@@ -350,7 +348,7 @@ class LocalEngine:
 
     def create_placement_group(self, bundles, strategy, name, detached):
         with self._entered():
-            check_group(bundles, strategy, self._total)
+            check_group(bundles, strategy, self.totals)
             group = Group(self._new_id(), name, [units(bundle) for bundle in bundles], strategy, 0)
             refusal = self._groups.create(group)
             if refusal:
@@ -372,13 +370,26 @@ class LocalEngine:
             return [group_info(group, NODE_ID) for group in self._groups.groups.values()]
 
     def placement_group_ready(self, group):
-        return self.submit(_given_back, (group,), {}, ready_options(group))[0]
+        return self.submit(WHEN_BOOKED, (group,), {}, ready_options(group))[0]
 
     # -- information --------------------------------------------------------------------------------------------------
 
+    def address_info(self):
+        return {
+            "address": "local",
+            "session_dir": "",
+            "session_id": self.session_id,
+            "node_id": NODE_ID,
+            "node_ip_address": machine.ip_address(),
+        }
+
+    def nodes(self):
+        with self._entered():
+            return [machine.describe(NODE_ID, self.totals)]
+
     def resources(self):
         with self._entered():
-            return dict(self._total), quantities(self._resources.free)
+            return dict(self.totals), quantities(self._resources.free)
 
     def context(self):
         with self._entered():

@@ -9,10 +9,18 @@ from typing import NamedTuple
 from ..errors import UnschedulableError
 from ..options import ActorOptions, TaskOptions, check_feasible
 from ..scheduling import NodeAffinitySchedulingStrategy, PlacementGroup, PlacementGroupSchedulingStrategy
+from .base import Definition
 from .resources import Request, Resources, quantities
 
 PENDING, CREATED, REMOVED = "PENDING", "CREATED", "REMOVED"
 LARGEST_REMOVED_COUNT = 1000  # removed groups that are remembered
+
+
+def _booked(group):
+    return group
+
+
+WHEN_BOOKED = Definition(_booked)  # run as a task, in the group, with `ready_options`
 
 
 class Placement(NamedTuple):

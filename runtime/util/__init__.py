@@ -1,5 +1,6 @@
 """Helpers on top of the verbs."""
 
+from ..machine import ip_address as get_node_ip_address
 from .actor_pool import ActorPool
 from .placement_group import (
     get_current_placement_group,
@@ -12,6 +13,7 @@ from .placement_group import (
 __all__ = [
     "ActorPool",
     "get_current_placement_group",
+    "get_node_ip_address",
     "get_placement_group",
     "placement_group",
     "placement_group_table",

@@ -17,10 +17,9 @@ from time import monotonic
 
 import numpy as np
 
-from ... import errors
+from ... import errors, machine
 from ...unpicklable import refuse
-from ..base import Definition
-from ..placement_groups import Placements, check_group, ready_options
+from ..placement_groups import WHEN_BOOKED, Placements, check_group, ready_options
 from ..resources import quantities, units
 from . import structs, wire
 from .actor_calls import ActorCalls
@@ -38,8 +37,8 @@ logger = logging.getLogger("runtime")
 
 BLOCKED_AFTER_S = 0.005  # a task that waits longer gives its CPUs away
 ROUND_MS = 5000
+NODE_ID = f"{wire.NODE:x}"
 
-_given_back = Definition(lambda group: group)
 
 _unpack = wire.HEADER.unpack_from
 
@@ -85,7 +84,7 @@ class Client:
         self.serializer = Serializer(self.store, local_refs.find_reference, self.actor_channels.find, self.session_id)
         self._unseen_errors = UnseenErrors(mailbox, self.serializer.decode)
         arguments = Arguments(mailbox, self.serializer, local_refs, self.session_id)
-        self.placements = placements = Placements(totals, f"{wire.NODE:x}")
+        self.placements = placements = Placements(totals, NODE_ID)
         self.tasks = Tasks(mailbox, local_refs, arguments, self._unseen_errors, placements, self.enter, self.wait_for)
         actors = ActorCalls(
             mailbox, self.actor_channels, local_refs, arguments, self._unseen_errors, placements, self.enter
@@ -293,9 +292,22 @@ class Client:
         return structs.decode(structs.Groups, self._node_requests.ask(wire.GROUPS)).groups
 
     def placement_group_ready(self, group):
-        return self.submit(_given_back, (group,), {}, ready_options(group))[0]
+        return self.submit(WHEN_BOOKED, (group,), {}, ready_options(group))[0]
 
     # -- information --------------------------------------------------------------------------------------------------
+
+    def address_info(self):
+        return {
+            "address": self.session,
+            "session_dir": self.session,
+            "session_id": self.session_id,
+            "node_id": NODE_ID,
+            "node_ip_address": machine.ip_address(),
+        }
+
+    def nodes(self):
+        self.enter()
+        return [machine.describe(NODE_ID, self.totals)]
 
     def resources(self):
         self.enter()

@@ -9,7 +9,7 @@ import sys
 from ...errors import SessionClosedError
 from ...runtime_context import RuntimeContext
 from . import wire
-from .client import Client
+from .client import NODE_ID, Client
 from .interrupts import Interrupts
 from .launch import NodeProcess
 from .mailbox import Waiter
@@ -74,7 +74,7 @@ class Driver(Client):
 
     def context(self) -> RuntimeContext:
         self.enter()
-        return RuntimeContext(self.session_id, f"{wire.NODE:x}", f"{self.process:x}")
+        return RuntimeContext(self.session_id, NODE_ID, f"{self.process:x}")
 
     def _on_log(self, frame, head):
         stream = sys.stdout if head[2] == wire.STDOUT else sys.stderr

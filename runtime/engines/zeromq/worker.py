@@ -34,7 +34,7 @@ from ..base import describe_exit, find_method, iterate, split_returns
 from ..resources import quantities
 from . import structs, wire
 from .cancellation import Cancellations, cancelled_reply
-from .client import BLOCKED_AFTER_S, Client
+from .client import BLOCKED_AFTER_S, NODE_ID, Client
 from .held_replies import HeldReplies
 from .interrupts import POKE_SIGNAL, confine_handlers_to_user_code, runs_no_user_code, runs_user_code
 from .mailbox import Waiter
@@ -481,7 +481,7 @@ class Worker(Client):
         kind, serial, source, name, _ = running if running is not None else (None, 0, 0, None, 0)
         return RuntimeContext(
             session_id=self.session_id,
-            node_id=f"{wire.NODE:x}",
+            node_id=NODE_ID,
             worker_id=f"{self.process:x}",
             actor_id=self._actor.hex() if self._actor is not None else None,
             task_id=wire.key(serial, source).hex() if kind is not None else None,

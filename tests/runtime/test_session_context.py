@@ -1,0 +1,78 @@
+"""What `init` returns, and what the runtime says of where code runs, on every engine."""
+
+import os
+import socket
+
+import pytest
+from runtime_support import ENGINES
+
+import runtime
+from runtime.util import get_node_ip_address, placement_group, remove_placement_group
+from runtime.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_init_returns(fresh, name):
+    with fresh(name, num_cpus=3) as session:
+        assert session["CPU"] == 3 == session.get("CPU")
+        info = session.address_info
+        assert info["node_id"] == session["node_id"] == runtime.get_runtime_context().get_node_id()
+        assert info["session_id"] == runtime.get_runtime_context().get_session_id()
+        assert info["node_ip_address"] == get_node_ip_address() and session.dashboard_url == ""
+        assert (os.path.isdir(session.session_dir) and info["address"] == session.session_dir) or name == "local"
+        assert fresh(name, ignore_reinit_error=True).address_info == info
+        with pytest.raises(KeyError):
+            session["nothing"]
+    assert not runtime.is_initialized() and not os.path.isdir(session.session_dir)
+
+
+def test_disconnect_ends_the_session(fresh):
+    fresh("local").disconnect()
+    assert not runtime.is_initialized()
+
+
+def test_gpu_ids(fresh, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-abc")
+    fresh(num_gpus=2)
+    assert runtime.get(runtime.remote(num_gpus=2)(runtime.get_gpu_ids).remote()) == [3, "GPU-abc"]
+    assert runtime.get_gpu_ids() == []
+
+
+def test_the_machine_is_the_only_node(engine):
+    [node] = runtime.nodes()
+    assert node["NodeID"] == runtime.get_runtime_context().get_node_id() and node["Alive"]
+    assert node["Resources"] == runtime.cluster_resources() and node["NodeManagerHostname"] == socket.gethostname()
+    assert socket.inet_aton(node["NodeManagerAddress"])
+
+
+@runtime.remote
+class Where:
+    def ids(self):
+        context = runtime.get_runtime_context()
+        return {
+            "job": context.get_job_id(),
+            "node": context.get_node_id(),
+            "worker": context.get_worker_id(),
+            "actor": context.get_actor_id(),
+            "task": context.get_task_id(),
+            "group": context.get_placement_group_id(),
+            "captures": context.should_capture_child_tasks_in_placement_group,
+            "resources": context.get_assigned_resources(),
+            "accelerators": context.get_accelerator_ids(),
+        }
+
+
+def test_context_of_a_driver_and_of_an_actor(engine):
+    context = runtime.get_runtime_context()
+    assert context.get_actor_id() is None and context.get_task_id() is None and context.get_placement_group_id() is None
+    assert context.get_accelerator_ids() == {"GPU": []} and context.get() == {
+        "job_id": context.get_job_id(),
+        "node_id": context.get_node_id(),
+    }
+    group = placement_group([{"CPU": 2}])
+    strategy = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    ids = runtime.get(Where.options(num_cpus=2, scheduling_strategy=strategy).remote().ids.remote(), timeout=20)
+    assert ids["job"] == context.get_job_id() and ids["node"] == context.get_node_id()
+    assert ids["group"] == group.id.hex() and ids["captures"] and ids["resources"] == {"CPU": 2}
+    assert ids["actor"] and ids["task"] and (engine == "local" or ids["worker"] != context.get_worker_id())
+    remove_placement_group(group)

@@ -43,6 +43,7 @@ logger = logging.getLogger("runtime")
 
 NODE_ID = "local"
 
+
 def start(config: EngineConfig) -> LocalEngine:
     """Starts a session. See base.Engine."""
     return LocalEngine(config)

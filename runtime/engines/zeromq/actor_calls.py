@@ -51,7 +51,7 @@ class ActorCalls:
         self._postponed: list = []
         # What `call` needs, one lookup away.
         self._enter, self._encode, self._next_serial = enter, arguments.encode, local_refs.next_serial
-        self._engine = local_refs.engine
+        self._engine, self._seal = local_refs.engine, wire.seal()
 
     def create_actor(self, cls, args, kwargs, options):
         """See base.Engine."""
@@ -91,7 +91,7 @@ class ActorCalls:
         )
         data = structs.encode(create)
         serial, _ = wire.KEY.unpack(channel.key)
-        head = _pack(wire.MAGIC, wire.CREATE, 0, self._process, serial, len(data), 0, 1 + len(arguments[1]))
+        head = _pack(self._seal, wire.CREATE, 0, self._process, serial, len(data), 0, 1 + len(arguments[1]))
         self._mailbox.send(wire.NODE, b"".join((head, wire.pad(data), body)))
 
     def call(self, actor_id, method, args, kwargs, num_returns):
@@ -104,7 +104,7 @@ class ActorCalls:
         else:
             serial, refs = self._local_refs.new(num_returns)
         name, name_bytes = self._method_names.get(method) or self._method_name(method)
-        start = _pack(b"R1", wire.CALL, 0, self._process, serial, name_bytes, num_returns, 1 + len(depends)) + name
+        start = _pack(self._seal, wire.CALL, 0, self._process, serial, name_bytes, num_returns, 1 + len(depends)) + name
         mailbox, waiting = self._mailbox, 0
         with mailbox.lock:
             channel = self._actor_channels.by_key[actor_id]

@@ -30,6 +30,7 @@ from .mailbox import Mailbox
 from .node_requests import NodeRequests
 from .refs import SERIAL_STEP, Reference, UnseenErrors, Watch
 from .serializer import Serializer, called_by_encode
+from .session_key import use_key
 from .store import IDLE_SEGMENT_S
 from .tasks import Tasks
 
@@ -38,7 +39,6 @@ logger = logging.getLogger("runtime")
 BLOCKED_AFTER_S = 0.005  # a task that waits longer gives its CPUs away
 ROUND_MS = 5000
 NODE_ID = f"{wire.NODE:x}"
-
 
 _unpack = wire.HEADER.unpack_from
 
@@ -70,6 +70,8 @@ class Client:
     def __init__(self, process: int, session: str, node_pid: int, totals: dict[str, float]):
         self.process, self.session, self.node_pid, self.totals = process, session, node_pid, totals
         self.session_id = os.path.basename(session)
+        use_key(session)
+        self._seal = wire.seal()
         self.watches: list[Watch] = []
         self._exported: dict[bytes, object] = {}  # references and leases that were pickled
         self._refusal: type[errors.RuntimeFailure] | None = None
@@ -363,8 +365,8 @@ class Client:
                 return
             head = _unpack(frame)
             handle = self._handlers.get(head[1])
-            if handle is None or head[0] != b"R1":
-                raise wire.Malformed(f"frame that begins with {frame[:4]!r}")
+            if handle is None or head[0] != self._seal:
+                raise wire.Malformed(f"frame of kind {head[1]} that begins with {frame[:2]!r}, or of another session")
             handle(frame, head)
         except (wire.Malformed, struct.error, UnicodeDecodeError) as error:
             self.malformed += 1

@@ -28,7 +28,7 @@ class HeldReplies:
     def expects(self, method: bytes, seconds: float, following: bytes) -> bool:
         """Whether the reply of a call that took `seconds` may wait for the reply of the frame that follows."""
         runs = self._quick[method] = self._quick.get(method, 0) + 1 if seconds < QUICK_S else 0
-        if runs < QUICK_RUNS or following[2] != wire.CALL:
+        if runs < QUICK_RUNS or following[wire.KIND_AT] != wire.CALL:
             return False
         return following[wire.HEADER_BYTES : wire.HEADER_BYTES + len(method) + 1].rstrip(b"\0") == method
 

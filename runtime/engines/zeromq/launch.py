@@ -15,6 +15,7 @@ import time
 from . import boot
 from .interrupts import interruptible
 from .process import readable
+from .session_key import create_key
 
 LONGEST_DIRECTORY = 80  # the path of a unix socket has at most 107 bytes
 PREFIX, LOCK = "rts-", "lock"
@@ -42,6 +43,7 @@ class NodeProcess:
         self.session, lock = create_session_directory()
         with contextlib.ExitStack() as failed, contextlib.ExitStack() as handed_over:
             failed.callback(shutil.rmtree, self.session, ignore_errors=True)
+            create_key(self.session)
             handed_over.callback(os.close, lock)
             ready, its = map(_above_standard, os.pipe())
             self._ready = failed.enter_context(open(ready, "rb", buffering=0))

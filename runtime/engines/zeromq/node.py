@@ -28,6 +28,7 @@ from .entities import Close, Grow, Kill, Poke, Send, Spawn
 from .interrupts import POKE_SIGNAL
 from .mailbox import mailbox_path, mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
+from .session_key import use_key
 from .state import NodeState
 from .worker_output import PARTIAL_LINE_S, WorkerOutput
 
@@ -55,6 +56,7 @@ class Node:
             config["object_store_memory"],
             allow_many_files() - RESERVED_FILES,
         )
+        use_key(self._session)
         self._zygote, self._channel = zygote, channel
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65535)

@@ -50,7 +50,7 @@ class Tasks:
     ):
         self._mailbox, self._local_refs, self._arguments = mailbox, local_refs, arguments
         self._unseen_errors, self._placements, self._enter = unseen_errors, placements, enter
-        self._wait_for = wait_for
+        self._wait_for, self._seal = wait_for, wire.seal()
         self.pending: dict[int, tuple | Reference] = {}
         self.unsent: set[int] = set()
         self._templates: dict[tuple[int, int], tuple] = {}
@@ -95,7 +95,7 @@ class Tasks:
             body, items = self._arguments.complete(call.arguments)
             template = structs.encode(structs.Task(*fields[:3], list(items), *fields[3:]))
         head = wire.HEADER.pack(
-            wire.MAGIC, wire.SUBMIT, 0, self._mailbox.process, call.serial, len(template), returns, 1 + len(depends)
+            self._seal, wire.SUBMIT, 0, self._mailbox.process, call.serial, len(template), returns, 1 + len(depends)
         )
         self._mailbox.send(wire.NODE, b"".join((head, template, bytes(-len(template) % wire.ALIGNMENT), body)))
 

@@ -1,6 +1,8 @@
 """The bytes that processes send one another; no pickling, no sockets, no shared memory in here.
 
-A message is one frame: a header of 32 bytes and a body. Values (arguments, results) have a layout of their own, so that
+A message is one frame: a header of 48 bytes and a body. The header begins with the *seal*: the version of the protocol
+and the session's key, which every process has read from a file (session_key.py). A frame with another seal is dropped
+before anything in it is looked at. Values (arguments, results) have a layout of their own, so that
 they can be passed on without being understood:
 
     value   head (32 B) | item keys, 16 B each | buffer table, 32 B each | pickle | buffers, each aligned to 16 B
@@ -16,14 +18,16 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-HEADER = struct.Struct("<2sBBIQIIQ")  # magic, kind, flags, source process, serial, a, b, c
+HEADER = struct.Struct("<18sBBIQIIQ")  # seal, kind, flags, source process, serial, a, b, c
 VALUE = struct.Struct("<IIIIQQ")  # flags, items, buffers, unused, bytes of the pickle, bytes of the value
 BUFFER = struct.Struct("<IIIIQQ")  # segment (0: inside the value), fd, item, unused, offset, bytes
 LENGTH = struct.Struct("<Q")
 REPORT = struct.Struct("<QQi")  # of the zygote (see zygote.py): process, pid, wait status or BORN
 KEY = struct.Struct("<QQ")  # serial, process
 
-MAGIC = b"R1"
+MAGIC = b"R2"
+SESSION_KEY_BYTES = 16
+KIND_AT = len(MAGIC) + SESSION_KEY_BYTES  # where in a frame its kind stands
 BORN = -1
 SEGMENT_MAGIC = b"rt-segm1"
 HEADER_BYTES, VALUE_BYTES, BUFFER_BYTES, KEY_BYTES = HEADER.size, VALUE.size, BUFFER.size, KEY.size
@@ -96,6 +100,20 @@ NAMES_ITEMS = 4  # its pickle names items
 NODE, DRIVER = 0, 1  # process numbers; workers count from 2
 
 
+_seal = MAGIC + bytes(SESSION_KEY_BYTES)
+
+
+def use_key(session_key: bytes) -> None:
+    """From now on the frames of this process have the seal of this session."""
+    global _seal
+    _seal = MAGIC + session_key
+
+
+def seal() -> bytes:
+    """The first bytes of every frame of the session."""
+    return _seal
+
+
 class Malformed(Exception):
     """A frame that no process of this version has sent."""
 
@@ -132,7 +150,7 @@ class Head(NamedTuple):
 
 def batch(source: int, frames: list[bytes]) -> bytes:
     """Several frames for one process in one."""
-    parts = [HEADER.pack(MAGIC, BATCH, 0, source, 0, len(frames), 0, 0)]
+    parts = [HEADER.pack(_seal, BATCH, 0, source, 0, len(frames), 0, 0)]
     for frame in frames:
         parts += (LENGTH.pack(len(frame)), frame)
     return b"".join(parts)
@@ -150,7 +168,7 @@ def unbatched(frame: bytes) -> list[bytes]:
             raise Malformed("batch cut off")
         (size,) = LENGTH.unpack_from(frame, position)
         position += LENGTH.size
-        if size < HEADER_BYTES or position + size > end or frame[position + 2] == BATCH:
+        if size < HEADER_BYTES or position + size > end or frame[position + KIND_AT] == BATCH:
             raise Malformed("frame that does not fit its batch")
         frames.append(frame[position : position + size])
         position += size
@@ -169,11 +187,11 @@ def key(serial: int, process: int) -> bytes:
 
 def message(kind: int, source: int, serial: int = 0, a: int = 0, b: int = 0, c: int = 0, body=b"", flags: int = 0):
     """A frame."""
-    return HEADER.pack(MAGIC, kind, flags, source, serial, a, b, c) + body
+    return HEADER.pack(_seal, kind, flags, source, serial, a, b, c) + body
 
 
 def header(frame: bytes) -> tuple:
-    """(magic, kind, flags, source, serial, a, b, c) of a frame.
+    """(seal, kind, flags, source, serial, a, b, c) of a frame.
 
     Raises:
         Malformed: not one of ours.
@@ -181,8 +199,8 @@ def header(frame: bytes) -> tuple:
     if len(frame) < HEADER_BYTES:
         raise Malformed(f"frame of {len(frame)} bytes")
     head = HEADER.unpack_from(frame)
-    if head[0] != MAGIC or not 0 < head[1] <= LAST_KIND:
-        raise Malformed(f"frame that begins with {bytes(frame[:4])!r}")
+    if head[0] != _seal or not 0 < head[1] <= LAST_KIND:
+        raise Malformed(f"frame of kind {head[1]} that begins with {bytes(frame[:2])!r}, or of another session")
     return head
 
 

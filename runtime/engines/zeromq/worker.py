@@ -151,7 +151,7 @@ class Worker(Client):
                         self.store.trim(IDLE_SEGMENT_S)
                     continue
                 frame = inbox.take()
-                kind = frame[2]
+                kind = frame[wire.KIND_AT]
                 if kind == wire.STOP:
                     self._stopping = True
                 else:
@@ -299,7 +299,7 @@ class Worker(Client):
             if encoded[1]:
                 with self.mailbox.lock:
                     self.local_refs.escape(encoded.items, encoded.pins, source)
-            return wire.HEADER.pack(b"R1", wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded[0]
+            return wire.HEADER.pack(self._seal, wire.REPLY, 0, self.process, serial, 1, 0, 0) + encoded[0]
         if num_returns >= DYNAMIC:
             return self._result(source, serial, 1, self._iterate(source, serial, num_returns, value))
         parts = [self._encode_part(part) for part in split_returns(value, num_returns, self._call_name())]

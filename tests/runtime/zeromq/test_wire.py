@@ -9,7 +9,7 @@ from runtime.engines.zeromq import structs, wire
 
 def test_message_round_trip():
     frame = wire.message(wire.CALL, 7, 2**40, 4, 1, 2**33, body=b"body", flags=3)
-    assert wire.header(frame) == (b"R1", wire.CALL, 3, 7, 2**40, 4, 1, 2**33)
+    assert wire.header(frame) == (wire.seal(), wire.CALL, 3, 7, 2**40, 4, 1, 2**33)
     assert frame[wire.HEADER_BYTES :] == b"body"
 
 
@@ -62,10 +62,19 @@ def test_batch():
         wire.unbatched(wire.batch(1, [batch]))
 
 
-@pytest.mark.parametrize("frame", [b"", b"R1", bytes(32), b"R1\x00" + bytes(29), b"R1\xff" + bytes(29)])
+@pytest.mark.parametrize(
+    "frame", [b"", wire.MAGIC, bytes(48), wire.seal() + bytes(30), wire.seal() + b"\xff" + bytes(29)]
+)
 def test_header_of_strangers(frame):
     with pytest.raises(wire.Malformed):
         wire.header(frame)
+
+
+def test_frames_of_another_session_or_version():
+    seal = wire.seal()
+    for other in (seal[:-1] + bytes([seal[-1] ^ 1]), b"R1" + seal[2:], seal[:2] + seal[3:] + b"x"):
+        with pytest.raises(wire.Malformed, match="another session"):
+            wire.header(other + wire.message(wire.KILL, 1)[len(seal) :])
 
 
 def test_lengths_that_lie():

@@ -93,8 +93,10 @@ def init(
         local_mode: the same as engine="local".
         log_to_driver: show what tasks and actors print, on the stream (stdout or stderr) that they print on.
         logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
-        address, include_dashboard: for programs written for Ray. Only "local" and False (or None) are accepted:
-            sessions over several machines and a dashboard are not available.
+        address: "session": joins the session of this user that was started last, as a further driver; or the
+            `session_dir` of the session to join. Its references and actors are its own and end with it; the session
+            ends with the driver that has started it. None or "local": a session of its own.
+        include_dashboard: for programs written for Ray. Only False (or None) is accepted: there is no dashboard.
         namespace: for programs written for Ray; without effect, since actors are not found by name.
         runtime_env: {"env_vars": {...}, "working_dir": path} for all tasks and actors, not for this process; see
             `options.TaskOptions`.
@@ -106,6 +108,7 @@ def init(
         RuntimeError: there is a session already, or the new one's supervisor did not start.
         ValueError, TypeError: an argument that cannot be; nothing is left running.
         OSError: no directory, socket or process could be made, e.g. on a full disk; nothing is left running.
+        ConnectionError: there is no session at `address`.
     """
     global _driver_pid
     with _lock:
@@ -115,12 +118,18 @@ def init(
             raise RuntimeError(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
-        _check_unavailable(address, include_dashboard, namespace)
+        _check_unavailable(include_dashboard, namespace)
         environment = merged("", check_runtime_env("runtime_env", runtime_env))
         if logging_level is not None:
             logger.setLevel(logging_level)
         name = _engine_name(engine, local_mode)
-        config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment)
+        if is_neutral(address, (None, "local")):
+            config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment)
+        else:
+            given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources}
+            given |= {"object_store_memory": object_store_memory, "preload": preload or None}
+            _check_joinable(name, address, [key for key, value in given.items() if value is not None])
+            config = EngineConfig({}, address=address, log_to_driver=bool(log_to_driver), environment=environment)
         started = importlib.import_module(ENGINES[name]).start(config)
         context.set_engine(started)
         if _driver_pid is None:
@@ -163,9 +172,23 @@ def engine() -> Engine:
     return current
 
 
-def _check_unavailable(address, include_dashboard, namespace) -> None:
-    if not is_neutral(address, (None, "local")):
-        raise ValueError(f"address={address!r}: sessions over several machines are not available; leave address out")
+def _check_joinable(engine_name, address, given) -> None:
+    if not isinstance(address, str):
+        raise TypeError(f"address must be a string or None, got {address!r}")
+    if engine_name == "local":
+        raise ValueError(f"address={address!r}: the engine 'local' is inside one process and cannot be joined")
+    if address != "session" and (os.sep not in address or "://" in address):
+        raise ValueError(
+            f"address={address!r}: the engine {engine_name!r} runs on one machine; give 'session', or the directory of "
+            "a session"
+        )
+    if given:
+        raise ValueError(
+            f"address={address!r} joins a session that has its resources already; leave out {', '.join(given)}"
+        )
+
+
+def _check_unavailable(include_dashboard, namespace) -> None:
     if not is_neutral(include_dashboard, (None, False)):
         raise ValueError(f"include_dashboard={include_dashboard!r}: there is no dashboard; leave include_dashboard out")
     if not isinstance(namespace, str | None):

@@ -55,6 +55,8 @@ class EngineConfig:
         preload: modules that the worker processes share from their birth.
         log_to_driver: whether the output of workers is shown in the driver.
         environment: of all tasks and actors; see runtime_env.py. It is theirs unless their options say otherwise.
+        address: of a session (or cluster) that runs already, to be joined; None: a new one is started. If it is given,
+            what else describes the session has no meaning.
     """
 
     resources: dict[str, float]
@@ -63,6 +65,7 @@ class EngineConfig:
     preload: tuple[str, ...] = ()
     log_to_driver: bool = True
     environment: str = ""
+    address: str | None = None
 
 
 class Definition:

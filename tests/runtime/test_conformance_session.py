@@ -265,7 +265,7 @@ def test_init_in_a_thread_that_ends(fresh, engine_name):
         ({"engine": "zeromqq"}, ValueError, "'zeromq' and 'local'"),
         ({"engine": "ray"}, ValueError, "not available; there are 'zeromq' and 'local'"),
         ({"engine": "zeromq", "local_mode": True}, ValueError, "local_mode"),
-        ({"address": "auto"}, ValueError, "several machines"),
+        ({"address": "auto"}, ValueError, "runs on one machine; give 'session'"),
         ({"include_dashboard": True}, ValueError, "no dashboard"),
         ({"namespace": 3}, TypeError, "namespace"),
         ({"runtime_env": {"pip": ["x"]}}, ValueError, "env_vars"),

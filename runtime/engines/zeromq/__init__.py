@@ -3,6 +3,7 @@
 wire, structs      the bytes of messages                    store, serializer   shared memory, values to bytes
 mailbox            sockets, and the threads that read them  client              the verbs, in driver and workers, with
 refs, local_refs   references, and what is shared           tasks, actor_calls  submit; create_actor, call and kill
+joining            joining a session that runs          session_key         the key in every frame
 actor_channels     the ways to actors                       arguments           what calls carry
 node_requests      what a process asks the node             driver, launch      starting and ending a session
 streams            results of generators                    cancellation        cancelled work in a worker
@@ -17,6 +18,7 @@ import contextlib
 
 from ..base import Engine, EngineConfig
 from .interrupts import Interrupts
+from .joining import RunningSession
 from .launch import NodeProcess
 
 
@@ -25,6 +27,14 @@ def start(config: EngineConfig) -> Engine:
     interrupts = Interrupts()
     with contextlib.ExitStack() as failed:
         failed.callback(interrupts.close)
+        if config.address is not None:
+            session = RunningSession(config.address)
+            failed.callback(session.close)
+            from .driver import Guest
+
+            guest = Guest(session, interrupts, config)
+            failed.pop_all()
+            return guest
         node = NodeProcess(config)
         failed.callback(node.close)
         failed.callback(node.wait_end, 0)

@@ -1,17 +1,21 @@
-"""The driver's engine: starts the session, and ends it."""
+"""The engines of drivers: of the one that has started the session and ends it, and of those that join it later."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import random
 import sys
 
-from ...errors import SessionClosedError
+from ...errors import ForkedProcessError, SessionClosedError
 from ...runtime_context import RuntimeContext
+from ..base import EngineConfig
 from . import wire
 from .client import NODE_ID, Client
 from .interrupts import Interrupts
-from .launch import NodeProcess
+from .joining import RunningSession
+from .launch import START_S, NodeProcess
 from .mailbox import Waiter
 from .process import allow_many_files
 from .serializer import error_value
@@ -30,29 +34,34 @@ class Driver(Client):
         interrupts: closed at the end.
     """
 
-    def __init__(self, node: NodeProcess, totals: dict[str, float], interrupts: Interrupts):
+    process, _last_word = wire.DRIVER, wire.SHUTDOWN
+
+    def __init__(self, node: NodeProcess | RunningSession, totals: dict[str, float], interrupts: Interrupts):
         allow_many_files()
-        super().__init__(wire.DRIVER, node.session, node.pid, totals)
-        self._node, self._interrupts = node, interrupts
+        super().__init__(self.process, node.session, node.pid, totals)
+        self._node, self._interrupts, self._stopped = node, interrupts, False
         self._goodbye = Waiter()
         self._handlers |= {
             wire.LOG: self._on_log,
             wire.NOTICE: self._on_notice,
-            wire.GOODBYE: lambda frame, head: self._goodbye.tick(),
+            wire.GOODBYE: self._on_goodbye,
         }
         try:
-            node.wait_ready()
+            self._begin()
         except BaseException:
             self.mailbox.close(linger_ms=0)
             raise
         self.mailbox.watch_node(node.pidfd)
         self.mailbox.start_keeper()
 
+    def _begin(self):
+        self._node.wait_ready()
+
     def stop(self) -> None:
-        """Ends the session and waits until nothing of it is left."""
-        if self._refusal is not None:
+        """Ends the session, as far as it is this process's, and waits until nothing of it is left."""
+        if self._stopped or self._refusal is ForkedProcessError:
             return
-        self._refusal = SessionClosedError
+        self._stopped, self._refusal = True, SessionClosedError
         with contextlib.ExitStack() as closing:  # what follows is closed though Ctrl-C ends the wait for the node
             closing.callback(self._interrupts.close)
             closing.callback(self._node.close)
@@ -61,7 +70,7 @@ class Driver(Client):
             closing.callback(self.mailbox.close, linger_ms=0)  # no process is left to read
             closing.callback(self._node.wait_end, END_S)
             with self.mailbox.lock:
-                self.mailbox.tell_node(wire.SHUTDOWN)
+                self.mailbox.tell_node(self._last_word)
             self.mailbox.wait(self._goodbye, END_S)  # the last lines of the workers come before it
             self._unseen_errors.report()
 
@@ -83,6 +92,52 @@ class Driver(Client):
                 stream.write(frame[wire.HEADER_BYTES :].decode(errors="replace"))
                 stream.flush()
 
+    def _on_goodbye(self, frame, head):
+        self._goodbye.tick()
+
     def _on_notice(self, frame, head):
         _, _, level, *_ = head
         logger.log(level, "%s", frame[wire.HEADER_BYTES :].decode(errors="replace"))
+
+
+class Guest(Driver):
+    """The client of a process that has joined a session; what it has made ends with it.
+
+    Args:
+        node: of the session.
+        interrupts: closed at the end.
+        config: whether what its tasks and actors print is shown, and their environment.
+    """
+
+    _last_word = wire.LEAVING
+
+    def __init__(self, node: RunningSession, interrupts: Interrupts, config: EngineConfig):
+        self.process = random.SystemRandom().randrange(wire.FIRST_GUEST, 2 * wire.FIRST_GUEST)
+        self._joined, self._shows_logs, self.environment = Waiter(), config.log_to_driver, config.environment
+        super().__init__(node, node.resources, interrupts)
+
+    def _begin(self):
+        self._handlers[wire.JOIN] = lambda frame, head: self._joined.tick()
+        self.mailbox.watch_node(self._node.pidfd)
+        self.mailbox.start_keeper()
+        with self.mailbox.lock:
+            self.mailbox.tell_node(wire.JOIN, c=os.getpid())
+        self.mailbox.wait(self._joined, START_S)
+        if self._joined.frame is None:
+            raise ConnectionError(f"the session at {self.session} ended, or did not answer within {START_S:g} s")
+
+    def _on_log(self, frame, head):
+        if self._shows_logs:
+            super()._on_log(frame, head)
+
+    def _on_goodbye(self, frame, head):
+        if not self._stopped:
+            self._refusal = self._ended
+            self.mailbox.end_waits()
+        self._goodbye.tick()
+
+    def _ended(self, text):
+        return SessionClosedError(
+            f"the session has ended with the driver that started it, process {self._node.driver_pid}; call "
+            "runtime.shutdown(), then runtime.init() for a new one"
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ..resources import Request, Resources
-from . import structs
+from . import structs, wire
 
 
 class ProcessKind(Enum):
@@ -76,6 +76,7 @@ class Process:
 
     Attributes:
         name: of what it runs, or ran last.
+        driver: at the root of what it runs, or ran last; its own number for a driver.
         idle: ticks since its last task.
         defined: digests of the definitions it has.
         calls: digest -> number of calls, of functions with max_calls.
@@ -90,6 +91,7 @@ class Process:
     kind: ProcessKind
     pool: Resources
     name: str = ""
+    driver: int = wire.DRIVER
     ready: bool = False
     task: Task | None = None
     actor: Actor | None = None

@@ -131,7 +131,7 @@ def create_session_directory() -> tuple[str, int]:
         OSError: no place has room for one, or may be written to.
     """
     errors = []
-    for base in _places():
+    for base in session_places():
         try:
             if len(base) > LONGEST_DIRECTORY:
                 raise OSError(errno.ENAMETOOLONG, f"longer than {LONGEST_DIRECTORY} characters")
@@ -145,7 +145,8 @@ def create_session_directory() -> tuple[str, int]:
     )
 
 
-def _places():
+def session_places():
+    """Where sessions have their directories: the first with room is taken."""
     yield from (path for path in map(os.environ.get, ("XDG_RUNTIME_DIR", "TMPDIR")) if path)
     yield from ("/tmp", "/var/tmp", "/dev/shm")
 

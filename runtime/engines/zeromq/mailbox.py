@@ -326,7 +326,7 @@ class Mailbox:
             if self._node in ready:
                 poll.unregister(self._node)
                 self.node_died = True
-                self._interrupt()
+                self.end_waits()
             if self._wake in ready:
                 sleep(KEEPER_PAUSE_S)  # most often the next verb does it, and more comes
                 os.eventfd_read(self._wake)
@@ -342,8 +342,8 @@ class Mailbox:
             finally:
                 self._resign()
 
-    def _interrupt(self):
-        """Ends all waits: events for those who follow."""
+    def end_waits(self) -> None:
+        """No wait makes sense any more; the thread that reads, and events for those who follow, notice it."""
         self._over = True
         self._interrupt_leader()
         for event in list(self._followers):
@@ -358,7 +358,7 @@ class Mailbox:
 
     def close(self, linger_ms: int) -> None:
         """Closes all sockets; waiting threads return. Frames that were sent may still be delivered for a moment."""
-        self._interrupt()
+        self.end_waits()
         os.eventfd_write(self._wake, 1)
         self._closed = True
         if self._keeper is not None and self._keeper is not threading.current_thread():

@@ -26,6 +26,7 @@ from ..resources import units
 from . import boot, structs, wire
 from .entities import Close, Grow, Kill, Poke, Send, Spawn
 from .interrupts import POKE_SIGNAL
+from .joining import describe_session
 from .mailbox import mailbox_path, mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
 from .session_key import use_key
@@ -70,6 +71,7 @@ class Node:
         self._segments: dict[int, int] = {}  # segment -> fd
         self._ending = False
         self._driver = os.pidfd_open(config["driver"])
+        self._guests: dict[int, int] = {}  # process -> pidfd, of drivers that have joined
         self._poll = select.epoll()
         for descriptor in (self._pull.fileno(), self._channel.fileno(), self._driver):
             self._poll.register(descriptor, select.EPOLLIN)
@@ -91,6 +93,9 @@ class Node:
                     self._ending = True
                 elif descriptor == self._channel.fileno():
                     self._read_report()
+                elif descriptor in self._guests.values():
+                    self._read_mailbox()  # what it sent before its end
+                    self._guest_ended(next(guest for guest, pidfd in self._guests.items() if pidfd == descriptor))
                 elif descriptor != mailbox:
                     self._output.read(descriptor)
             self._read_mailbox()
@@ -155,7 +160,8 @@ class Node:
             wire.SUBSCRIBE: lambda f, source, serial, a, c: state.subscribe(source, key(serial, a)),
             wire.GRANT: lambda f, source, serial, a, c: state.grant(source, serial, c),
             wire.RETURN: lambda f, source, serial, a, c: state.returned(source, a),
-            wire.LEAVING: lambda f, source, *_: state.leaving(source, f[wire.HEADER_BYTES :].decode()),
+            wire.LEAVING: lambda f, source, *_: self._leaving(source, f[wire.HEADER_BYTES :].decode()),
+            wire.JOIN: lambda f, source, serial, a, c: self._guest_joined(source, c),
             wire.NEW_GROUP: lambda f, source, serial, *_: state.new_group(source, serial, decode(structs.NewGroup, f)),
             wire.REMOVE_GROUP: lambda f, source, serial, a, c: state.remove_group(key(serial, a)),
             wire.GROUPS: lambda f, source, serial, *_: self._tell_groups(source, serial),
@@ -195,7 +201,7 @@ class Node:
         peer = self._peers.get(process)
         if peer is None:
             # A worker's own messages may be here before the zygote's report of its birth.
-            if process != wire.DRIVER and process not in self._pids and process not in self._unborn:
+            if process != wire.DRIVER and not any(process in p for p in (self._pids, self._unborn, self._guests)):
                 return
             peer = self._peers[process] = peer_socket(self._context, self._session, process)
         peer.send(frame, zmq.DONTWAIT)
@@ -252,7 +258,8 @@ class Node:
         name = self._state.name_of(process)
         prefix = f"({name} pid={self._pids.get(process, '?')}) "
         body = "".join(f"{prefix}{line}\n" for line in lines).encode()
-        self._send(wire.DRIVER, wire.message(wire.LOG, wire.NODE, body=body, flags=stream))
+        driver = self._state.driver_of(process)
+        self._send(driver, wire.message(wire.LOG, wire.NODE, body=body, flags=stream))
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
@@ -314,6 +321,39 @@ class Node:
         for process in [*self._pids, *self._unborn]:
             self._worker_ended(process, "the end of the process that starts workers")
 
+    # -- further drivers ----------------------------------------------------------------------------------------------
+
+    def _guest_joined(self, process, pid):
+        """A driver has joined: from now on it is known, and its end is noticed."""
+        if process < wire.FIRST_GUEST or process in self._guests:
+            raise wire.Malformed(f"{process} is no number for a driver that joins")
+        try:
+            self._guests[process] = os.pidfd_open(pid)
+        except (OSError, OverflowError):  # it has ended already
+            return
+        self._poll.register(self._guests[process], select.EPOLLIN)
+        self._state.driver_joined(process)
+        self._send(process, wire.message(wire.JOIN, wire.NODE))
+
+    def _leaving(self, process, why):
+        self._state.leaving(process, why)
+        if process in self._guests:
+            self._carry_out()
+            self._guest_ended(process)
+
+    def _guest_ended(self, process):
+        """A driver that had joined has left or died: what is its own ends."""
+        pidfd = self._guests.pop(process)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        peer = self._peers.pop(process, None)
+        if peer is not None:
+            peer.close(LEAVE_MS)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(mailbox_path(self._session, process))
+        self._state.exited(process, "end of its process")
+        self._carry_out()
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self):
@@ -329,9 +369,11 @@ class Node:
             os.kill(self._zygote, signal.SIGKILL)
         kill_children()
         self._output.close_all()  # the driver gets the last lines, then GOODBYE: nothing more will come
-        self._send(wire.DRIVER, wire.message(wire.GOODBYE, wire.NODE))
+        drivers = (wire.DRIVER, *self._guests)
+        for driver in drivers:
+            self._send(driver, wire.message(wire.GOODBYE, wire.NODE))
         for process, peer in self._peers.items():
-            peer.close(LEAVE_MS if process == wire.DRIVER else 0)
+            peer.close(LEAVE_MS if process in drivers else 0)
         self._pull.close(0)
         self._context.term()
         shutil.rmtree(self._session, ignore_errors=True)
@@ -371,6 +413,7 @@ def main(config: dict, zygote: int, channel: socket.socket) -> None:
         signal.signal(number, signal.SIG_IGN)  # the driver's end is what ends it
     try:
         node = Node(config, zygote, channel)
+        describe_session(config["session"], config)
     except ProcessLookupError:  # the driver has died already
         shutil.rmtree(config["session"], ignore_errors=True)
         os._exit(1)

@@ -290,6 +290,7 @@ class NodeState:
         owner = self.processes.get(task.owner)
         if owner is not None:
             owner.contacts.add(worker.number)
+            worker.driver = owner.driver
         self._define(worker, task.spec.digest)
         for key in task.spec.items:
             self._hold(key, worker.number)
@@ -422,6 +423,8 @@ class NodeState:
             actor.gpus = pool.take(actor.spec.held)
             worker = self._new_process(ProcessKind.ACTOR)
             worker.pool = pool
+            creator = self.processes.get(actor.owner)
+            worker.driver = wire.DRIVER if creator is None else creator.driver
             worker.actor, worker.name, worker.gpus = actor, actor.spec.name, actor.gpus
             actor.state, actor.process = ActorState.STARTING, worker.number
             worker.environment = actor.spec.environment
@@ -469,7 +472,7 @@ class NodeState:
         creator = self.processes.get(source)
         if creator is None:
             return
-        owner = 0 if new.detached else source if creator.kind == ProcessKind.ACTOR else wire.DRIVER
+        owner = 0 if new.detached else source if creator.kind == ProcessKind.ACTOR else creator.driver
         group = Group(wire.key(serial, source), new.name, new.bundles, new.strategy, owner)
         refusal = self.groups.create(group)
         self._dispatch()
@@ -615,6 +618,15 @@ class NodeState:
         self._files.workers += 1
         self._files.task_workers += kind == ProcessKind.TASK
         return process
+
+    def driver_joined(self, process: int) -> None:
+        """A further driver; it ends by `exited`, as any process does."""
+        self.processes[process] = Process(process, ProcessKind.DRIVER, self.resources, driver=process, ready=True)
+
+    def driver_of(self, process: int) -> int:
+        """The driver for which a process works; that of the session if the process or its driver is not known."""
+        worker = self.processes.get(process)
+        return worker.driver if worker is not None and worker.driver in self.processes else wire.DRIVER
 
     def name_of(self, process: int) -> str:
         """What runs in a process, or ran there last, for the lines it writes."""

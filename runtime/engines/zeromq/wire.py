@@ -57,6 +57,7 @@ READY = 17  # a worker's mailbox is bound
 LEAVING = 18  # the sender ends by itself; text: why; answered by GOODBYE
 SHUTDOWN = 19  # the driver ends the session
 RESOURCES = 20  # serial of the request; answered in kind
+JOIN = 43  # c: pid of the sender, a further driver with a number it has chosen; answered in kind
 NEW_GROUP = 40  # serial of the placement group, which is that of the request; struct. Answered: a text, why not
 REMOVE_GROUP = 41  # serial, a: process of the placement group
 GROUPS = 42  # serial of the request; answered in kind: struct
@@ -98,6 +99,7 @@ PICKLE_SHARED = 2  # its pickle is the last buffer
 NAMES_ITEMS = 4  # its pickle names items
 
 NODE, DRIVER = 0, 1  # process numbers; workers count from 2
+FIRST_GUEST = 2**31  # further drivers have numbers from here on, chosen by chance
 
 
 _seal = MAGIC + bytes(SESSION_KEY_BYTES)

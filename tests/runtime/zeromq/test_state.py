@@ -734,3 +734,40 @@ def test_what_waits_for_a_group_is_said():
         d.state.tick()
     [frame] = frames(d.take())
     assert "placement group learners has waited 10 s for resources: it needs CPU: 1" in text(frame)
+
+
+GUEST = wire.FIRST_GUEST + 5
+
+
+def test_the_end_of_a_further_driver_ends_what_is_its_own():
+    d = Driven(CPU=3)
+    d.state.driver_joined(GUEST)
+    mine, process = d.start_actor(held=CPU)
+    _, its_process = d.start_actor(held=CPU, source=GUEST)
+    assert d.state.driver_of(process) == wire.DRIVER and d.state.driver_of(its_process) == GUEST
+    d.submit(source=GUEST)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    assert d.state.driver_of(spawn.process) == GUEST
+    d.submit(source=GUEST)
+    d.new_group({"CPU": 3}, source=GUEST)
+    d.take()
+    d.state.exited(GUEST, "end of its process")
+    assert {i.process for i in d.take(Kill)} == {its_process, spawn.process}
+    d.state.exited(its_process, "signal SIGKILL")
+    d.state.exited(spawn.process, "signal SIGKILL")
+    assert d.free == {"CPU": 2} and not d.take(Spawn) and group_states(d) == ["REMOVED"]
+    assert d.state.actors[mine].state.value == "alive" and d.state.driver_of(spawn.process) == wire.DRIVER
+
+
+def test_a_group_of_a_task_ends_with_the_driver_of_the_task():
+    d = Driven(CPU=3)
+    d.state.driver_joined(GUEST)
+    serial = d.submit(source=GUEST)
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.new_group({"CPU": 1}, source=spawn.process)
+    d.state.done(spawn.process, serial, GUEST)
+    assert group_states(d) == ["CREATED"]
+    d.state.exited(GUEST, "end of its process")
+    assert group_states(d) == ["REMOVED"]

@@ -1,0 +1,217 @@
+"""A second process that joins a running session: its references and actors are its own."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from runtime_support import wait_until
+
+import runtime
+
+JOIN = """
+import os, sys, time, runtime
+session = runtime.init(address=sys.argv[1])
+"""
+WAIT = "print('ready', flush=True)\ntime.sleep(100)\n"
+
+
+@runtime.remote
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+        return self.count
+
+
+def joined(script, session, source):
+    """A second driver that has reached the end of its source, and still runs."""
+    process = script.start(JOIN + source + WAIT, session.session_dir)
+    line = process.stdout.readline()
+    assert line == "ready\n", process.communicate()[1]
+    return process
+
+
+def test_a_second_driver_has_all_verbs(fresh, script):
+    session = fresh(resources={"token": 2})
+    counter = Counter.remote()
+    runtime.get(counter.add.remote())
+    result = script(
+        JOIN
+        + """
+import numpy as np
+@runtime.remote
+class Keeper:
+    def keep(self, value):
+        return value
+    def pid(self):
+        return os.getppid()
+@runtime.remote
+def double(x):
+    return 2 * x
+keeper = Keeper.remote()
+array = np.arange(100_000)
+assert (runtime.get(keeper.keep.remote(runtime.put(array))) == array).all()
+assert runtime.get([double.remote(double.remote(i)) for i in range(10)]) == [4 * i for i in range(10)]
+assert runtime.empty(10_000).shape == (10_000,)
+assert session["token"] == 2 and session.session_dir == sys.argv[1] and runtime.nodes()[0]["Resources"]["CPU"] == 2
+assert runtime.get_runtime_context().get_worker_id() != "1"
+print("done")
+""",
+        session.session_dir,
+    )
+    assert result.stdout == "done\n", result.stderr
+    assert runtime.get(counter.add.remote(), timeout=20) == 2
+    wait_until(lambda: runtime.available_resources() == runtime.cluster_resources())
+
+
+def test_session_means_the_one_that_runs(fresh, script):
+    session = fresh()
+    result = script(
+        "import runtime\nwith runtime.init(address='session') as session:\n    print(session.session_dir)\n"
+    )
+    assert result.stdout.strip() == session.session_dir, result.stderr
+
+
+ITS_OWN = """
+@runtime.remote(num_cpus=1)
+class Own:
+    def pid(self):
+        return os.getpid()
+@runtime.remote(num_cpus=0)
+def sleep():
+    time.sleep(100)
+own = Own.remote()
+task = sleep.remote()
+print(runtime.get(own.pid.remote()), file=sys.stderr, flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_its_death_ends_what_is_its_own(fresh, script, number):
+    session = fresh()
+    counter = Counter.remote()
+    runtime.get(counter.add.remote())
+    before = set(fresh.processes())
+    process = joined(script, session, ITS_OWN)
+    assert runtime.available_resources()["CPU"] == 1
+    process.send_signal(number)
+    process.wait(10)
+    wait_until(lambda: runtime.available_resources() == runtime.cluster_resources(), 5)
+    wait_until(lambda: set(fresh.processes()) <= before, 5)
+    assert runtime.get(counter.add.remote(), timeout=20) == 2
+    assert runtime.get(runtime.remote(lambda: 3).remote(), timeout=20) == 3
+    files = set(os.listdir(session.session_dir)) - {"lock", "key", "session.json"}
+    assert all(int(name, 16) < 2**31 for name in files), "its mailbox has gone"
+
+
+GUEST_WAITS = """
+@runtime.remote(num_cpus=0)
+def sleep():
+    time.sleep(100)
+ref = sleep.remote()
+print("ready", flush=True)
+for wait in (lambda: runtime.get(ref), lambda: sleep.remote()):
+    try:
+        wait()
+    except runtime.SessionClosedError as error:
+        print(error)
+runtime.shutdown()
+print(runtime.is_initialized())
+"""
+
+
+def test_the_end_of_the_first_driver_ends_the_second_with_an_error(fresh, script):
+    session = fresh()
+    process = script.start(JOIN + GUEST_WAITS, session.session_dir)
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    runtime.shutdown()
+    out, err = process.communicate(timeout=20)
+    text = f"the session has ended with the driver that started it, process {os.getpid()}"
+    assert out.count(text) == 2 and out.endswith("False\n"), out + err
+    assert process.returncode == 0
+
+
+FIRST = """
+import sys, time, runtime
+session = runtime.init("zeromq", num_cpus=1)
+print(session.session_dir, flush=True)
+time.sleep(100)
+"""
+
+
+def test_the_death_of_the_first_driver_ends_the_second_with_an_error(fresh, script):
+    first = script.start(FIRST)
+    directory = first.stdout.readline().strip()
+    second = script.start(JOIN + GUEST_WAITS, directory)
+    assert second.stdout.readline() == "ready\n", second.communicate()[1]
+    first.kill()
+    out, err = second.communicate(timeout=20)
+    assert out.count(f"process {first.pid}") == 2 and out.endswith("False\n"), out + err
+
+
+def test_what_its_workers_print_is_shown_by_it(fresh, script, capfd):
+    session = fresh(log_to_driver=True)
+    result = script(
+        JOIN + "runtime.get(runtime.remote(lambda: print('from the guest')).remote())\nruntime.shutdown()",
+        session.session_dir,
+    )
+    assert "from the guest" in result.stdout, result.stderr
+    runtime.get(runtime.remote(lambda: print("from the host")).remote())
+    runtime.shutdown()
+    out = capfd.readouterr().out
+    assert "from the host" in out and "from the guest" not in out
+
+
+@pytest.mark.parametrize(
+    "arguments, error, text",
+    [
+        ({"address": "/no/such/session"}, ConnectionError, "there is no session at /no/such/session"),
+        ({"address": "tcp://host:1"}, ValueError, "runs on one machine; give 'session'"),
+        ({"address": 3}, TypeError, "address must be a string"),
+        ({"address": "session", "engine": "local"}, ValueError, "cannot be joined"),
+        ({"address": "session", "num_cpus": 2}, ValueError, "leave out num_cpus"),
+    ],
+)
+def test_addresses_that_cannot_be(fresh, arguments, error, text):
+    with pytest.raises(error, match=text):
+        runtime.init(**arguments)
+    assert not runtime.is_initialized()
+
+
+def test_a_session_that_has_ended_is_not_joined(fresh, tmp_path):
+    described = {"protocol": "R2", "python": "3.0", "node_pid": 1, "driver_pid": 1, "resources": {}}
+    (tmp_path / "session.json").write_text(json.dumps(described))
+    with pytest.raises(RuntimeError, match=r"runs Python 3\.0 with protocol R2, and this process Python 3\."):
+        runtime.init(address=str(tmp_path))
+    (tmp_path / "session.json").write_text("no json")
+    with pytest.raises(ConnectionError, match="there is no session at"):
+        runtime.init(address=str(tmp_path))
+
+
+def test_another_version_is_refused_with_both_versions(fresh, script):
+    """Fault 58."""
+    session = fresh()
+    path = Path(session.session_dir) / "session.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({**described, "protocol": "R1", "python": "3.9"}))
+    result = script(JOIN, session.session_dir)
+    assert result.returncode and "runs Python 3.9 with protocol R1, and this process Python 3." in result.stderr
+
+
+def test_many_join_and_leave(fresh, script):
+    session = fresh()
+    counter = Counter.remote()
+    started = time.monotonic()
+    source = JOIN + ITS_OWN.replace("num_cpus=1", "num_cpus=0")
+    processes = [script.start(source, session.session_dir) for _ in range(3)]
+    for process in processes:
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+    assert runtime.get(counter.add.remote(), timeout=20) == 1
+    wait_until(lambda: runtime.available_resources() == runtime.cluster_resources())
+    assert time.monotonic() - started < 30

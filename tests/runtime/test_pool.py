@@ -1,0 +1,215 @@
+"""`util.multiprocessing.Pool`, with the behaviour of multiprocessing's. The shared session has 4 CPUs."""
+
+import itertools
+import multiprocessing
+import os
+import pickle
+import threading
+import time
+
+import pytest
+from runtime_support import wait_until
+
+import runtime
+from runtime.util.multiprocessing import Pool, TimeoutError
+
+
+@pytest.fixture
+def pool(engine):
+    with Pool(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def processes(engine):
+    if engine == "local":
+        pytest.skip("the local engine runs one call at a time, in this process")
+
+
+def square(x):
+    return x * x
+
+
+def add(x, y=0):
+    return x + y
+
+
+def fail_at_3(x):
+    if x == 3:
+        raise KeyError(x)
+    return x
+
+
+def test_the_verbs(pool):
+    assert pool.apply(add, (1,), {"y": 2}) == 3
+    assert pool.map(square, range(10)) == [x * x for x in range(10)]
+    assert pool.map(square, []) == []
+    assert pool.map(square, range(10), chunksize=3) == [x * x for x in range(10)]
+    assert pool.starmap(add, [(1, 2), (3, 4)]) == [3, 7]
+    assert list(pool.imap(square, range(20), 3)) == [x * x for x in range(20)]
+    assert sorted(pool.imap_unordered(square, range(20), 3)) == [x * x for x in range(20)]
+    result = pool.map_async(lambda x: x + 1, range(3))
+    assert result.get(20) == [1, 2, 3] and result.ready() and result.successful()
+    assert pool.starmap_async(add, [(1,), (2,)]).get(20) == [1, 2]
+
+
+def test_elements_of_imap_are_taken_as_they_are_needed(pool):
+    results = pool.imap(square, itertools.count())
+    assert list(itertools.islice(results, 10)) == [x * x for x in range(10)]
+
+
+def test_an_exception_is_the_calls_own(pool):
+    for call in (
+        lambda: pool.map(fail_at_3, range(5)),
+        lambda: pool.apply(fail_at_3, (3,)),
+        lambda: pool.map_async(fail_at_3, range(5)).get(20),
+        lambda: pool.starmap(fail_at_3, [(3,)]),
+    ):
+        with pytest.raises(KeyError) as caught:
+            call()
+        assert isinstance(caught.value, runtime.TaskError)
+    result = pool.apply_async(fail_at_3, (3,))
+    result.wait(20)
+    assert result.ready() and not result.successful()
+
+
+def test_imap_goes_on_after_an_exception(pool):
+    results = pool.imap(fail_at_3, range(5))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(KeyError):
+        next(results)
+    assert list(results) == [4]
+
+
+def test_timeouts(pool, processes):
+    slow = pool.apply_async(time.sleep, (1,))
+    assert TimeoutError is multiprocessing.TimeoutError
+    with pytest.raises(multiprocessing.TimeoutError):
+        slow.get(0.05)
+    with pytest.raises(ValueError, match="not ready"):
+        slow.successful()
+    with pytest.raises(multiprocessing.TimeoutError):
+        pool.imap(time.sleep, [1]).next(timeout=0.05)
+    with pytest.raises(multiprocessing.TimeoutError):
+        pool.imap_unordered(time.sleep, [1]).next(timeout=0.05)
+
+
+def test_callbacks_come_one_at_a_time(pool):
+    values, errors, busy = [], [], threading.Lock()
+
+    def callback(value):
+        assert busy.acquire(blocking=False)
+        time.sleep(0.001)
+        values.append(value)
+        busy.release()
+
+    for x in range(20):
+        pool.apply_async(fail_at_3, (x,), callback=callback, error_callback=errors.append)
+    pool.map_async(square, range(3), callback=callback)
+    wait_until(lambda: len(values) == 20 and len(errors) == 1)
+    assert sorted(v for v in values if isinstance(v, int)) == [x for x in range(20) if x != 3]
+    assert [0, 1, 4] in values and isinstance(errors[0], KeyError)
+    pool.apply_async(square, (1,), callback=lambda value: 1 / 0)
+    assert pool.apply(square, (2,)) == 4
+
+
+def test_a_raising_callback_does_not_stop_the_pool(pool, caplog):
+    pool.apply_async(square, (1,), callback=lambda value: 1 / 0).wait(20)
+    wait_until(lambda: "a callback of a pool raised" in caplog.text)
+    assert pool.map(square, range(4)) == [0, 1, 4, 9]
+
+
+def test_initializer_and_max_tasks(engine, processes):
+    def initialize(value):
+        os.environ["POOL_VALUE"] = value
+
+    with Pool(1, initialize, ("x",), maxtasksperchild=2) as pool:
+        seen = [pool.apply(lambda: (os.environ["POOL_VALUE"], os.getpid())) for _ in range(4)]
+    assert {value for value, _ in seen} == {"x"}
+    pids = [pid for _, pid in seen]
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+def test_work_goes_to_whoever_is_free(pool, processes):
+    pids = pool.map(lambda seconds: time.sleep(seconds) or os.getpid(), [1, *[0.01] * 15], chunksize=1)
+    assert pids.count(pids[0]) <= 2, "the process that is busy gets no more to do"
+
+
+def test_a_process_that_dies_fails_its_call_and_is_replaced(pool, processes):
+    with pytest.raises(runtime.ActorDiedError):
+        pool.apply(os._exit, (3,))
+    assert pool.map(square, range(8), chunksize=1) == [x * x for x in range(8)]
+
+
+def test_close_and_join_let_the_calls_end(engine):
+    pool = Pool(2)
+    result = pool.map_async(square, range(50), chunksize=1)
+    with pytest.raises(ValueError, match="still running"):
+        pool.join()
+    pool.close()
+    pool.join()
+    assert result.get(0) == [x * x for x in range(50)]
+    for call in (lambda: pool.map(square, [1]), lambda: pool.imap(square, [1]), pool.__enter__):
+        with pytest.raises(ValueError, match="not running"):
+            call()
+
+
+def test_terminate_fails_what_has_not_ended(engine, processes):
+    pool = Pool(1)
+    results = [pool.apply_async(time.sleep, (100,)) for _ in range(3)]
+    time.sleep(0.1)
+    pool.terminate()
+    pool.join()
+    for result in results:
+        with pytest.raises(runtime.ActorDiedError):
+            result.get(20)
+
+
+def test_a_pool_that_is_dropped_ends(engine):
+    pool = Pool(1)
+    assert pool.apply(square, (3,)) == 9
+    thread = pool._processes[0].thread
+    del pool
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "arguments, error",
+    [
+        ({"processes": 0}, ValueError),
+        ({"processes": 1.5}, TypeError),
+        ({"processes": 1, "initializer": 3}, TypeError),
+        ({"processes": 1, "maxtasksperchild": 0}, ValueError),
+    ],
+)
+def test_wrong_arguments(engine, arguments, error):
+    with pytest.raises(error):
+        Pool(**arguments)
+
+
+def test_wrong_calls(pool):
+    with pytest.raises(TypeError, match="must be callable"):
+        pool.map(3, [1])
+    with pytest.raises(ValueError, match="chunksize"):
+        pool.map(square, [1], chunksize=0)
+    with pytest.raises(NotImplementedError):
+        pickle.dumps(pool)
+
+
+def test_the_default_is_one_process_per_cpu(engine):
+    with Pool() as pool:
+        assert len(pool._processes) == 4
+
+
+def test_joblib(engine):
+    joblib = pytest.importorskip("joblib")
+    from runtime.util.joblib import register_runtime
+
+    register_runtime()
+    with joblib.parallel_config(backend="runtime", n_jobs=2):
+        assert joblib.Parallel()(joblib.delayed(square)(x) for x in range(20)) == [x * x for x in range(20)]
+        with pytest.raises(KeyError):
+            joblib.Parallel()(joblib.delayed(fail_at_3)(x) for x in range(5))
+    with joblib.parallel_config(backend="runtime", n_jobs=1):
+        assert joblib.Parallel()(joblib.delayed(square)(x) for x in range(3)) == [0, 1, 4]

@@ -1,6 +1,6 @@
 """PQN, the parallelised Q-network (Gallici et al., arXiv:2407.04811): Q-learning without replay and target network.
 
-Many environments act epsilon-greedily for a while, lambda-returns (losses/q_lambda.py) are computed once with the
+Many environments act epsilon-greedily for a while, lambda-returns (losses/returns.py) are computed once with the
 weights that acted, and the network walks over them a few times in minibatches, as PPO does. What replay and target
 network did for stability, normalised hidden layers do (`model={"layer_norm": True}`, the default here).
 

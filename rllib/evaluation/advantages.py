@@ -7,8 +7,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.evaluation.fragment import Fragment
-from rllib.losses.gae import gae
-from rllib.losses.q_lambda import q_lambda_targets
+from rllib.losses.returns import gae, q_lambda_targets
 from rllib.policy import Policy
 from rllib.sample_batch import Column
 

@@ -66,7 +66,7 @@ class LossOverModules:
 
 @dataclass(frozen=True)
 class ActorCriticLoss:
-    """A loss over what a network computes for the action distribution and for the value.
+    """A Loss over what a network computes for the action distribution and for the value.
 
     Attributes:
         columns: which columns of a batch it reads.
@@ -84,12 +84,10 @@ class ActorCriticLoss:
     by_newest_weights: bool = True
 
     def numpy(self, distribution, outputs: tuple, minibatch: Mapping[str, np.ndarray], **settings) -> tuple:
-        """See Loss.numpy."""
         statistics, d_dist_inputs, d_values = self.gradient(distribution, *outputs, minibatch, **settings)
         return statistics, (d_dist_inputs, d_values)
 
     def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
-        """See Loss.torch."""
         return self.autograd(distribution, *outputs, minibatch, **settings)
 
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from rllib.losses.returns import accumulated
 from rllib.sample_batch import LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
 
 
@@ -51,7 +52,7 @@ def vtrace(
     deltas = clipped_ratio(log_rho, rho_bar) * (rewards + discounts * next_values - values)
     # v_t - V(o_t) = delta_t + gamma c_t (v_{t+1} - V(o_{t+1})), where c_t = lambda min(c_bar, ratio)
     decays = np.where(cut, np.float32(0), discounts * clipped_ratio(log_rho, c_bar) * np.float32(lambda_))
-    corrections = _accumulated(deltas, decays)
+    corrections = accumulated(deltas, decays)
     targets = values + corrections
     following = np.zeros_like(corrections)
     following[:-1] = np.where(cut[:-1], np.float32(0), corrections[1:])
@@ -64,21 +65,6 @@ def clipped_ratio(log_rho, bar):
     if bar is None or math.isinf(bar):
         return np.exp(log_rho)
     return np.exp(np.minimum(log_rho, np.float32(math.log(bar) if bar > 0 else -math.inf)))
-
-
-def _accumulated(deltas: np.ndarray, decays: np.ndarray) -> np.ndarray:
-    """x_t = deltas_t + decays_t x_{t+1}, from the end; x after the last row is 0."""
-    if deltas.ndim == 1:
-        # One long row of steps: Python's own floats are faster than arrays of one number.
-        total, sums = 0.0, []
-        for delta, decay in zip(deltas[::-1].tolist(), decays[::-1].tolist()):
-            total = delta + decay * total
-            sums.append(total)
-        return np.array(sums[::-1], deltas.dtype)
-    sums = deltas.copy()
-    for t in range(len(sums) - 2, -1, -1):
-        sums[t] += decays[t] * sums[t + 1]
-    return sums
 
 
 def vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, clip_pg_rho=1.0, lambda_=1.0):

@@ -14,7 +14,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
-from rllib.losses.gae import gae
+from rllib.losses.returns import gae
 from rllib.models.catalog import policy_spec
 from rllib.models.recurrent import RecurrentSpec, Unrolled
 from rllib.policy import Policy

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib.losses.gae import gae
+from rllib.losses.returns import gae
 
 
 def slow_gae(rewards, values, next_values, terminated, truncated, gamma, lambda_):

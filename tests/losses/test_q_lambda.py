@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib.losses.gae import gae
-from rllib.losses.q_lambda import q_lambda_targets
+from rllib.losses.returns import gae, q_lambda_targets
 
 
 def slow_targets(rewards, next_values, terminated, truncated, gamma, lambda_):

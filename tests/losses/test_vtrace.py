@@ -6,7 +6,7 @@ import torch
 from vtrace_support import make_rows, slow_vtrace
 
 from rllib import sample_batch as sb
-from rllib.losses.gae import gae
+from rllib.losses.returns import gae
 from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace, vtrace_of_rows
 from rllib.models.distributions import Categorical
 

@@ -8,9 +8,9 @@ from vtrace_support import make_rows
 
 from rllib import sample_batch as sb
 from rllib.losses.appo import APPO_LOSS
-from rllib.losses.gae import gae
 from rllib.losses.impala import IMPALA_LOSS
 from rllib.losses.ppo import PPO_LOSS
+from rllib.losses.returns import gae
 from rllib.losses.vtrace import vtrace_of_rows
 from rllib.models.distributions import Categorical
 

@@ -1,0 +1,82 @@
+"""Sums along time-major fragments: advantages, and the lambda-returns that values and action values are fitted to."""
+
+import numpy as np
+
+
+def gae(rewards, values, next_values, terminated, truncated, gamma, lambda_):
+    """Generalized advantage estimation (Schulman et al., arXiv:1506.02438, eq. 16).
+
+    T steps, B environments.
+
+    Args:
+        rewards: [T, B] float32, received after action t.
+        values: [T, B] float32, V(o_t).
+        next_values: [T, B] float32, V(o_{t+1}); at an episode's end, of its true final observation, not of the one
+            that follows the reset.
+        terminated: [T, B] bool; nothing is bootstrapped past these.
+        truncated: [T, B] bool; their value is bootstrapped, but the sum ends there.
+        gamma: discount per step, 0 ... 1.
+        lambda_: 0 gives the TD error, 1 the discounted return minus the value.
+
+    Returns:
+        advantages, value_targets: [T, B] float32 each; a target is the advantage plus the value.
+
+    Raises:
+        ValueError: if the arguments are not all of one shape [T, B].
+    """
+    _check_shapes("gae", rewards, values, next_values, terminated, truncated)
+    # delta_t = r_t + gamma V(o_{t+1}) (1 - terminated_t) - V(o_t)
+    deltas = np.where(terminated, np.float32(0), next_values)
+    deltas *= np.float32(gamma)
+    deltas += rewards
+    deltas -= values
+    # A_t = delta_t + gamma lambda (1 - terminated_t) (1 - truncated_t) A_{t+1}
+    decays = np.where(np.logical_or(terminated, truncated), np.float32(0), np.float32(gamma * lambda_))
+    advantages = accumulated(deltas, decays)
+    return advantages, advantages + values
+
+
+def q_lambda_targets(rewards, next_values, terminated, truncated, gamma, lambda_):
+    """Peng's Q(lambda) (Peng and Williams 1996), what PQN's action values are fitted to (arXiv:2407.04811, eq. 4).
+
+    R_t = r_t + gamma ((1 - lambda) max_a Q(o_{t+1}, a) + lambda R_{t+1}); a trace goes on through explored actions.
+
+    Args:
+        rewards, terminated, truncated, gamma: as for `gae`.
+        next_values: [T, B] float32, max_a Q(o_{t+1}, a); at an episode's end, of its true final observation.
+        lambda_: 0 gives one-step targets, 1 discounted returns to the end of the fragment.
+
+    Returns:
+        targets [T, B] float32.
+
+    Raises:
+        ValueError: if the arguments are not all of one shape [T, B].
+    """
+    _check_shapes("q_lambda_targets", rewards, next_values, terminated, truncated)
+    going_on = np.where(terminated, np.float32(0), np.float32(gamma))
+    tracing = np.where(truncated, np.float32(0), going_on * np.float32(lambda_))
+    # In the last row nothing is known but the value.
+    tracing[-1:] = 0
+    return accumulated(rewards + (going_on - tracing) * next_values, tracing)
+
+
+def accumulated(deltas: np.ndarray, decays: np.ndarray) -> np.ndarray:
+    """x_t = deltas_t + decays_t x_{t+1}, from the end; x after the last row is 0. It may overwrite `deltas`."""
+    if deltas.ndim == 1:
+        # One long row of steps: Python's own floats are faster than arrays of one number.
+        total, sums = 0.0, []
+        for delta, decay in zip(deltas[::-1].tolist(), decays[::-1].tolist()):
+            total = delta + decay * total
+            sums.append(total)
+        return np.array(sums[::-1], deltas.dtype)
+    scratch = np.empty(deltas.shape[1:], deltas.dtype)
+    for t in range(len(deltas) - 2, -1, -1):
+        np.multiply(decays[t], deltas[t + 1], out=scratch)
+        np.add(deltas[t], scratch, out=deltas[t])
+    return deltas
+
+
+def _check_shapes(name: str, *arrays) -> None:
+    shapes = {np.shape(array) for array in arrays}
+    if len(shapes) > 1 or len(next(iter(shapes))) != 2:
+        raise ValueError(f"{name} needs arrays of one shape [T, B], but got {sorted(shapes)}")

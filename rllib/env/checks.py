@@ -13,7 +13,6 @@ from gymnasium.vector import VectorEnv
 from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.spaces import mismatch
 from rllib.env.stream import EnvironmentStream
-from rllib.env.sync_stream import close_all
 from rllib.env.vector import make_environment, stream_over
 from rllib.sample_batch import Column
 
@@ -49,12 +48,7 @@ def check_environment(
     """
     made = make_environment(factory, EnvContext(env_config, num_envs=num_envs))
     seeds = list(range(num_envs)) if isinstance(made, VectorEnv) else [0]
-    try:
-        stream = stream_over([made], seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns)
-    except BaseException:
-        close_all([made])
-        raise
-    with stream:
+    with stream_over(lambda _: made, seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns) as stream:
         if check:
             _take_steps(stream)
         return stream.observation_space, stream.action_space

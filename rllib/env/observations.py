@@ -1,13 +1,14 @@
 """How observations of one environment are stored as rows of one column."""
 
+import math
 from abc import ABC, abstractmethod
 
 import numpy as np
 from gymnasium import spaces
 
-from rllib.models.flat_spaces import flat_leaves, flat_width, parts
+from rllib.models.flat_spaces import flat_leaves, parts
 
-CONCATENATED_ROWS = 12
+ASSIGNED_ROWS = 12
 
 
 class ObservationColumn(ABC):
@@ -45,34 +46,20 @@ class ObservationColumn(ABC):
 
 
 class ArrayColumn(ObservationColumn):
-    """Box observations."""
+    """Box observations, and Discrete ones, which are single numbers."""
 
-    def __init__(self, space: spaces.Box):
-        self.shape = space.shape
-        self.dtype = np.dtype(np.float32) if space.dtype == np.float64 else space.dtype
-        self._joined = (-1, *self.shape[1:])
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
+        self.shape = shape
+        self.dtype = np.dtype(np.float32) if dtype == np.float64 else np.dtype(dtype)
+        self._joined = (-1, *shape[1:])
+        self._assigned_rows = ASSIGNED_ROWS if shape else math.inf
 
     def write_rows(self, rows, out):
         # Assigning a list reads each row twice; concatenate costs more per call and less per row.
-        if len(rows) > CONCATENATED_ROWS and out.flags.c_contiguous:
+        if len(rows) > self._assigned_rows and out.flags.c_contiguous:
             np.concatenate(rows, out=out.reshape(self._joined), casting="unsafe")
         else:
             out[:] = rows
-
-    def write_batch(self, batch, out):
-        out[...] = batch
-
-
-class NumberColumn(ObservationColumn):
-    """Discrete observations, and Box observations of shape ()."""
-
-    shape = ()
-
-    def __init__(self, dtype):
-        self.dtype = np.dtype(dtype)
-
-    def write_rows(self, rows, out):
-        out[:] = rows
 
     def write_batch(self, batch, out):
         out[...] = batch
@@ -87,7 +74,7 @@ class FlatColumn(ObservationColumn):
 
     def __init__(self, space: spaces.Space):
         leaves = flat_leaves(space)
-        self.shape = (flat_width(space),)
+        self.shape = (spaces.flatdim(space),)
         self.dtype = np.dtype(np.uint8 if all(leaf.fits_bytes for leaf in leaves) else np.float32)
         self._tree = _tree(space)
         self._leaves = [(leaf.start, leaf.stop, leaf.shape, leaf.choices is not None) for leaf in leaves]
@@ -132,11 +119,8 @@ class FlatColumn(ObservationColumn):
 def observation_column(space: spaces.Space) -> ObservationColumn:
     """The ObservationColumn for observations of `space`."""
     if isinstance(space, spaces.Discrete):
-        return NumberColumn(np.int64)
-    if isinstance(space, spaces.Box):
-        column = ArrayColumn(space)
-        return column if space.shape else NumberColumn(column.dtype)
-    return FlatColumn(space)
+        return ArrayColumn((), np.int64)
+    return ArrayColumn(space.shape, space.dtype) if isinstance(space, spaces.Box) else FlatColumn(space)
 
 
 def _tree(space: spaces.Space):

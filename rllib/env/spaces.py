@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from gymnasium import spaces
 
+from rllib.models.flat_spaces import parts
+
 OBSERVATION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
 ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -34,13 +36,8 @@ def _hint_to_ignore(space) -> str:
 
 def _unsupported(space, supported: tuple, path: str) -> str | None:
     if isinstance(space, supported):
-        if isinstance(space, spaces.Dict):
-            parts = ((f"{path}[{key!r}]", part) for key, part in space.spaces.items())
-        elif isinstance(space, spaces.Tuple):
-            parts = ((f"{path}[{index}]", part) for index, part in enumerate(space.spaces))
-        else:
-            return None
-        return next(filter(None, (_unsupported(part, supported, part_path) for part_path, part in parts)), None)
+        problems = (_unsupported(part, supported, f"{path}[{key!r}]") for key, part in parts(space) or ())
+        return next(filter(None, problems), None)
     if not isinstance(space, spaces.Space):
         return f"{path} must be a space of gymnasium.spaces, but it is {space!r}."
     names = ", ".join(kind.__name__ for kind in supported)
@@ -55,10 +52,10 @@ def mismatch(space, value, path: str = "observation") -> str | None:
 
     Lists, Python numbers and other number types are accepted if nothing is lost; float64 is rounded to float32.
     """
-    if isinstance(space, spaces.Dict):
-        return _dict_mismatch(space, value, path)
-    if isinstance(space, spaces.Tuple):
-        return _tuple_mismatch(space, value, path)
+    if (inner := parts(space)) is not None:
+        form_problem = _dict_problem if isinstance(space, spaces.Dict) else _tuple_problem
+        problems = (mismatch(part, value[key], f"{path}[{key!r}]") for key, part in inner)
+        return form_problem(space, value, path) or next(filter(None, problems), None)
     try:
         array = np.asarray(value)
     except ValueError:
@@ -96,7 +93,7 @@ def _bounds(space) -> tuple:
     return 0, 1  # MultiBinary
 
 
-def _dict_mismatch(space, value, path: str) -> str | None:
+def _dict_problem(space, value, path: str) -> str | None:
     if not isinstance(value, Mapping):
         return f"{path} is {_short(value)}, but its space needs a dict with the keys {sorted(space.spaces)}"
     missing = [key for key in space.spaces if key not in value]
@@ -104,15 +101,13 @@ def _dict_mismatch(space, value, path: str) -> str | None:
     if missing or unknown:
         problems = [f"lacks the key {key!r}" for key in missing] + [f"has the key {key!r}" for key in unknown]
         return f"{path} {' and '.join(problems)}; its space has the keys {sorted(space.spaces)}"
-    parts = (mismatch(part, value[key], f"{path}[{key!r}]") for key, part in space.spaces.items())
-    return next(filter(None, parts), None)
+    return None
 
 
-def _tuple_mismatch(space, value, path: str) -> str | None:
+def _tuple_problem(space, value, path: str) -> str | None:
     if not isinstance(value, (tuple, list)) or len(value) != len(space.spaces):
         return f"{path} is {_short(value)}, but its space needs a tuple of {len(space.spaces)} parts"
-    parts = (mismatch(part, value[i], f"{path}[{i}]") for i, part in enumerate(space.spaces))
-    return next(filter(None, parts), None)
+    return None
 
 
 def _first(mask) -> tuple | None:

@@ -2,13 +2,14 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from rllib.env.observations import observation_column
+from rllib.env.rewards import write_rewards
 from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column, table_of
 
 logger = logging.getLogger("rllib.env")
@@ -80,11 +81,16 @@ class Row(NamedTuple):
 class EnvironmentStream(ABC):
     """N environments stepped in lockstep, each starting a new episode when one has ended.
 
+    Args:
+        num_envs, observation_space, action_space: N, and the spaces of a single environment.
+        worker_index: for messages; 0 is the driver.
+        checked_steps: number of results of each environment that are checked against its spaces.
+        remake: makes the environment with a given index anew; one that raises in step() or reset() is then closed and
+            replaced. None: its errors are raised.
+        info_columns: keys of the info dicts that are written as columns. Those `before_action` come with the
+            observation, from reset() as well as from step(); the others with the reward.
+
     Attributes:
-        num_envs: N.
-        info_columns: keys of the environments' info dicts that are written as columns. Those `before_action` come with
-            the observation, from reset() as well as from step(); the others with the reward.
-        observation_space, action_space: of a single environment.
         observation_shape, observation_dtype: of one stored observation (see `observations.ObservationColumn`).
         reset_rows: [N] bool, rows of the last step that are no transitions and have to be dropped, or None where all
             are transitions. Their reward is 0 and their flags are False.
@@ -95,16 +101,27 @@ class EnvironmentStream(ABC):
             step is no transition (it is in reset_rows), and its observation is the first of a new episode.
     """
 
-    num_envs: int
     has_gaps: bool = False
     resets_ended: bool = True
     reset_rows: np.ndarray | None = None
     replaced: Sequence[int] = ()
     _observer: "EpisodeObserver | None" = None
 
-    def __init__(self, num_envs: int, observation_space, action_space, info_columns: Sequence[Column] = ()):
+    def __init__(
+        self,
+        num_envs: int,
+        observation_space,
+        action_space,
+        *,
+        worker_index: int = 0,
+        checked_steps: int = 1,
+        remake: Callable[[int], Any] | None = None,
+        info_columns: Sequence[Column] = (),
+    ):
         self.num_envs = num_envs
         self.info_columns = tuple(info_columns)
+        self._worker_index, self._checked_steps, self._remake = worker_index, checked_steps, remake
+        self._clock = 0  # steps of the stream so far
         self.observation_space = observation_space
         self.action_space = action_space
         self.column = observation_column(observation_space)
@@ -201,6 +218,13 @@ class EnvironmentStream(ABC):
                         f"info_columns names {column.name!r}, of shape {column.shape} and dtype {column.dtype}, but "
                         f"the info of environment {index} {given}; {source} must give it every time"
                     ) from None
+
+    def _write_rewards(self, given, out: np.ndarray, first_index: int = 0) -> None:
+        try:
+            write_rewards(given, out, first_index)
+        except ValueError as error:
+            error.add_note(f"in rollout worker {self._worker_index}, at step {self._clock} of its environments")
+            raise
 
     @abstractmethod
     def close(self) -> None:

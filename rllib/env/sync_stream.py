@@ -2,10 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
 from functools import partial
 from operator import methodcaller
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -13,10 +11,8 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from rllib.env.examiner import Examiner, env_name
 from rllib.env.legacy import adapt_spaces
-from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
 from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, successor_seed, tell_exit
-from rllib.sample_batch import Column
 
 logger = logging.getLogger("rllib.env")
 
@@ -35,27 +31,13 @@ class SyncStream(EnvironmentStream):
     Args:
         envs: N environments with the same spaces; the stream owns and closes them.
         seeds: one int per environment, given to its first reset.
-        worker_index: for messages; 0 is the driver.
-        checked_steps: number of results of each environment that are checked against its spaces; 0 checks only
-            the form.
-        remake: makes the environment with a given index anew; one that raises in step() or reset() is then closed and
-            replaced, and the others go on. None: errors of an environment are raised.
-        info_columns: keys of the info dicts that are written as columns.
+        options: as for EnvironmentStream; `checked_steps` of 0 checks only the form.
 
     Raises:
         ValueError: if the spaces are not supported, or differ from environment to environment.
     """
 
-    def __init__(
-        self,
-        envs: list,
-        seeds: list[int],
-        *,
-        worker_index: int = 0,
-        checked_steps: int = 1,
-        remake: Callable[[int], Any] | None = None,
-        info_columns: Sequence[Column] = (),
-    ):
+    def __init__(self, envs: list, seeds: list[int], **options):
         self._envs, self._limits = [], []
         for env in map(adapt_spaces, envs):
             bare, limit = take_off_wrappers(env)
@@ -65,13 +47,12 @@ class SyncStream(EnvironmentStream):
         check_spaces(first.observation_space, first.action_space, env_name(first))
         for index, env in enumerate(self._envs):
             _check_same_spaces(env, first, index)
-        super().__init__(len(envs), first.observation_space, first.action_space, info_columns)
+        super().__init__(len(envs), first.observation_space, first.action_space, **options)
         self._seeds: list[int | None] = []  # None once used; gymnasium takes no np.int64
         self._given_seeds: list[int] = []
         self.reseed(seeds)
-        self._worker_index = worker_index
-        self._checked_steps = checked_steps
-        self._examiners = [Examiner(env, checked_steps, tells=worker_index == 0) for env in self._envs]
+        tells = self._worker_index == 0
+        self._examiners = [Examiner(env, self._checked_steps, tells) for env in self._envs]
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
         is_discrete = isinstance(first.action_space, spaces.Discrete)
         self._to_python = np.ndarray.tolist if is_discrete else methodcaller("astype", first.action_space.dtype)
@@ -79,17 +60,15 @@ class SyncStream(EnvironmentStream):
         self._own_steps = [partial(self._examined_step, index) for index in range(self.num_envs)]
         # Called by position in the hot loop.
         self._steps = self._own_steps
-        self._remake = remake
-        if remake is not None:
+        if self._remake is not None:
             self._steps = [partial(self._guarded_step, index) for index in range(self.num_envs)]
         # Infos of the newest steps (None where there was none) and of the newest observations.
         self._step_infos: list[dict | None] = [None] * self.num_envs
         self._newest_infos: list[dict] = [{}] * self.num_envs
-        if info_columns:
+        if self.info_columns:
             self._watch_steps()
         self._failures = [0] * self.num_envs  # in a row, without a step in between
         self._replacements = [0] * self.num_envs
-        self._clock = 0  # steps of the stream so far
         self._starts = [0] * self.num_envs  # clock at the start of the running episode
         self._deadlines = [NEVER] * self.num_envs  # clock at which it reaches its time limit
         self._next_deadline = NEVER  # the earliest of them
@@ -209,17 +188,9 @@ class SyncStream(EnvironmentStream):
         for index, row in enumerate(rows, first_index):
             if problem := mismatch(self.observation_space, row):
                 return ValueError(
-                    f"environment {index} of rollout worker {self._worker_index} ({env_name(self._envs[index])}): the "
-                    f"{problem}, at step {self._clock} of the worker's environments"
+                    f"{self._place(index)}: the {problem}, at step {self._clock} of the worker's environments"
                 )
         return None
-
-    def _write_rewards(self, given, out, first_index=0):
-        try:
-            write_rewards(given, out, first_index)
-        except ValueError as error:
-            error.add_note(f"in rollout worker {self._worker_index}, at step {self._clock} of its environments")
-            raise
 
     def _apply_time_limits(self, ended: list[int], truncated) -> list[int]:
         """Marks episodes that have reached their limit as truncated, as TimeLimit does; returns all that ended."""

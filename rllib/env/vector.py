@@ -1,6 +1,6 @@
 """From a factory to a running stream of environments."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gymnasium.vector import VectorEnv
 
@@ -49,32 +49,24 @@ def make_stream(
         context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
         return make_environment(factory, context)
 
+    remake = make if replace_failed else None
+    return stream_over(
+        make, seeds, worker_index=worker_index, checked_steps=int(check), remake=remake, info_columns=info_columns
+    )
+
+
+def stream_over(make: Callable, seeds: list[int], **options) -> EnvironmentStream:
+    """The stream over environments from `make(index)`, one for each seed, or one VectorEnv for all seeds."""
     made = []
     try:
-        for index in range(num_envs):
+        for index in range(len(seeds)):
             made.append(make(index))
             if isinstance(made[0], VectorEnv):
-                break
-        remake = make if replace_failed else None
-        return stream_over(
-            made, seeds, worker_index=worker_index, checked_steps=int(check), remake=remake, info_columns=info_columns
-        )
+                return VectorEnvStream(made[0], seeds, **options)
+        return SyncStream(made, seeds, **options)
     except BaseException:
         close_all(made)
         raise
-
-
-def stream_over(made: list, seeds: list[int], **more) -> EnvironmentStream:
-    """The stream over one VectorEnv of len(seeds) environments, or over len(seeds) single environments.
-
-    Args:
-        made: the environments, which the stream owns.
-        seeds: one int per environment.
-        more: further arguments of the stream.
-    """
-    if isinstance(made[0], VectorEnv):
-        return VectorEnvStream(made[0], len(seeds), seeds, **more)
-    return SyncStream(made, seeds, **more)
 
 
 def make_environment(factory: EnvFactory, context: EnvContext):

@@ -2,16 +2,13 @@
 
 import logging
 import traceback
-from collections.abc import Callable, Sequence
 
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rllib.env.examiner import env_name
-from rllib.env.rewards import write_rewards
 from rllib.env.spaces import check_spaces, mismatch
 from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, Row, successor_seed, tell_exit
-from rllib.sample_batch import Column
 
 logger = logging.getLogger("rllib.env")
 
@@ -29,49 +26,31 @@ class VectorEnvStream(EnvironmentStream):
 
     Args:
         env: the vector environment; the stream owns and closes it.
-        num_envs: number of environments that the worker should have.
-        seeds: one int per environment. Vector environments that take a single seed are given the first; gymnasium's
-            own and those with an attribute `takes_a_seed_each` get the list.
-        worker_index: for messages.
-        checked_steps: number of results that are checked against the observation space.
-        remake: called with 0, makes the vector environment anew; one that raises in step() or reset() is then replaced,
-            all its environments at once. None: its errors are raised.
-        info_columns: keys of the infos that are written as columns.
+        seeds: one int for each environment that the worker should have. Vector environments that take a single seed
+            are given the first; gymnasium's own and those with an attribute `takes_a_seed_each` get the list.
+        options: as for EnvironmentStream; `remake` is called with 0 and makes the whole vector environment anew.
 
     Raises:
         ValueError: if the number of environments differs, the spaces are not supported, or the autoreset mode is
             not declared.
     """
 
-    def __init__(
-        self,
-        env: VectorEnv,
-        num_envs: int,
-        seeds: list[int],
-        *,
-        worker_index: int = 0,
-        checked_steps: int = 1,
-        remake: Callable[[int], VectorEnv] | None = None,
-        info_columns: Sequence[Column] = (),
-    ):
+    def __init__(self, env: VectorEnv, seeds: list[int], **options):
+        num_envs = len(seeds)
         if env.num_envs != num_envs:
             raise ValueError(
                 f"{env_name(env)} has {env.num_envs} environments, but each worker was asked to have {num_envs}. "
                 f"Use .rollouts(num_envs_per_worker={env.num_envs}), or make it with context.num_envs environments."
             )
         check_spaces(env.single_observation_space, env.single_action_space, env_name(env))
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space, info_columns)
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space, **options)
         self._env = env
         self._mode = autoreset_mode(env)
         self.has_gaps = self._mode is AutoresetMode.NEXT_STEP
         self._given_seeds = seeds
         self._seed = _seed_argument(env, seeds)
-        self._remake = remake
         self._failures = 0  # in a row, without a step in between
         self._replacements = 0
-        self._worker_index = worker_index
-        self._checked_steps = checked_steps
-        self._clock = 0
         self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whose next row is no transition
         self._has_failed = False
         self._newest_infos: list[dict] = []  # those that came with the newest observations
@@ -287,13 +266,6 @@ class VectorEnvStream(EnvironmentStream):
             problem = mismatch(self.observation_space, _at(batch, index), f"observation of environment {index}")
             if problem:
                 raise ValueError(f"{env_name(self._env)}: the {problem}")
-
-    def _write_rewards(self, given, out) -> None:
-        try:
-            write_rewards(given, out)
-        except ValueError as error:
-            error.add_note(f"in rollout worker {self._worker_index}, at step {self._clock} of its environments")
-            raise
 
     @property
     def _place(self) -> str:

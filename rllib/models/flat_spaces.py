@@ -1,6 +1,5 @@
 """The leaves of Dict and Tuple spaces, and where each lies in the flat row that gymnasium.spaces.flatten would make."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -51,16 +50,10 @@ def flat_leaves(space: spaces.Space) -> list[Leaf]:
     """The leaves in the order of gymnasium.spaces.flatten: depth first, a Dict's keys in the order of its space."""
     leaves, start = [], 0
     for leaf, path in _leaves(space, ""):
-        stop = start + _width(leaf)
+        stop = start + spaces.flatdim(leaf)
         leaves.append(Leaf(leaf, start, stop, path))
         start = stop
     return leaves
-
-
-def flat_width(space: spaces.Space) -> int:
-    """Columns of the flat row."""
-    leaves = flat_leaves(space)
-    return leaves[-1].stop if leaves else 0
 
 
 def parts(space: spaces.Space) -> list[tuple] | None:
@@ -77,9 +70,3 @@ def _leaves(space: spaces.Space, path: str) -> Iterator[tuple[spaces.Space, str]
         return
     for key, part in inner:
         yield from _leaves(part, f"{path}[{key!r}]")
-
-
-def _width(space: spaces.Space) -> int:
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    return int(space.nvec.sum()) if isinstance(space, spaces.MultiDiscrete) else math.prod(space.shape)

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, OneHotEncoder, RowsEncoder
-from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves, flat_width
+from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves
 from rllib.models.torso import AUTOMATIC_FILTERS, NATURE_FILTERS, Filters, Image, Torso, filters_from
 
 logger = logging.getLogger(__name__)
@@ -36,14 +36,14 @@ def preprocessing(space: gym.Space, settings: Mapping, activation: str, filtered
     images = _images(space, leaves, settings["conv_filters"], filtered)
     if images:
         torso = Torso(images, _others(leaves, images, filtered), activation, settings["layer_norm"])
-        return RowsEncoder(space.shape if isinstance(space, spaces.Box) else (flat_width(space),)), torso
+        return RowsEncoder(space.shape if isinstance(space, spaces.Box) else (spaces.flatdim(space),)), torso
     if isinstance(space, spaces.Discrete):
         return OneHotEncoder(int(space.n), int(space.start)), None
     if isinstance(space, spaces.Box):
         return BoxEncoder(tuple(space.shape), _scale(leaves[0], filtered)), None
     # The others are stored as the flat vector that gymnasium makes of them.
     pixels = tuple((leaf.start, leaf.stop) for leaf in leaves if _scale(leaf, filtered) != 1.0)
-    size = flat_width(space)
+    size = spaces.flatdim(space)
     return (FlatEncoder(size, pixels) if pixels else BoxEncoder((size,))), None
 
 

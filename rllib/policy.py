@@ -363,7 +363,7 @@ class Policy:
 
     def new_inputs(self, rows: int) -> np.ndarray:
         """Memory for the encodings of observations, float32 [rows, size + 1]; empty where nothing is encoded."""
-        return np.ones((rows, 0 if self.spec.encoder.as_stored else self.layout.num_inputs + 1), np.float32)
+        return np.ones((rows, 0 if self.spec.encoder.as_stored else self.spec.encoder.size + 1), np.float32)
 
     def log_prob(self, dist_inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """Log-probability [B] of actions [B, *action_shape] under distributions [B, num_dist_inputs]."""

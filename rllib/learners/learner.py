@@ -307,7 +307,8 @@ def make_learner(
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {KINDS}, but got {kind!r}")
     vector = ModuleVector(policy, modules, rng)
-    unknown = {name for each in (*objectives, *targets) for name in _modules_of(each)} - vector.slices.keys()
+    named = {name for each in objectives for name in each.moves} | {target.module for target in targets}
+    unknown = named - vector.slices.keys()
     if unknown:
         raise ValueError(f"there are no modules {sorted(unknown)}; there are {', '.join(vector.slices)}")
     if policy.state_size and any(isinstance(each.loss, LossOverModules) for each in objectives):
@@ -329,8 +330,4 @@ def make_learner(
         from rllib.learners.torch_learner import TorchBackend
 
         return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device))
-    return Learner(vector, objectives, targets, NumpyBackend(policy, objectives[0]))
-
-
-def _modules_of(part: Objective | TargetCopy) -> tuple[str, ...]:
-    return part.moves if isinstance(part, Objective) else (part.module,)
+    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives[0]))

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from rllib.errors import LearnerError
-from rllib.learners.objective import Objective
+from rllib.learners.objective import ModuleVector, Objective
 from rllib.learners.optimizers import clip_gradient, global_norm
-from rllib.policy import Policy
 from rllib.sample_batch import OBS
 
 
@@ -16,12 +15,13 @@ class NumpyBackend:
     """Works on the policy's own memory and network.
 
     Args:
-        policy: whose weights are trained, in place.
+        vector: the policy's network, whose weights are trained in place.
         objective: what is minimised; it moves the policy alone, and its loss has a closed form.
     """
 
-    def __init__(self, policy: Policy, objective: Objective):
-        self.policy = policy
+    def __init__(self, vector: ModuleVector, objective: Objective):
+        self.policy = policy = vector.policy
+        self._vector = vector
         self.loss = objective.loss
         self.optimizer = objective.optimizer.make(policy.layout.size)
         self._clip = objective.grad_clip, objective.grad_clip_by
@@ -109,7 +109,7 @@ class NumpyBackend:
         np.copyto(self.policy.network.gradient, gradient)
         norm = global_norm(gradient)
         if not math.isfinite(norm):
-            raise_not_finite(self.policy.layout, self.policy.weights, gradient, {})
+            raise_not_finite(self._vector, gradient, {})
         self._step(norm, lr)
         return norm
 
@@ -136,7 +136,7 @@ class NumpyBackend:
         norm = global_norm(gradient)
         if not math.isfinite(norm):
             columns = {**epoch.minibatch(rows), OBS: epoch.inputs[rows]}
-            raise_not_finite(self.policy.layout, self.policy.weights, gradient, columns)
+            raise_not_finite(self._vector, gradient, columns)
         return [*statistics, norm], row_statistics
 
     def _gradient_of(self, epoch: "_Epoch", rows: slice, settings: Mapping, first: bool):
@@ -217,19 +217,19 @@ def check_identity(error: float | None) -> None:
         )
 
 
-def raise_not_finite(layout, weights: np.ndarray, gradient: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-    """Explains a gradient that is not finite; `layout` names the parameters in weights and gradient.
+def raise_not_finite(vector: ModuleVector, gradient: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+    """Explains a gradient that is not finite, as long as the vector.
 
     Raises:
         LearnerError: always; it names the parameters and the columns that hold NaN or infinity.
     """
-    bad_weights = layout.names_where(~np.isfinite(weights))
-    bad_gradients = layout.names_where(~np.isfinite(gradient))
+    bad_weights = vector.names_where(~np.isfinite(vector.flat))
+    bad_gradients = vector.names_where(~np.isfinite(gradient))
     bad_columns = [name for name, column in columns.items() if not np.isfinite(column).all()]
     if bad_gradients:
         what = f"the gradient is not finite in {', '.join(bad_gradients)}"
     else:
-        largest = layout.names_where(abs(gradient) == abs(gradient).max())[0]
+        largest = vector.names_where(abs(gradient) == abs(gradient).max())[0]
         what = f"the gradient is too large for float32: that of {largest} reaches {abs(gradient).max():.3g}"
     raise LearnerError(
         f"{what}. "

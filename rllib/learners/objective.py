@@ -8,6 +8,7 @@ import numpy as np
 
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.losses.loss import Loss, LossOverModules
+from rllib.models.layout import Layout
 from rllib.policy import Policy
 
 CLIP_MODES = ("global_norm", "norm", "value")
@@ -66,6 +67,7 @@ class ModuleVector:
     Attributes:
         flat: the vector, float32; without further modules the policy's weights.
         layouts: name -> where the module's parameters lie in its slice.
+        slices: name -> where its slice lies in the vector.
     """
 
     def __init__(self, policy: Policy, modules: Mapping = {}, rng: np.random.Generator | None = None):
@@ -73,17 +75,15 @@ class ModuleVector:
         self.modules = dict(modules)
         widths = {}
         if policy.spec.torso is None:
-            widths["observation"] = policy.layout.num_inputs
+            widths["observation"] = policy.spec.encoder.size
         if policy.action_dtype == np.float32:
             widths["action"] = math.prod(policy.action_shape)
         self.layouts = {POLICY: policy.layout} | {name: each.layout(widths) for name, each in self.modules.items()}
-        self.slices, start = {}, 0
-        for name, layout in self.layouts.items():
-            self.slices[name] = slice(start, start + layout.size)
-            start += layout.size
+        whole = Layout({name: (layout.size,) for name, layout in self.layouts.items()})
+        self.slices = whole.slices
         self.flat = policy.weights
         if self.modules:
-            self.flat = np.zeros(start, np.float32)
+            self.flat = np.zeros(whole.size, np.float32)
             policy.move_into(self[POLICY])
             for name, module in self.modules.items():
                 module.initialize(self.layouts[name], self[name], rng or np.random.default_rng())
@@ -92,11 +92,15 @@ class ModuleVector:
         """The module's weights: a view of the vector."""
         return self.flat[self.slices[name]]
 
+    def named_parameters(self, name: str, flat: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Parameter name -> view of the module's weights, or of `flat` in their place, as of a target copy's."""
+        return self.layouts[name].named_parameters(self[name] if flat is None else flat)
+
     def names_where(self, bad: np.ndarray) -> list[str]:
         """Names of the parameters in which `bad`, as long as the vector, is true somewhere."""
         found = []
-        for name, layout in self.layouts.items():
-            named = layout.named_parameters(bad[self.slices[name]])
+        for name, part in self.slices.items():
+            named = self.named_parameters(name, bad[part])
             prefix = "" if name == POLICY else f"{name}."
-            found += [prefix + parameter for parameter, part in named.items() if part.any()]
+            found += [prefix + parameter for parameter, where in named.items() if where.any()]
         return found

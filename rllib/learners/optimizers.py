@@ -113,7 +113,6 @@ class RAdam(Adam):
     name = "radam"
 
     def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
-        """Moves weights in place, against gradient."""
         self._count += 1
         count = int(self._count)
         step_size = lr / (1 - self.beta1**count)
@@ -147,7 +146,6 @@ class RMSprop:
         self._scratch = np.empty(size, np.float32)
 
     def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
-        """Moves weights in place, against gradient."""
         v, scratch = self.state["rmsprop.v"], self._scratch
         # v = decay v + (1 - decay) g^2;  b = momentum b + g / (sqrt(v) + epsilon);  weights -= lr b
         np.multiply(gradient, gradient, out=scratch)
@@ -175,7 +173,6 @@ class SGD:
         self._scratch = np.empty(size, np.float32)
 
     def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
-        """Moves weights in place, against gradient."""
         np.multiply(gradient, np.float32(lr), out=self._scratch)
         weights -= self._scratch
 

@@ -6,12 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rllib.learners.epoch import Epoch, epoch_of
+from rllib.learners.epoch import Epoch, InPlace, PinnedTransfers, epoch_of
 from rllib.learners.numpy_learner import check_identity, raise_not_finite
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
-from rllib.learners.transfers import InPlace, PinnedTransfers
 from rllib.models.torch_network import backward
 from rllib.sample_batch import OBS, PER_SEQUENCE, SEQ_LENS
 
@@ -132,7 +131,7 @@ class TorchBackend:
         descent.gradients[0].copy_(self._transfers.take(gradient))
         norm = torch.linalg.vector_norm(descent.gradients[0])
         if not torch.isfinite(norm):
-            raise_not_finite(self._vector, self._vector.flat, gradient, {})
+            raise_not_finite(self._vector, gradient, {})
         descent.step(norm)
         if self._on_gpu:
             np.copyto(self._vector.flat, self._flat.cpu().numpy())
@@ -168,7 +167,7 @@ class TorchBackend:
         rows = [part.reshape(each.shape).astype(np.float64) for part, each in zip(parts, steps)]
         for descent, each in zip(descents, rows):
             if not np.isfinite(each[:, -1]).all():
-                raise_not_finite(self._vector, self._vector.flat, descent.whole_gradient(), columns)
+                raise_not_finite(self._vector, descent.whole_gradient(), columns)
         np.copyto(out, weights)
         return rows
 
@@ -247,7 +246,7 @@ class _Descent:
         norm = torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
         if not self._on_gpu and not torch.isfinite(norm):
             columns = {name: column.numpy() for name, column in epoch[rows].items()}
-            raise_not_finite(self._vector, self._vector.flat, self.whole_gradient(), columns)
+            raise_not_finite(self._vector, self.whole_gradient(), columns)
         self.steps.append(torch.cat((statistics, norm[None])))
 
     def _compute_part(self, epoch: Epoch, rows: slice, settings: Mapping) -> Tensor:

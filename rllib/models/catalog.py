@@ -13,7 +13,7 @@ from rllib.models.distributions import Categorical, DiagGaussian, Distribution, 
 from rllib.models.encoders import Encoder, OneHotEncoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
 from rllib.models.initializers import INITIALIZERS
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout, Layout
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
 from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.numpy_torso import ConvolutionalNetwork
@@ -117,33 +117,33 @@ class PolicySpec:
     state_size = 0
     max_seq_len = 20
 
-    def layout(self) -> ParameterLayout | NoisyLayout:
+    def layout(self) -> Layout:
         """Where the parameters lie in the flat vector."""
-        num_outputs = self.distribution.num_inputs
         num_log_std = self.distribution.size if self.free_log_std else 0
+        heads = {"policy": self.distribution.num_inputs - num_log_std}
+        if self.critic:
+            heads["value"] = 1
         # Without any layers there is nothing to share or to separate: both heads read the observation.
         has_layers = bool(self.hiddens) or self.torso is not None
-        num_towers = 1 if self.vf_share_layers or not has_layers or not self.critic else 2
-        plain = ParameterLayout(
+        plain = LayersLayout(
             self.encoder.size if self.torso is None else self.torso.num_features,
             self.hiddens,
-            num_outputs - num_log_std,
-            num_towers,
+            heads,
+            "shared" if self.vf_share_layers or not has_layers or not self.critic else None,
             num_log_std,
-            int(self.critic),
             self.layer_norm,
             self.torso,
         )
         return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
 
-    def initialize(self, layout: ParameterLayout | NoisyLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+    def initialize(self, layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
         """Fills the weights, flat float32 [layout.size]."""
         if isinstance(layout, NoisyLayout):
             initialize_sigmas(layout, weights, self.sigma0)
             layout, weights = layout.plain, weights[: layout.plain.size]
         INITIALIZERS[self.initializer](layout, weights, rng)
 
-    def network(self, layout: ParameterLayout | NoisyLayout, weights: np.ndarray, backend: str = "numpy"):
+    def network(self, layout: Layout, weights: np.ndarray, backend: str = "numpy"):
         """The network that acts, on these weights (see NumpyNetwork).
 
         Raises:
@@ -162,7 +162,7 @@ class PolicySpec:
             return ActingNetwork(self.torch(layout, torch.from_numpy(weights), None), self.critic)
         raise ValueError(f"unknown policy backend {backend!r}; known are ('numpy', 'torch')")
 
-    def torch(self, layout: ParameterLayout | NoisyLayout, flat, acting):
+    def torch(self, layout: Layout, flat, acting):
         """The torch module that learns, on a flat tensor; it shares the noise of `acting`, the policy's own network."""
         from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
 

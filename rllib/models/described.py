@@ -11,7 +11,7 @@ class Described:
 
     def to_json(self) -> dict:
         """The kind and the fields, tuples as lists."""
-        return {"kind": self.kind, **_lists(dataclasses.asdict(self))}
+        return {"kind": self.kind, **as_lists(dataclasses.asdict(self))}
 
 
 def from_json(data: dict, classes: tuple[type[Described], ...]):
@@ -27,10 +27,11 @@ def from_json(data: dict, classes: tuple[type[Described], ...]):
     raise ValueError(f"unknown kind {data['kind']!r}; this version knows {', '.join(each.kind for each in classes)}")
 
 
-def _lists(value):
+def as_lists(value):
+    """The value with lists in the place of tuples, in dicts as well."""
     if isinstance(value, dict):
-        return {name: _lists(part) for name, part in value.items()}
-    return [_lists(part) for part in value] if isinstance(value, tuple) else value
+        return {name: as_lists(part) for name, part in value.items()}
+    return [as_lists(part) for part in value] if isinstance(value, tuple) else value
 
 
 def _tuples(value):

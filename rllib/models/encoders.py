@@ -77,6 +77,11 @@ class RowsEncoder(Described):
     kind = "rows"
     as_stored = True
 
+    @property
+    def size(self) -> int:
+        """Numbers in an observation."""
+        return math.prod(self.shape)
+
 
 @dataclass(frozen=True)
 class OneHotEncoder(Described):

@@ -70,18 +70,11 @@ class RunningMoments:
 
 
 class NoFilter:
-    """A filter that leaves observations unchanged."""
+    """A filter that leaves observations unchanged; it counts nothing and has no state."""
 
     filters = False
 
-    def __call__(
-        self,
-        observations: np.ndarray,
-        out: np.ndarray | None = None,
-        *,
-        update: bool = False,
-        environments: np.ndarray | None = None,
-    ) -> np.ndarray:
+    def __call__(self, observations: np.ndarray, out: np.ndarray | None = None, **counting) -> np.ndarray:
         """The observations themselves, or a copy of them in out."""
         if out is None:
             return observations
@@ -89,18 +82,14 @@ class NoFilter:
         return out
 
     def pop_delta(self) -> None:
-        """None: nothing is counted."""
         return None
 
-    def merge(self, delta: None) -> None:
-        """Does nothing."""
+    def merge(self, delta: None) -> None: ...
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """The filter has no state."""
         return {}
 
-    def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """The filter has no state."""
+    def set_state(self, state: dict[str, np.ndarray]) -> None: ...
 
 
 class MeanStdFilter:

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import Layout
 
 
-def orthogonal(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+def orthogonal(layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
     """Orthogonal weights, gain sqrt(2) in hidden layers, 0.01 in the policy's head, 1 in the value's; no bias.
 
     Normalised features are neither scaled nor shifted at first.
@@ -30,7 +30,7 @@ def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     return q if rows >= columns else q.T
 
 
-def uniform(layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+def uniform(layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
     """Weights and biases uniform within 1 / sqrt(fan in), as torch.nn.Linear and torch.nn.Conv2d begin.
 
     Parameters with one number per feature, such as those of a layer normalisation, are initialised as by `orthogonal`.

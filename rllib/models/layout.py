@@ -1,7 +1,10 @@
-"""Where each parameter of a policy lies in its one flat float32 vector.
+"""Where the parameters of a module lie in its slice of a flat float32 vector.
 
-The vector is cut into blocks. Both towers' first layers stand side by side in one matrix, later layers of both towers
-are stacked, and a layer's bias is the last row of its weights, so that one product computes a whole layer:
+`Layout` serves any module: its parameters lie one after the other. `LayersLayout` is that of fully connected layers and
+the heads behind them. A head computes one result (the policy's distribution inputs, the value), and either has hidden
+layers of its own, its tower, or shares them with all others. The layers of all towers are computed by one product: the
+first ones stand side by side in one matrix, later ones are stacked, and a layer's bias is the last row of its weights.
+The blocks of this layout are
 
 | block         | shape                       | exists                                    |
 |---------------|-----------------------------|-------------------------------------------|
@@ -9,113 +12,142 @@ are stacked, and a layer's bias is the last row of its weights, so that one prod
 | hidden_0      | [inputs + 1, towers * width] | when there is a hidden layer              |
 | hidden_i      | [towers, width_before + 1, width] | for every later hidden layer          |
 | norm_i        | [towers, 2, width]          | behind hidden_i, with layer_norm: scales, then shifts |
-| head          | [width + 1, outputs + values] | one tower: distribution inputs, then value |
-| policy_head   | [width + 1, outputs]        | two towers                                |
-| value_head    | [width + 1, values]         | two towers                                |
+| head          | [width + 1, all outputs]    | shared layers: the heads side by side     |
+| NAME_head     | [width + 1, outputs]        | towers: one for each head                 |
 | log_std       | [action size]               | with free_log_std                         |
 
-The functions take numpy arrays and torch tensors alike and return views of the same memory.
+The methods take numpy arrays and torch tensors alike and return views of the same memory.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rllib.models.torso import Torso
 
 
-@dataclass(frozen=True)
-class ParameterLayout:
-    """Names, shapes and offsets of the blocks.
+class Layout:
+    """Named blocks, one after the other in a flat vector.
+
+    Args:
+        shapes: name -> shape, in the order of the memory.
 
     Attributes:
-        num_inputs: size of an encoded observation (of the torso's features), without the closing 1.
+        size: length of the vector.
+        slices: name -> where the block lies.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]):
+        self.shapes, self.slices, self.size = dict(shapes), {}, 0
+        for name, shape in self.shapes.items():
+            start, self.size = self.size, self.size + math.prod(shape)
+            self.slices[name] = slice(start, self.size)
+
+    def blocks(self, flat) -> dict:
+        """Block name -> view [..., *shape] of `flat` [..., size]."""
+        return {
+            name: flat[..., part].reshape((*flat.shape[:-1], *self.shapes[name])) for name, part in self.slices.items()
+        }
+
+    def named_parameters(self, flat) -> dict:
+        """Parameter name -> view of `flat` [size], in the shapes of the torch module."""
+        return self.blocks(flat)
+
+
+@dataclass
+class LayersLayout(Layout):
+    """The blocks of fully connected layers and their heads.
+
+    Attributes:
+        num_inputs: size of what the first layer reads (of the torso's features), without the closing 1.
         hiddens: widths of the hidden layers.
-        num_outputs: what the policy head computes.
-        num_towers: 2 where policy and value have layers of their own, else 1.
+        heads: name -> number of outputs.
+        shared: name of the hidden layers that all heads read; None: each head has a tower of its own, with its name.
         num_log_std: length of the free log standard deviation, 0 for none.
-        num_values: 1, or 0 for a network without a value head, which then has one tower.
         layer_norm: every hidden layer is normalised before its activation.
         torso: convolutions, whose features the first layer reads; each tower has its own.
     """
 
     num_inputs: int
     hiddens: tuple[int, ...]
-    num_outputs: int
-    num_towers: int
+    heads: Mapping[str, int]
+    shared: str | None = "shared"
     num_log_std: int = 0
-    num_values: int = 1
     layer_norm: bool = False
     torso: Torso | None = None
 
-    def block_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Block name -> shape, in the order of the memory."""
-        towers, before = self.num_towers, self.num_inputs
+    def __post_init__(self):
+        before, towers = self.num_inputs, self.num_towers
         shapes = self.torso.block_shapes(towers) if self.torso else {}
         for index, width in enumerate(self.hiddens):
             shapes[f"hidden_{index}"] = (towers, before + 1, width) if index else (before + 1, towers * width)
             if self.layer_norm:
                 shapes[f"norm_{index}"] = (towers, 2, width)
             before = width
-        if towers == 1:
-            shapes["head"] = (before + 1, self.num_outputs + self.num_values)
-        else:
-            shapes["policy_head"] = (before + 1, self.num_outputs)
-            shapes["value_head"] = (before + 1, self.num_values)
+        shapes |= {name: (before + 1, sum(heads.values())) for name, heads in self.head_blocks.items()}
         if self.num_log_std:
             shapes["log_std"] = (self.num_log_std,)
-        return shapes
+        super().__init__(shapes)
 
     @property
-    def size(self) -> int:
-        """Length of the flat vector."""
-        return sum(math.prod(shape) for shape in self.block_shapes().values())
+    def towers(self) -> tuple[str, ...]:
+        """Their names, in the order in which they are stacked."""
+        return tuple(self.heads) if self.shared is None else (self.shared,)
 
-    def blocks(self, flat) -> dict:
-        """Block name -> view of `flat`."""
-        views, offset = {}, 0
-        for name, shape in self.block_shapes().items():
-            size = math.prod(shape)
-            views[name] = flat[offset : offset + size].reshape(shape)
-            offset += size
-        return views
+    @property
+    def num_towers(self) -> int:
+        """How many there are."""
+        return len(self.towers)
+
+    @property
+    def head_blocks(self) -> dict[str, Mapping[str, int]]:
+        """Block name -> the heads that it holds, tower by tower."""
+        if self.shared is None:
+            return {f"{name}_head": {name: outputs} for name, outputs in self.heads.items()}
+        return {"head": self.heads}
+
+    def layer(self, blocks: dict, index: int, tower: int):
+        """The view [..., inputs + 1, width] of a tower's hidden layer."""
+        block, width = blocks[f"hidden_{index}"], self.hiddens[index]
+        return block[..., tower, :, :] if index else block[..., tower * width : (tower + 1) * width]
+
+    def norm(self, blocks: dict, index: int, tower: int):
+        """The view [..., 2, width] of the scales and shifts behind a tower's hidden layer; None without layer_norm."""
+        return blocks[f"norm_{index}"][..., tower, :, :] if self.layer_norm else None
+
+    def head(self, blocks: dict, name: str):
+        """The view [..., width + 1, outputs] of a head."""
+        if self.shared is None:
+            return blocks[f"{name}_head"]
+        names = list(self.heads)
+        start = sum(self.heads[before] for before in names[: names.index(name)])
+        return blocks["head"][..., start : start + self.heads[name]]
 
     def named_parameters(self, flat) -> dict:
         """Parameter name -> view of `flat`, in the shapes of torch.nn.Linear: weight [out, in], bias [out].
 
-        Names are "policy.hidden_0.weight", "value.head.bias", ...; layers that both use are "shared.hidden_0.weight".
-        Those of "policy.norm_0" are shaped as in torch.nn.LayerNorm: weight and bias [width].
+        Names are "policy.hidden_0.weight", "value.head.bias", ...; layers that all heads share are
+        "shared.hidden_0.weight". Those of "policy.norm_0" are shaped as in torch.nn.LayerNorm: weight and bias [width].
+        A tower or a head whose name is empty adds nothing to these names.
         """
         blocks, named = self.blocks(flat), {}
-        towers = ("policy", "value") if self.num_towers == 2 else ("shared",)
-        for tower, owner in enumerate(towers):
+        for tower, owner in enumerate(self.towers):
             if self.torso:
-                convolutions = self.torso.named_parameters(blocks, tower)
-                named |= {f"{owner}.{name}": parameter for name, parameter in convolutions.items()}
-            for index, width in enumerate(self.hiddens):
-                block = blocks[f"hidden_{index}"]
-                layer = block[tower] if index else block[:, tower * width : (tower + 1) * width]
-                named |= _weight_and_bias(f"{owner}.hidden_{index}", layer)
+                named |= _owned(owner, self.torso.named_parameters(blocks, tower))
+            for index in range(len(self.hiddens)):
+                named |= _owned(owner, _weight_and_bias(f"hidden_{index}", self.layer(blocks, index, tower)))
                 if self.layer_norm:
-                    scale, shift = blocks[f"norm_{index}"][tower]
-                    named |= {f"{owner}.norm_{index}.weight": scale, f"{owner}.norm_{index}.bias": shift}
-        named |= _weight_and_bias("policy.head", self.policy_head(blocks))
-        if self.num_values:
-            named |= _weight_and_bias("value.head", self.value_head(blocks))
+                    scale, shift = self.norm(blocks, index, tower)
+                    named |= _owned(owner, {f"norm_{index}.weight": scale, f"norm_{index}.bias": shift})
+        for name in self.heads:
+            named |= _owned(name, _weight_and_bias("head", self.head(blocks, name)))
         if self.num_log_std:
             named["policy.log_std"] = blocks["log_std"]
         return named
 
-    def policy_head(self, blocks: dict):
-        """The view [width + 1, outputs] of the policy's last layer."""
-        return blocks["policy_head"] if self.num_towers == 2 else blocks["head"][:, : self.num_outputs]
 
-    def value_head(self, blocks: dict):
-        """The view [width + 1, values] of the value's last layer."""
-        return blocks["value_head"] if self.num_towers == 2 else blocks["head"][:, self.num_outputs :]
-
-    def names_where(self, bad) -> list[str]:
-        """Names of the parameters in which `bad` [size] is true somewhere."""
-        return [name for name, part in self.named_parameters(bad).items() if bool(part.any())]
+def _owned(owner: str, named: dict) -> dict:
+    return {f"{owner}.{name}": view for name, view in named.items()} if owner else named
 
 
 def _weight_and_bias(name: str, layer) -> dict:

@@ -2,31 +2,21 @@
 
 A module is described without torch, by an object with
 
-- `layout(widths)`: where its parameters lie in a flat vector, an object with `size` and `named_parameters(flat)`;
+- `layout(widths)`: where its parameters lie in a flat vector, a models/layout.py: Layout;
 - `initialize(layout, weights, rng)`: fills its slice of the vector;
 - `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor: a FlatModule around any
   torch.nn.Module, or an object with the attributes of one (models/torch_network.py).
 
-A class of your own with these three methods is a module as well (tests/learners/test_soft_actor_critic.py has one).
+`CustomModule` (models/custom.py) makes one of any torch.nn.Module.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from rllib.models.initializers import INITIALIZERS
-from rllib.models.layout import ParameterLayout
-
-
-class LayersLayout(ParameterLayout):
-    """The layout of a module with one tower: "hidden_0.weight", ..., "head.bias"."""
-
-    def named_parameters(self, flat) -> dict:
-        """Parameter name -> view of `flat`, in the shapes of torch.nn.Linear."""
-        named = super().named_parameters(flat)
-        return {name.removeprefix("shared.").removeprefix("policy."): view for name, view in named.items()}
+from rllib.models.layout import LayersLayout, Layout
 
 
 @dataclass(frozen=True)
@@ -55,14 +45,12 @@ class FullyConnected:
         if unknown or not self.reads:
             raise ValueError(f"a module can read {', '.join(widths)} of this policy, but reads={self.reads} was given")
         num_inputs = sum(widths[name] for name in self.reads)
-        return LayersLayout(num_inputs, self.hiddens, self.num_outputs, 1, 0, 0, self.layer_norm)
+        return LayersLayout(num_inputs, self.hiddens, {"": self.num_outputs}, shared="", layer_norm=self.layer_norm)
 
-    def initialize(self, layout: ParameterLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
-        """Fills the weights by the initializer."""
+    def initialize(self, layout: LayersLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         INITIALIZERS[self.initializer](layout, weights, rng)
 
-    def torch(self, layout: ParameterLayout, flat):
-        """See the module's docstring."""
+    def torch(self, layout: LayersLayout, flat):
         from rllib.models.torch_network import TorchLayers
 
         return TorchLayers(layout, (self.activation,) * len(self.hiddens), flat, self.reads)
@@ -80,25 +68,13 @@ class Parameter:
     initial: float = 0.0
     shape: tuple[int, ...] = ()
 
-    @property
-    def size(self) -> int:
-        """Number of numbers."""
-        return math.prod(self.shape)
+    def layout(self, widths: Mapping[str, int]) -> Layout:
+        return Layout({"value": self.shape})
 
-    def named_parameters(self, flat) -> dict:
-        """Name -> view of `flat`."""
-        return {"value": flat.reshape(self.shape)}
-
-    def layout(self, widths: Mapping[str, int]) -> "Parameter":
-        """Itself: it reads nothing."""
-        return self
-
-    def initialize(self, layout: "Parameter", weights: np.ndarray, rng: np.random.Generator) -> None:
-        """Fills the numbers."""
+    def initialize(self, layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
         weights[:] = self.initial
 
-    def torch(self, layout: "Parameter", flat):
-        """See the module's docstring."""
+    def torch(self, layout: Layout, flat):
         from rllib.models.torch_network import FlatModule, Values
 
         return FlatModule(Values(self.shape), flat)

@@ -8,7 +8,7 @@ import numpy as np
 
 from rllib.models.activations import ACTIVATIONS
 from rllib.models.layer_norm import LayerNorm
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout
 
 
 class NetworkPerRow:
@@ -20,31 +20,25 @@ class NetworkPerRow:
         weights: float32 [N, layout.size]; the network reads this very memory, so rows may be replaced at any time.
     """
 
-    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], weights: np.ndarray):
+    def __init__(self, layout: LayersLayout, activations: tuple[str, ...], weights: np.ndarray):
         rows = len(weights)
         if weights.shape != (rows, layout.size) or weights.dtype != np.float32:
             raise ValueError(
                 f"the network needs float32 weights [N, {layout.size}], but got {weights.dtype} of shape "
                 f"{list(weights.shape)}"
             )
-        blocks, offset = {}, 0
-        for name, shape in layout.block_shapes().items():
-            size = int(np.prod(shape))
-            blocks[name] = weights[:, offset : offset + size].reshape(rows, *shape)
-            offset += size
+        blocks = layout.blocks(weights)
         self._steps = []
         for index, (width, activation) in enumerate(zip(layout.hiddens, activations, strict=True)):
-            block = blocks[f"hidden_{index}"]
             augmented = np.ones((rows, 1, width + 1), np.float32)
-            layer = block[:, 0] if index else block[:, :, :width]
-            norm = LayerNorm(blocks[f"norm_{index}"][:, 0], 1) if layout.layer_norm else None
+            norm = LayerNorm(layout.norm(blocks, index, 0), 1) if layout.layer_norm else None
             apply, z = ACTIVATIONS[activation].apply, np.empty((rows, 1, width), np.float32)
-            self._steps.append((layer, norm, apply, z, augmented[:, :, :-1], augmented))
-        self._head = blocks["policy_head"] if layout.num_towers == 2 else blocks["head"][:, :, : layout.num_outputs]
+            self._steps.append((layout.layer(blocks, index, 0), norm, apply, z, augmented[:, :, :-1], augmented))
+        self._head = layout.head(blocks, "policy")
         self._log_std = blocks.get("log_std")
-        num_log_std = layout.num_log_std
-        self._result = np.empty((rows, layout.num_outputs + num_log_std), np.float32)
-        self._outputs = self._result[:, : layout.num_outputs]
+        num_outputs = layout.heads["policy"]
+        self._result = np.empty((rows, num_outputs + layout.num_log_std), np.float32)
+        self._outputs = self._result[:, :num_outputs]
 
     def forward(self, inputs: np.ndarray) -> np.ndarray:
         """Distribution inputs [N, outputs] of encoded observations [N, num_inputs + 1], whose last column is 1.

@@ -9,84 +9,50 @@ rule to the gradients, d sigma = noise * d mu.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout, Layout
 
 
-@dataclass(frozen=True)
-class NoisyLayout:
+class NoisyLayout(Layout):
     """The parameters of the plain network (mu), and behind them the sigmas of the last of them.
 
-    Attributes:
+    Args:
         plain: layout of the network that computes; it has a single tower.
         num_noisy: number of its last layers that are noisy, head included.
+
+    Attributes:
+        start: where in the plain vector the noisy layers begin.
     """
 
-    plain: ParameterLayout
-    num_noisy: int
-
-    @property
-    def num_inputs(self) -> int:
-        """Size of an encoded observation."""
-        return self.plain.num_inputs
-
-    @property
-    def start(self) -> int:
-        """Where in the plain vector the noisy layers begin."""
-        return self._offsets[self._noisy_blocks[0]]
-
-    @property
-    def size(self) -> int:
-        """Length of the flat vector."""
-        return 2 * self.plain.size - self.start
-
-    @property
-    def _noisy_blocks(self) -> list[str]:
-        matrices = [name for name in self.plain.block_shapes() if name == "head" or name.startswith("hidden_")]
-        return matrices[-self.num_noisy :]
-
-    @property
-    def _offsets(self) -> dict[str, int]:
-        offsets, offset = {}, 0
-        for name, shape in self.plain.block_shapes().items():
-            offsets[name] = offset
-            offset += math.prod(shape)
-        return offsets
+    def __init__(self, plain: LayersLayout, num_noisy: int):
+        self.plain = plain
+        matrices = [name for name in plain.shapes if name == "head" or name.startswith("hidden_")]
+        self._noisy = matrices[-num_noisy:]
+        self.start = plain.slices[self._noisy[0]].start
+        super().__init__({"mu": (plain.size,), "sigma": (plain.size - self.start,)})
 
     def named_parameters(self, flat) -> dict:
         """Those of the plain layout, and "policy.head.weight_sigma", ... for the noisy ones."""
         mu = self.plain.named_parameters(flat[: self.plain.size])
-        sigma = self.plain.named_parameters(self.sigmas(flat))
-        return mu | {f"{name}_sigma": sigma[name] for name in self._noisy_names()}
-
-    def _noisy_names(self) -> list[str]:
-        layers = ["policy.head" if block == "head" else f"shared.{block}" for block in self._noisy_blocks]
-        return [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
-
-    def sigmas(self, flat):
-        """A vector as long as the plain one, of which only the noisy layers' part is meaningful."""
-        # The sigmas close the vector, so the plain vector's length counted from the end has each at its layer's place.
-        return flat[len(flat) - self.plain.size :]
+        # The sigmas close the vector, so in its last part as long as the plain vector each is at its layer's place.
+        sigma = self.plain.named_parameters(flat[len(flat) - self.plain.size :])
+        layers = ["policy.head" if block == "head" else f"shared.{block}" for block in self._noisy]
+        names = [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
+        return mu | {f"{name}_sigma": sigma[name] for name in names}
 
     def noisy_blocks(self, flat_noise) -> list:
         """Views [inputs + 1, outputs] of the noise [plain.size - start], one for each noisy layer."""
-        shapes, views = self.plain.block_shapes(), []
-        for name in self._noisy_blocks:
-            first = self._offsets[name] - self.start
-            shape = shapes[name][-2:]
-            views.append(flat_noise[first : first + math.prod(shape)].reshape(shape))
+        views = []
+        for name in self._noisy:
+            part, shape = self.plain.slices[name], self.plain.shapes[name][-2:]
+            views.append(flat_noise[part.start - self.start : part.stop - self.start].reshape(shape))
         return views
-
-    def names_where(self, bad) -> list[str]:
-        """Names of the parameters in which `bad` [size] is true somewhere."""
-        return [name for name, part in self.named_parameters(bad).items() if bool(part.any())]
 
 
 class NoisyNetwork:
-    """A policy's network on mu + sigma * noise; without noise until `resample`.
+    """A policy's network on mu + sigma * noise; without noise until `resample`. Its passes are the wrapped network's.
 
     Args:
         layout: where the parameters lie.
@@ -136,7 +102,6 @@ class NoisyNetwork:
         return summed
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As in the wrapped network."""
         self.summed()
         return self.network.forward(inputs)
 
@@ -150,12 +115,10 @@ class NoisyNetwork:
         return self.gradient
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
-        """As in the wrapped network."""
         self.summed()
         return self.network.forward_policy(inputs, values)
 
     def forward_value(self, inputs: np.ndarray) -> np.ndarray:
-        """As in the wrapped network."""
         self.summed()
         return self.network.forward_value(inputs)
 

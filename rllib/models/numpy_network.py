@@ -7,13 +7,13 @@ reductions over actions run along contiguous memory. All buffers belong to a bat
 
 import numpy as np
 
-from rllib.models.activations import ACTIVATIONS, Activation
+from rllib.models.activations import ACTIVATIONS
 from rllib.models.buffers import BuffersByRows
 from rllib.models.layer_norm import LayerNorm
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout
 
 
-def check_weights(layout: ParameterLayout, weights: np.ndarray) -> None:
+def check_weights(layout: LayersLayout, weights: np.ndarray) -> None:
     """Raises a ValueError for weights of another size or type than the layout's."""
     if weights.shape != (layout.size,) or weights.dtype != np.float32:
         raise ValueError(
@@ -39,7 +39,7 @@ class NumpyNetwork:
     # There is a `backward`.
     closed_form = True
 
-    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], weights: np.ndarray):
+    def __init__(self, layout: LayersLayout, activations: tuple[str, ...], weights: np.ndarray):
         check_weights(layout, weights)
         self.layout = layout
         self.activations = [ACTIVATIONS[name] for name in activations]
@@ -47,8 +47,7 @@ class NumpyNetwork:
         self.gradient = np.zeros(layout.size, np.float32)
         self.gradient_blocks = layout.blocks(self.gradient)
         self._training = BuffersByRows(lambda rows: _TrainingBuffers(self, rows))
-        towers = ("policy", "value") if layout.num_values else ("policy",)
-        self._towers = {tower: Tower(self, tower) for tower in towers}
+        self._towers = {head: Tower(self, head) for head in layout.heads}
         self.gives_values = self._towers["policy"].gives_values
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -91,17 +90,14 @@ class Tower:
 
     def __init__(self, network, tower: str):
         layout, blocks = network.layout, network.blocks
-        stacked = 1 if tower == "value" and layout.num_towers == 2 else 0
-        self.layers = []
-        for index, (width, activation) in enumerate(zip(layout.hiddens, network.activations, strict=True)):
-            block = blocks[f"hidden_{index}"]
-            layer = block[stacked] if index else block[:, stacked * width : (stacked + 1) * width]
-            norm = blocks[f"norm_{index}"][stacked] if layout.layer_norm else None
-            self.layers.append((layer.T, norm, activation.apply))
-        head = layout.policy_head(blocks) if tower == "policy" else layout.value_head(blocks)
-        self.head = head.T
-        self.gives_values = tower == "policy" and layout.num_towers == 1 and layout.num_values == 1
-        self.value_head = layout.value_head(blocks)[:, 0] if self.gives_values else None
+        stacked = 0 if layout.shared is not None else layout.towers.index(tower)
+        self.layers = [
+            (layout.layer(blocks, index, stacked).T, layout.norm(blocks, index, stacked), activation.apply)
+            for index, activation in zip(range(len(layout.hiddens)), network.activations, strict=True)
+        ]
+        self.head = layout.head(blocks, tower).T
+        self.gives_values = tower == "policy" and layout.shared is not None and "value" in layout.heads
+        self.value_head = layout.head(blocks, "value")[:, 0] if self.gives_values else None
         self.log_std = blocks["log_std"][:, None] if tower == "policy" and layout.num_log_std else None
         self._buffers = BuffersByRows(self._allocate)
 
@@ -143,39 +139,39 @@ class _TrainingBuffers:
     """Forward and backward of one batch size, with every view of the weights and buffers made once."""
 
     def __init__(self, network: NumpyNetwork, rows: int):
-        self.layout = layout = network.layout
-        self.blocks = blocks = network.blocks
+        layout, blocks = network.layout, network.blocks
         self.gradients = network.gradient_blocks
         self.inputs = None
-        towers = layout.num_towers
-        scratch = np.empty(towers * max(layout.hiddens, default=0) * rows, np.float32)
-        self.layers = [
-            _Layer(blocks[f"hidden_{index}"], blocks.get(f"norm_{index}"), towers, width, rows, activation, scratch)
-            for index, (width, activation) in enumerate(zip(layout.hiddens, network.activations, strict=True))
-        ]
-        # The distribution inputs and the values share memory, so that one tower's head writes both at once.
-        num_dist_inputs = layout.num_outputs + layout.num_log_std
-        self.outputs = np.empty((layout.num_outputs + layout.num_values, rows), np.float32)
-        self.dist_inputs = self.outputs[: layout.num_outputs]
-        self.values = self.outputs[layout.num_outputs :].reshape(-1)
+        scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
+        self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
+        # The results of all heads share memory, so that one product writes those of shared layers.
+        self.outputs = np.empty((sum(layout.heads.values()), rows), np.float32)
+        self.output_gradient = np.empty_like(self.outputs)
+        self.num_outputs = num_outputs = layout.heads["policy"]
+        self.dist_inputs = self.outputs[:num_outputs]
+        self.values = self.outputs[num_outputs:].reshape(-1)
+        self.value_gradient = self.output_gradient[num_outputs:].reshape(-1)
+        self.log_std = None
         if layout.num_log_std:
-            self.dist_inputs = np.empty((num_dist_inputs, rows), np.float32)
-        self.output_gradient = np.empty((layout.num_outputs + layout.num_values, rows), np.float32)
-        self.value_gradient = self.output_gradient[layout.num_outputs :].reshape(-1)
+            self.log_std = blocks["log_std"][:, None]
+            self.dist_inputs = np.empty((num_outputs + layout.num_log_std, rows), np.float32)
         self.ones = np.ones(rows, np.float32)
+        # Of each tower: the weights of its heads, their gradient, and the rows of their results.
+        self.heads, start = [], 0
+        for name in layout.head_blocks:
+            weights = blocks[name]
+            results = slice(start, start + weights.shape[1])
+            self.heads.append((weights, self.gradients[name], self.outputs[results], self.output_gradient[results]))
+            start = results.stop
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self.inputs = inputs
         self._forward_hidden(inputs)
-        outputs, policy_features, value_features = self.outputs, *self._features()
-        if self.layout.num_towers == 1:
-            np.dot(self.blocks["head"].T, policy_features, out=outputs)
-        else:
-            np.dot(self.blocks["policy_head"].T, policy_features, out=outputs[:-1])
-            np.dot(self.blocks["value_head"].T, value_features, out=outputs[-1:])
-        if self.layout.num_log_std:
-            self.dist_inputs[: self.layout.num_outputs] = outputs[:-1]
-            self.dist_inputs[self.layout.num_outputs :] = self.blocks["log_std"][:, None]
+        for features, (weights, _, results, _) in zip(self._features(), self.heads):
+            np.dot(weights.T, features, out=results)
+        if self.log_std is not None:
+            self.dist_inputs[: self.num_outputs] = self.outputs[: self.num_outputs]
+            self.dist_inputs[self.num_outputs :] = self.log_std
         return self.dist_inputs.T, self.values
 
     def _forward_hidden(self, inputs: np.ndarray) -> None:
@@ -190,37 +186,22 @@ class _TrainingBuffers:
             layer.activation.apply(layer.y, layer.h)
             before = layer
 
-    def _features(self) -> tuple[np.ndarray, np.ndarray]:
-        """What the two heads read, [width + 1, B] each."""
-        if not self.layers:
-            return self.inputs.T, self.inputs.T
-        augmented = self.layers[-1].augmented
-        return augmented[0], augmented[-1]
+    def _features(self):
+        """What the heads of each tower read, [width + 1, B] each."""
+        return self.layers[-1].augmented if self.layers else [self.inputs.T] * len(self.heads)
 
     def backward(self, d_dist_inputs: np.ndarray, d_values: np.ndarray) -> None:
-        d_outputs = self.output_gradient
-        num_outputs = self.layout.num_outputs
         d_inputs_t = d_dist_inputs.T
-        d_outputs[:num_outputs] = d_inputs_t[:num_outputs]
+        self.output_gradient[: self.num_outputs] = d_inputs_t[: self.num_outputs]
         self.value_gradient[:] = d_values
-        if self.layout.num_log_std:
-            np.dot(d_inputs_t[num_outputs:], self.ones, out=self.gradients["log_std"])
-        self._backward_heads(d_outputs)
-        self._backward_hidden()
-
-    def _backward_heads(self, d_outputs: np.ndarray) -> None:
+        if self.log_std is not None:
+            np.dot(d_inputs_t[self.num_outputs :], self.ones, out=self.gradients["log_std"])
         top = self.layers[-1].gradient if self.layers else None
-        policy_features, value_features = self._features()
-        blocks, gradients = self.blocks, self.gradients
-        if self.layout.num_towers == 1:
-            np.dot(policy_features, d_outputs.T, out=gradients["head"])
+        for tower, (features, (weights, gradient, _, d_results)) in enumerate(zip(self._features(), self.heads)):
+            np.dot(features, d_results.T, out=gradient)
             if top is not None:
-                np.dot(blocks["head"][:-1], d_outputs, out=top[0])
-            return
-        np.dot(policy_features, d_outputs[:-1].T, out=gradients["policy_head"])
-        np.dot(value_features, d_outputs[-1:].T, out=gradients["value_head"])
-        np.dot(blocks["policy_head"][:-1], d_outputs[:-1], out=top[0])
-        np.dot(blocks["value_head"][:-1], d_outputs[-1:], out=top[1])
+                np.dot(weights[:-1], d_results, out=top[tower])
+        self._backward_hidden()
 
     def _backward_hidden(self) -> None:
         gradients = self.gradients
@@ -244,17 +225,10 @@ class _Layer:
     holds the normal features). The gradient is first that with respect to y, then to z.
     """
 
-    def __init__(
-        self,
-        block: np.ndarray,
-        norm: np.ndarray | None,
-        towers: int,
-        width: int,
-        rows: int,
-        activation: Activation,
-        scratch: np.ndarray,
-    ):
-        self.activation = activation
+    def __init__(self, network: NumpyNetwork, index: int, rows: int, scratch: np.ndarray):
+        towers, width = network.layout.num_towers, network.layout.hiddens[index]
+        block, norm = network.blocks[f"hidden_{index}"], network.blocks.get(f"norm_{index}")
+        self.activation = activation = network.activations[index]
         self.weights_t = block.swapaxes(-1, -2)
         self.weights_without_bias = block[..., :-1, :]
         self.z = np.empty((towers, width, rows), np.float32)

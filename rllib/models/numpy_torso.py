@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 from rllib.models.activations import ACTIVATIONS
 from rllib.models.buffers import BuffersByRows
 from rllib.models.layer_norm import normalize_rows
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout
 from rllib.models.numpy_network import Tower, check_weights
 from rllib.models.torso import Convolution, Image, Torso, as_conv2d
 
@@ -36,14 +36,14 @@ class ConvolutionalNetwork:
     # There is no `backward`.
     closed_form = False
 
-    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], weights: np.ndarray):
+    def __init__(self, layout: LayersLayout, activations: tuple[str, ...], weights: np.ndarray):
         check_weights(layout, weights)
         self.layout = layout
         self.activations = [ACTIVATIONS[name] for name in activations]
         self.blocks = layout.blocks(weights)
         self._torsos = [_TorsoForward(layout.torso, self.blocks, tower) for tower in range(layout.num_towers)]
         self._policy = Tower(self, "policy")
-        self._value = Tower(self, "value") if layout.num_values else None
+        self._value = Tower(self, "value") if "value" in layout.heads else None
         self.gives_values = self._policy.gives_values
 
     def forward(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

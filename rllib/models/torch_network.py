@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rllib.models.layer_norm import EPSILON
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork
 from rllib.models.torch_torso import ACTIVATIONS, torso_features, torso_pieces
 
@@ -41,7 +41,6 @@ class FlatModule(nn.Module):
             parameter.data, parameter.grad = view.view(parameter.shape), gradient.view(parameter.shape)
 
     def forward(self, *inputs: Tensor):
-        """The module's result."""
         return self.module(*inputs)
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
@@ -57,12 +56,11 @@ class Values(nn.Module):
         self.value = nn.Parameter(torch.empty(shape))
 
     def forward(self) -> Tensor:
-        """The numbers."""
         return self.value
 
 
-class TorchNetwork(nn.Module):
-    """The actor-critic network on a flat tensor, as FlatModule, with both towers' layers in one product.
+class StackedLayers(nn.Module):
+    """Fully connected layers and their heads on a flat tensor, as FlatModule, with all towers' layers in one product.
 
     `parameters()` are shaped as in torch.nn.Linear and may be read or changed; changes show in the flat vector.
 
@@ -72,7 +70,7 @@ class TorchNetwork(nn.Module):
         flat: float32 [layout.size], on any device; the module's own memory, not copied.
     """
 
-    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], flat: Tensor):
+    def __init__(self, layout: LayersLayout, activations: tuple[str, ...], flat: Tensor):
         super().__init__()
         self.layout = layout
         self._activations = [ACTIVATIONS[name] for name in activations]
@@ -80,16 +78,14 @@ class TorchNetwork(nn.Module):
         self._parts = _pieces(layout, flat)
         self.leaves = [part.requires_grad_() for part in self._parts.values()]
         self._gradients = list(_pieces(layout, self.flat.grad).values())
-        gradients = layout.named_parameters(self.flat.grad)
-        for name, view in layout.named_parameters(flat.detach()).items():
-            parameter = nn.Parameter(view)
-            parameter.grad = gradients[name]
-            self.register_parameter(name.replace(".", "_"), parameter)
+        _register_parameters(self)
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; without a value head, no values [0].
+    def outputs(self, inputs: Tensor) -> Sequence[Tensor]:
+        """The result [B, outputs] of each head.
 
-        Encoded observations [B, num_inputs + 1] close with a 1, which stands for the first layer's bias.
+        Args:
+            inputs: [B, num_inputs + 1], closing with a 1 that stands for the first layer's bias; with a torso, rows as
+                they are stored.
         """
         layout, parts = self.layout, self._parts
         if layout.torso:
@@ -98,19 +94,17 @@ class TorchNetwork(nn.Module):
             z = torch.matmul(inputs, parts["hidden_0"])  # [towers, B, width]
             features = self._activations[0](self._normalized(0, z))
         else:
-            return self._split(inputs @ parts["head"])
+            return (inputs @ parts["head"]).split(tuple(layout.heads.values()), dim=1)
         for index in range(0 if layout.torso else 1, len(layout.hiddens)):
             weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
             features = self._activations[index](self._normalized(index, torch.baddbmm(bias, features, weight)))
-        if layout.num_towers == 1:
-            return self._split(torch.addmm(parts["head.bias"], features[0], parts["head.weight"]))
-        policy_features, value_features = features.unbind()
-        dist_inputs = torch.addmm(parts["policy_head.bias"], policy_features, parts["policy_head.weight"])
-        values = torch.addmm(parts["value_head.bias"], value_features, parts["value_head.weight"])[:, 0]
-        return self._with_log_std(dist_inputs), values
+        found = []
+        for (name, heads), read in zip(layout.head_blocks.items(), features.unbind()):
+            results = torch.addmm(parts[f"{name}.bias"], read, parts[f"{name}.weight"])
+            found += results.split(tuple(heads.values()), dim=1) if len(heads) > 1 else [results]
+        return found
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
-        """As in FlatModule."""
         torch._foreach_copy_(self._gradients, gradients)
 
     def _normalized(self, index: int, z: Tensor) -> Tensor:
@@ -119,14 +113,37 @@ class TorchNetwork(nn.Module):
         normal = torch.nn.functional.layer_norm(z, z.shape[-1:], eps=EPSILON)
         return torch.addcmul(self._parts[f"norm_{index}.bias"], normal, self._parts[f"norm_{index}.weight"])
 
-    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        dist_inputs, values = outputs.split((self.layout.num_outputs, self.layout.num_values), dim=1)
-        return self._with_log_std(dist_inputs), values.reshape(-1)
 
-    def _with_log_std(self, means: Tensor) -> Tensor:
-        if not self.layout.num_log_std:
-            return means
-        return torch.cat([means, self._parts["log_std"].expand(len(means), -1)], dim=1)
+class TorchNetwork(StackedLayers):
+    """The network of a policy, with or without a value head."""
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; values [0] without their head."""
+        dist_inputs, *values = self.outputs(inputs)
+        if self.layout.num_log_std:
+            dist_inputs = torch.cat([dist_inputs, self._parts["log_std"].expand(len(dist_inputs), -1)], dim=1)
+        return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
+
+
+class TorchLayers(StackedLayers):
+    """Fully connected layers over several tensors side by side (models/modules.py: FullyConnected).
+
+    Args:
+        layout, activations, flat: as for StackedLayers.
+        reads: what the arguments of a call are; "observation" closes with a 1 already.
+    """
+
+    def __init__(self, layout: LayersLayout, activations: tuple[str, ...], flat: Tensor, reads: tuple[str, ...]):
+        super().__init__(layout, activations, flat)
+        self._reads = reads
+
+    def forward(self, *read: Tensor) -> Tensor:
+        """[B, outputs], or [B] of a single one, from what it reads, [B, ...] each."""
+        # The bias is the last row of the first layer's weights, so a column of ones comes last, once.
+        parts = [part.flatten(1) for part in read]
+        parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
+        (outputs,) = self.outputs(torch.cat([*parts, parts[0].new_ones((len(parts[0]), 1))], dim=1))
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
 
 def _with_gradient(flat: Tensor) -> Tensor:
@@ -135,7 +152,16 @@ def _with_gradient(flat: Tensor) -> Tensor:
     return flat
 
 
-def _pieces(layout: ParameterLayout, flat: Tensor) -> dict[str, Tensor]:
+def _register_parameters(module: nn.Module) -> None:
+    """Makes the parameters that `module.layout` names, and their gradients, views of `module.flat` and its gradient."""
+    gradients = module.layout.named_parameters(module.flat.grad)
+    for name, view in module.layout.named_parameters(module.flat.detach()).items():
+        parameter = nn.Parameter(view)
+        parameter.grad = gradients[name]
+        module.register_parameter(name.replace(".", "_"), parameter)
+
+
+def _pieces(layout: LayersLayout, flat: Tensor) -> dict[str, Tensor]:
     """The blocks as the products of `forward` need them: weights and biases apart, and the first layer stacked.
 
     Without a torso the first layer's bias stays the last row of its weights, as inputs then close with a 1.
@@ -174,11 +200,7 @@ class NoisyTorchNetwork(nn.Module):
         self._noise, self._drawn = noise, torch.zeros(len(noise.noise), device=flat.device)
         self._summed = torch.empty(layout.plain.size, device=flat.device)
         self._plain = [TorchNetwork(layout.plain, activations, self._summed)]  # in a list: its parameters are no others
-        gradients = layout.named_parameters(self.flat.grad)
-        for name, view in layout.named_parameters(flat.detach()).items():
-            parameter = nn.Parameter(view)
-            parameter.grad = gradients[name]
-            self.register_parameter(name.replace(".", "_"), parameter)
+        _register_parameters(self)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B]."""
@@ -192,36 +214,13 @@ class NoisyTorchNetwork(nn.Module):
 
     @property
     def leaves(self) -> list[Tensor]:
-        """As in FlatModule."""
         return self._plain[0].leaves
 
     def receive(self, gradients: Sequence[Tensor]) -> None:
-        """As in FlatModule."""
         size, gradient = self.layout.plain.size, self.flat.grad
         self._plain[0].receive(gradients)
         gradient[:size] = self._plain[0].flat.grad
         torch.mul(gradient[self.layout.start : size], self._drawn, out=gradient[size:])
-
-
-class TorchLayers(TorchNetwork):
-    """Fully connected layers over several tensors side by side (models/modules.py: FullyConnected).
-
-    Args:
-        layout, activations, flat: as for TorchNetwork.
-        reads: what the arguments of a call are; "observation" closes with a 1 already.
-    """
-
-    def __init__(self, layout: ParameterLayout, activations: tuple[str, ...], flat: Tensor, reads: tuple[str, ...]):
-        super().__init__(layout, activations, flat)
-        self._reads = reads
-
-    def forward(self, *read: Tensor) -> Tensor:
-        """[B, outputs], or [B] of a single one, from what it reads, [B, ...] each."""
-        # The bias is the last row of the first layer's weights, so a column of ones comes last, once.
-        parts = [part.flatten(1) for part in read]
-        parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
-        outputs, _ = super().forward(torch.cat([*parts, parts[0].new_ones((len(parts[0]), 1))], dim=1))
-        return outputs[:, 0] if self.layout.num_outputs == 1 else outputs
 
 
 class ActingNetwork:

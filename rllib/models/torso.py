@@ -4,12 +4,15 @@ Stored observations enter as they are (pixels as bytes); a torso turns each row 
 convolutions of their own, what else a row holds goes past them; both stand side by side in the features.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+
+from rllib.models.described import as_lists
 
 # Ray's choice by the size of the image (get_filter_config): [channels, [kernel height, width], stride].
 AUTOMATIC_FILTERS = {
@@ -199,21 +202,10 @@ class Torso:
 
     def to_json(self) -> dict:
         """A JSON-able description; `torso_from_json` reads it."""
-        return {
-            "images": [
-                {
-                    "start": image.start,
-                    "shape": list(image.shape),
-                    "channels_first": image.channels_first,
-                    "scale": image.scale,
-                    "filters": [[f.channels, list(f.kernel), list(f.stride), f.padding] for f in image.filters],
-                }
-                for image in self.images
-            ],
-            "others": [list(columns) for columns in self.others],
-            "activation": self.activation,
-            "layer_norm": self.layer_norm,
-        }
+        data = as_lists(dataclasses.asdict(self))
+        for image in data["images"]:
+            image["filters"] = [list(layer.values()) for layer in image["filters"]]
+        return data
 
 
 def as_conv2d(kernels):

@@ -1,18 +1,15 @@
 """A policy's network of one's own, written once in torch: it acts, and PPO's loss trains it."""
 
-import math
-from dataclasses import dataclass
-
 import gymnasium as gym
 import numpy as np
-import torch
+import pytest
 from learner_support import SETTINGS, make_batch
 from torch import nn
 
 from rllib.learners.learner import make_learner
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import PolicySpec, policy_spec
-from rllib.models.torch_network import ActingNetwork, FlatModule
+from rllib.models.catalog import policy_spec
+from rllib.models.custom import CustomSpec
 from rllib.policy import Policy
 
 WIDTH = 16
@@ -26,49 +23,30 @@ class Gated(nn.Module):
         self.features, self.gate = nn.Linear(num_inputs, WIDTH), nn.Linear(num_inputs, WIDTH)
         self.policy, self.value = nn.Linear(WIDTH, num_outputs), nn.Linear(WIDTH, 1)
 
-    def forward(self, inputs):
-        observations = inputs[:, :-1]
+    def forward(self, observations):
         h = self.features(observations).tanh() * self.gate(observations).sigmoid()
         return self.policy(h), self.value(h)[:, 0]
 
 
-class InOrder:
-    """Where a module's parameters lie: one after the other, as FlatModule has them."""
+class Convolution(nn.Module):
+    """A module for images [8, 8, 1]."""
 
-    def __init__(self, module, num_inputs):
-        self.num_inputs = num_inputs
-        self.shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
-        self.size = sum(map(math.prod, self.shapes.values()))
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__()
+        assert num_inputs == 64
+        self.features, self.policy, self.value = nn.Conv2d(1, 2, 8), nn.Linear(2, num_outputs), nn.Linear(2, 1)
 
-    def named_parameters(self, flat):
-        named, start = {}, 0
-        for name, shape in self.shapes.items():
-            stop = start + math.prod(shape)
-            named[name], start = flat[start:stop].reshape(shape), stop
-        return named
+    def forward(self, images):
+        h = self.features(images.permute(0, 3, 1, 2).float()).flatten(1)
+        return self.policy(h), self.value(h)[:, 0]
 
 
-@dataclass(frozen=True)
-class GatedSpec(PolicySpec):
-    def make(self):
-        return Gated(self.encoder.size, self.distribution.num_inputs)
-
-    def layout(self):
-        return InOrder(self.make(), self.encoder.size)
-
-    def initialize(self, layout, weights, rng):
-        weights[:] = 0.3 * rng.standard_normal(layout.size)
-
-    def network(self, layout, weights, backend="torch"):
-        return ActingNetwork(self.torch(layout, torch.from_numpy(weights), None), gives_values=True)
-
-    def torch(self, layout, flat, acting):
-        return FlatModule(self.make(), flat)
+VECTORS, IMAGES = gym.spaces.Box(-1, 1, (4,)), gym.spaces.Box(0, 255, (8, 8, 1), np.uint8)
 
 
-def make_policy(seed=0):
-    plain = policy_spec(gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(3))
-    return Policy(GatedSpec(plain.encoder, plain.distribution, (), ()), rng=np.random.default_rng(seed))
+def make_policy(space=VECTORS, module=Gated, seed=0, **model):
+    spec = CustomSpec.of(policy_spec(space, gym.spaces.Discrete(3), model), module)
+    return Policy(spec, rng=np.random.default_rng(seed))
 
 
 def test_it_acts_by_its_weights():
@@ -82,15 +60,26 @@ def test_it_acts_by_its_weights():
     np.testing.assert_allclose(batch["vf_preds"], (h @ named["value.weight"].T + named["value.bias"])[:, 0], atol=1e-5)
 
 
-def test_a_learner_trains_it_in_place():
-    policy = make_policy()
+def test_its_constructor_draws_the_weights_by_the_seed():
+    first, again, other = make_policy().weights, make_policy().weights, make_policy(seed=1).weights
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).all() and abs(first).max() <= 0.5  # torch.nn.Linear: within 1 / sqrt(4)
+
+
+@pytest.mark.parametrize(
+    ("space", "module", "model"),
+    [(VECTORS, Gated, {}), (IMAGES, Convolution, {"conv_filters": [[4, 8, 1]]})],
+    ids=["vectors", "images"],
+)
+def test_a_learner_trains_it_in_place(space, module, model):
+    policy = make_policy(space, module, **model)
     learner = make_learner(policy, PPO_LOSS)
     batch, before = make_batch(policy, 256), policy.weights.copy()
-    told = [
+    losses = [
         learner.update(batch, rng=np.random.default_rng(0), num_epochs=epochs, lr=lr, **SETTINGS)["total_loss"]
         for epochs, lr in ((1, 0.0), (10, 1e-2))
     ]
-    assert told[1] < told[0] and (policy.weights != before).all()
+    assert losses[1] < losses[0] and (policy.weights != before).all()
     acted = make_batch(policy, 256)
     assert not np.allclose(acted["action_dist_inputs"], batch["action_dist_inputs"], atol=1e-3)
     assert policy.compute_actions(batch["obs"]).shape == (256,)

@@ -18,9 +18,9 @@ from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
 from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.custom import CustomModule
 from rllib.models.distributions import DiagGaussian
 from rllib.models.modules import FullyConnected, Parameter
-from rllib.models.torch_network import FlatModule
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, SampleBatch
 
@@ -152,7 +152,7 @@ class Reference:
     def __init__(self, learner):
         self.networks = {}
         for name in ("policy", "q1", "q2"):
-            named = learner.vector.layouts[name].named_parameters(learner.vector[name])
+            named = learner.vector.named_parameters(name)
             self.networks[name] = [torch.tensor(part, dtype=torch.float64) for part in named.values()]
         self.networks |= {f"target_{name}": [part.clone() for part in self.networks[name]] for name in ("q1", "q2")}
         self.networks["log_alpha"] = [torch.tensor(learner.vector["log_alpha"][0], dtype=torch.float64)]
@@ -216,15 +216,11 @@ def test_updates_are_those_of_a_reference(device):
         update(learner, batch, lr=0.05)
         learner.update_targets(seed + 1)
         reference.update(batch, 0.05, 0.9, -1.0, 0.05)
-    for name in ("policy", "q1", "q2"):
-        named = learner.vector.layouts[name].named_parameters(learner.vector[name])
-        for part, expected in zip(named.values(), reference.networks[name], strict=True):
+    named = {name: learner.vector.named_parameters(name) for name in learner.vector.slices}
+    named |= {f"target_{name}": learner.vector.named_parameters(name, t.weights) for name, t in learner.targets.items()}
+    for name, parameters in named.items():
+        for part, expected in zip(parameters.values(), reference.networks[name], strict=True):
             np.testing.assert_allclose(part, expected, atol=1e-5, err_msg=name)
-    for name in ("q1", "q2"):
-        named = learner.vector.layouts[name].named_parameters(learner.targets[name].weights)
-        for part, expected in zip(named.values(), reference.networks[f"target_{name}"], strict=True):
-            np.testing.assert_allclose(part, expected, atol=1e-5, err_msg=f"target_{name}")
-    assert learner.vector["log_alpha"][0] == pytest.approx(float(reference.networks["log_alpha"][0]), abs=1e-5)
 
 
 def test_it_solves_a_probe():
@@ -342,25 +338,11 @@ def test_a_number_that_is_not_finite_is_named_by_its_module():
         update(learner, make_batch(32))
 
 
-class Quadratic:
-    """A module of one's own: a weighted sum of squares, by the three methods that models/modules.py asks for."""
+class Quadratic(torch.nn.Linear):
+    """A weighted sum of squares."""
 
-    def layout(self, widths):
-        self.width = self.size = widths["observation"]
-        return self
-
-    def named_parameters(self, flat):
-        return {"diagonal": flat}
-
-    def initialize(self, layout, weights, rng):
-        weights[:] = 0.5
-
-    def torch(self, layout, flat):
-        class Sum(torch.nn.Linear):
-            def forward(self, observations):
-                return super().forward(observations[:, : layout.width].square())[:, 0]
-
-        return FlatModule(Sum(self.width, 1, bias=False), flat)
+    def forward(self, observations):
+        return super().forward(observations.square())[:, 0]
 
 
 def test_a_module_of_ones_own():
@@ -369,7 +351,8 @@ def test_a_module_of_ones_own():
         return loss, (loss,)
 
     objective = Objective(LossOverModules((REWARDS,), ("loss",), fit), ("model",))
-    learner = make_learner(make_policy(), objective, modules={"model": Quadratic()})
+    model = CustomModule(lambda width: Quadratic(width, 1, bias=False))
+    learner = make_learner(make_policy(), objective, modules={"model": model})
     batch = make_batch(256)
     batch[REWARDS] = (batch[OBS] ** 2 @ np.float32([2, -1])).astype(np.float32)
     for _ in range(300):

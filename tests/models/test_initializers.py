@@ -8,11 +8,11 @@ import torch
 
 from rllib.algorithms.dqn import DQNConfig
 from rllib.models.initializers import INITIALIZERS, uniform
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout
 
 
 def test_uniform_begins_like_torch_layers():
-    layout = ParameterLayout(50, (300, 200), 10, 1, num_values=0)
+    layout = LayersLayout(50, (300, 200), {"policy": 10})
     weights = np.zeros(layout.size, np.float32)
     uniform(layout, weights, np.random.default_rng(0))
     torch.manual_seed(0)
@@ -28,7 +28,7 @@ def test_uniform_begins_like_torch_layers():
 
 @pytest.mark.parametrize("name", INITIALIZERS)
 def test_seeds(name):
-    layout, drawn = ParameterLayout(4, (8,), 2, 2), []
+    layout, drawn = LayersLayout(4, (8,), {"policy": 2, "value": 1}, None), []
     for seed in (0, 0, 1):
         weights = np.zeros(layout.size, np.float32)
         INITIALIZERS[name](layout, weights, np.random.default_rng(seed))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rllib.models.initializers import orthogonal
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout
 from rllib.models.numpy_network import NumpyNetwork
 
 ACTIVATIONS = {
@@ -17,10 +17,17 @@ ACTIVATIONS = {
 }
 # Layers take them in turn: each kind comes first, and beside another one.
 PAIRS = [("tanh", "relu"), ("relu", "linear"), ("swish", "tanh"), ("linear", "swish")]
+HEADS = {"policy": 2, "value": 1}
 CASES = [
-    (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), (*names, *names)[: len(hiddens)])
-    for (hiddens, towers), (outputs, log_std), names, layer_norm in itertools.product(
-        [((), 1), ((8,), 1), ((8,), 2), ((8, 6, 5), 1), ((8, 6, 5), 2)], [(2, 0), (3, 3)], PAIRS, [False, True]
+    (
+        LayersLayout(4, hiddens, {"policy": outputs, "value": 1}, shared, log_std, layer_norm),
+        (*names, *names)[: len(hiddens)],
+    )
+    for (hiddens, shared), (outputs, log_std), names, layer_norm in itertools.product(
+        [((), "shared"), ((8,), "shared"), ((8,), None), ((8, 6, 5), "shared"), ((8, 6, 5), None)],
+        [(2, 0), (3, 3)],
+        PAIRS,
+        [False, True],
     )
     if hiddens or not layer_norm
 ]
@@ -61,7 +68,7 @@ def test_forward(layout, activations):
     network, weights, inputs = make(layout, activations, 7)
     dist_inputs, values = network.forward(inputs)
     expected = slow_forward(layout, activations, weights.astype(np.float64), inputs[:, :-1].astype(np.float64))
-    assert dist_inputs.shape == (7, layout.num_outputs + layout.num_log_std)
+    assert dist_inputs.shape == (7, layout.heads["policy"] + layout.num_log_std)
     np.testing.assert_allclose(dist_inputs, expected[0], atol=1e-5)
     np.testing.assert_allclose(values, expected[1], atol=1e-5)
 
@@ -83,7 +90,7 @@ def test_acting_computes_the_same(layout, activations):
 def test_backward_by_finite_differences(layout, activations):
     network, weights, inputs = make(layout, activations, 5, seed=1)
     rng = np.random.default_rng(2)
-    d_dist_inputs = rng.standard_normal((5, layout.num_outputs + layout.num_log_std)).astype(np.float32)
+    d_dist_inputs = rng.standard_normal((5, layout.heads["policy"] + layout.num_log_std)).astype(np.float32)
     d_values = rng.standard_normal(5).astype(np.float32)
     network.forward(inputs)
     gradient = network.backward((d_dist_inputs, d_values))
@@ -102,7 +109,7 @@ def test_backward_by_finite_differences(layout, activations):
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_batches_of_several_sizes_do_not_disturb_each_other(layer_norm):
-    layout = ParameterLayout(4, (8, 6), 2, 2, layer_norm=layer_norm)
+    layout = LayersLayout(4, (8, 6), HEADS, None, layer_norm=layer_norm)
     network, _, inputs = make(layout, ("tanh", "tanh"), 40)
     whole = network.forward(inputs)[1].copy()
     for rows in (1, 2, 3, 5, 8, 13, 21, 34, 7, 1, 40):
@@ -111,7 +118,7 @@ def test_batches_of_several_sizes_do_not_disturb_each_other(layer_norm):
 
 
 def test_the_network_reads_the_weights_where_they_lie():
-    layout = ParameterLayout(4, (8,), 2, 2)
+    layout = LayersLayout(4, (8,), HEADS, None)
     network, weights, inputs = make(layout, ("tanh",), 3)
     before = network.forward(inputs)[0].copy()
     weights[:] = 0
@@ -119,15 +126,16 @@ def test_the_network_reads_the_weights_where_they_lie():
     assert np.array_equal(network.forward_policy(inputs), np.zeros((3, 2)))
 
 
-@pytest.mark.parametrize("weights", [np.zeros(3, np.float32), np.zeros(ParameterLayout(4, (8,), 2, 2).size)], ids=str)
-def test_other_weights_are_refused(weights):
+@pytest.mark.parametrize(("size", "dtype"), [(3, np.float32), (None, np.float64)])
+def test_other_weights_are_refused(size, dtype):
+    layout = LayersLayout(4, (8,), HEADS, None)
     with pytest.raises(ValueError, match="float32 weights"):
-        NumpyNetwork(ParameterLayout(4, (8,), 2, 2), ("tanh",), weights)
+        NumpyNetwork(layout, ("tanh",), np.zeros(size or layout.size, dtype))
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_initial_weights(layer_norm):
-    layout = ParameterLayout(4, (64, 32), 2, 2, layer_norm=layer_norm)
+    layout = LayersLayout(4, (64, 32), HEADS, None, layer_norm=layer_norm)
     weights = np.empty(layout.size, np.float32)
     orthogonal(layout, weights, np.random.default_rng(0))
     named = layout.named_parameters(weights)
@@ -145,7 +153,7 @@ def test_initial_weights(layer_norm):
 
 
 def test_equal_seeds_give_equal_weights():
-    layout = ParameterLayout(4, (16,), 2, 2)
+    layout = LayersLayout(4, (16,), HEADS, None)
     vectors = [np.empty(layout.size, np.float32) for _ in range(3)]
     for vector, seed in zip(vectors, (1, 1, 2)):
         orthogonal(layout, vector, np.random.default_rng(seed))

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout
 from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.torch_network import ActingNetwork, TorchNetwork, backward
 
+HEADS = {"policy": 2, "value": 1}
 CASES = [
-    (ParameterLayout(4, hiddens, outputs, towers, log_std, layer_norm=layer_norm), (*names, *names)[: len(hiddens)])
-    for (hiddens, towers), (outputs, log_std), names, layer_norm in itertools.product(
-        [((), 1), ((64,), 2), ((64, 64), 1), ((64, 64), 2), ((32, 48, 16), 2)],
+    (
+        LayersLayout(4, hiddens, {"policy": outputs, "value": 1}, shared, log_std, layer_norm),
+        (*names, *names)[: len(hiddens)],
+    )
+    for (hiddens, shared), (outputs, log_std), names, layer_norm in itertools.product(
+        [((), "shared"), ((64,), None), ((64, 64), "shared"), ((64, 64), None), ((32, 48, 16), None)],
         [(2, 0), (3, 3)],
         [("tanh", "relu"), ("relu", "linear"), ("swish", "tanh"), ("linear", "swish")],
         [False, True],
@@ -64,7 +68,7 @@ def test_acting_through_torch(layout, activations):
 
 
 def test_parameters_and_their_gradients_are_views():
-    layout = ParameterLayout(4, (8, 6), 2, 2)
+    layout = LayersLayout(4, (8, 6), HEADS, None)
     weights, inputs = make(layout, 5)
     network = TorchNetwork(layout, ("tanh", "tanh"), torch.from_numpy(weights))
     assert sum(parameter.numel() for parameter in network.parameters()) == layout.size
@@ -80,7 +84,7 @@ def test_parameters_and_their_gradients_are_views():
 
 def test_module_users_can_train_it():
     """A common optimizer over parameters() moves the flat vector."""
-    layout = ParameterLayout(4, (8,), 2, 2)
+    layout = LayersLayout(4, (8,), HEADS, None)
     weights, inputs = make(layout, 5)
     before = weights.copy()
     network = TorchNetwork(layout, ("tanh",), torch.from_numpy(weights))
@@ -92,7 +96,7 @@ def test_module_users_can_train_it():
 @pytest.mark.parametrize(("hiddens", "layer_norm"), [((), False), ((8, 6), False), ((8, 6), True)])
 def test_without_a_value_head(hiddens, layer_norm):
     """Both networks: the distribution inputs of the same weights, empty values, and equal gradients."""
-    layout = ParameterLayout(4, hiddens, 3, 1, num_values=0, layer_norm=layer_norm)
+    layout = LayersLayout(4, hiddens, {"policy": 3}, layer_norm=layer_norm)
     activations = ("relu",) * len(hiddens)
     weights, inputs = make(layout, 9)
     numpy_network = NumpyNetwork(layout, activations, weights.copy())

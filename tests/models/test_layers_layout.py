@@ -3,18 +3,21 @@
 import numpy as np
 import pytest
 
-from rllib.models.layout import ParameterLayout
+from rllib.models.layout import LayersLayout
 
+BOTH, POLICY = {"policy": 3, "value": 1}, {"policy": 3}
 LAYOUTS = [
-    ParameterLayout(4, (), 2, 1),
-    ParameterLayout(4, (8,), 2, 2),
-    ParameterLayout(4, (8, 6, 5), 3, 2),
-    ParameterLayout(4, (8, 6), 3, 1),
-    ParameterLayout(3, (8, 6), 2, 2, num_log_std=2),
-    ParameterLayout(4, (8, 6), 3, 1, num_values=0),
-    ParameterLayout(4, (), 3, 1, num_values=0),
-    ParameterLayout(4, (8, 6), 3, 2, layer_norm=True),
-    ParameterLayout(4, (8, 6), 3, 1, num_values=0, layer_norm=True),
+    LayersLayout(4, (), BOTH),
+    LayersLayout(4, (8,), BOTH, None),
+    LayersLayout(4, (8, 6, 5), BOTH, None),
+    LayersLayout(4, (8, 6), BOTH),
+    LayersLayout(3, (8, 6), BOTH, None, num_log_std=2),
+    LayersLayout(4, (8, 6), POLICY),
+    LayersLayout(4, (), POLICY),
+    LayersLayout(4, (8, 6), BOTH, None, layer_norm=True),
+    LayersLayout(4, (8, 6), POLICY, layer_norm=True),
+    LayersLayout(4, (8, 6), {"policy": 3, "value": 1, "q1": 2, "q2": 2}, None),
+    LayersLayout(4, (8, 6), {"policy": 3, "value": 1, "q1": 2, "q2": 2}),
 ]
 
 
@@ -29,8 +32,7 @@ def test_parameters_tile_the_vector(layout):
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_shapes_are_those_of_torch_linear(layout):
     named = layout.named_parameters(np.zeros(layout.size, np.float32))
-    owners = ("policy", "value") if layout.num_towers == 2 else ("shared",)
-    for owner in owners:
+    for owner in layout.heads if layout.shared is None else ("shared",):
         before = layout.num_inputs
         for index, width in enumerate(layout.hiddens):
             assert named[f"{owner}.hidden_{index}.weight"].shape == (width, before)
@@ -38,13 +40,12 @@ def test_shapes_are_those_of_torch_linear(layout):
             for part in ("weight", "bias") if layout.layer_norm else ():
                 assert named[f"{owner}.norm_{index}.{part}"].shape == (width,)
             before = width
-    assert named["policy.head.bias"].shape == (layout.num_outputs,)
-    assert ("value.head.bias" in named) == bool(layout.num_values)
+    for name, outputs in layout.heads.items():
+        assert named[f"{name}.head.weight"].shape == (outputs, before)
     assert ("policy.log_std" in named) == bool(layout.num_log_std)
 
 
-def test_finds_the_parameters_that_hold_a_number():
-    layout = LAYOUTS[1]
-    bad = np.zeros(layout.size, bool)
-    layout.named_parameters(bad)["value.hidden_0.weight"][3, 2] = True
-    assert layout.names_where(bad) == ["value.hidden_0.weight"]
+def test_a_name_that_is_empty_is_left_out():
+    layout = LayersLayout(4, (8,), {"": 2}, shared="")
+    named = layout.named_parameters(np.zeros(layout.size, np.float32))
+    assert list(named) == ["hidden_0.weight", "hidden_0.bias", "head.weight", "head.bias"]

@@ -1,0 +1,116 @@
+"""Networks of your own: any torch.nn.Module can be a policy's network, or a module beside it.
+
+The module is written once. Its parameters, in its order, are the layout; its constructor draws the initial weights.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rllib.models.catalog import PolicySpec
+from rllib.models.layout import Layout
+from rllib.models.torch_network import ActingNetwork, FlatModule
+
+
+class TorchLayout(Layout):
+    """The parameters of a torch.nn.Module, one after the other.
+
+    Args:
+        make: () -> the module with its initial weights.
+    """
+
+    def __init__(self, make: Callable[[], nn.Module]):
+        self.make = make
+        super().__init__({name: tuple(parameter.shape) for name, parameter in make().named_parameters()})
+
+    def initialize(self, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the weights as the module's constructor does, with torch's generator seeded by `rng`."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng.integers(2**63)))
+            weights[:] = nn.utils.parameters_to_vector(self.make().parameters()).detach().numpy()
+
+
+@dataclass(frozen=True)
+class CustomSpec(PolicySpec):
+    """Describes a policy whose network is a torch.nn.Module; an algorithm's `make_policy_spec` returns one.
+
+    A checkpoint names this class and `make`: an algorithm that makes the same module restores it without them, a policy
+    alone needs Policy.from_checkpoint(path, load_user_code=True).
+
+    The module is called with encoded observations [B, num_inputs] (images as they are stored). It returns distribution
+    inputs [B, num_outputs] and values [B].
+
+    Attributes:
+        make: (num_inputs, num_outputs) -> torch.nn.Module with its initial weights; a function that can be pickled,
+            called in each process that acts or learns.
+    """
+
+    make: Callable[[int, int], nn.Module] = nn.Module
+
+    @classmethod
+    def of(cls, spec: PolicySpec, make: Callable[[int, int], nn.Module], **more):
+        """The description of a policy that differs from `spec` by its network; `more` are the other attributes."""
+        return cls(**vars(spec), make=make, **more)
+
+    def layout(self) -> TorchLayout:
+        return TorchLayout(partial(self.make, self.encoder.size, self.distribution.num_inputs))
+
+    def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+        layout.initialize(weights, rng)
+
+    def network(self, layout: TorchLayout, weights: np.ndarray, backend: str = "numpy"):
+        return ActingNetwork(self.torch(layout, torch.from_numpy(weights), None), gives_values=True)
+
+    def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
+        return FlatModule(Reader(layout.make()).to(flat.device), flat)
+
+
+@dataclass(frozen=True)
+class CustomModule:
+    """A module beside the policy's network (models/modules.py) out of a torch.nn.Module.
+
+    Attributes:
+        make: (width of each thing that it reads) -> torch.nn.Module with its initial weights.
+        reads: what losses call it with, in that order, [B, width] each: "observation" (encoded, as in a learner's
+            minibatches), "action", or both.
+    """
+
+    make: Callable[..., nn.Module]
+    reads: tuple[str, ...] = ("observation",)
+
+    def layout(self, widths: Mapping[str, int]) -> TorchLayout:
+        """Where the parameters lie; `widths` has the length of each thing that can be read."""
+        return TorchLayout(partial(self.make, *(widths[name] for name in self.reads)))
+
+    def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the weights as the module's constructor does."""
+        layout.initialize(weights, rng)
+
+    def torch(self, layout: TorchLayout, flat: Tensor) -> FlatModule:
+        return FlatModule(Reader(layout.make(), self.reads).to(flat.device), flat)
+
+
+class Reader(nn.Module):
+    """Calls a module with what it reads.
+
+    Args:
+        module: computes the results.
+        reads: what the arguments of a call are.
+    """
+
+    def __init__(self, module: nn.Module, reads: tuple[str, ...] = ("observation",)):
+        super().__init__()
+        self.module, self._reads = module, reads
+
+    def forward(self, *read: Tensor):
+        named = zip(self._reads, read, strict=True)
+        return self.module(*(without_ones(part) if name == "observation" else part for name, part in named))
+
+
+def without_ones(inputs: Tensor) -> Tensor:
+    """Encoded observations without their last column, of ones; images as they are."""
+    return inputs[:, :-1] if inputs.dim() == 2 else inputs

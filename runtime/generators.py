@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -50,6 +49,8 @@ class ObjectRefGenerator(Iterator[ObjectRef[T]], AsyncIterator[ObjectRef[T]]):
         return self
 
     async def __anext__(self) -> ObjectRef[T]:
+        import asyncio
+
         ref = self._stream.next_reference()
         await asyncio.to_thread(ref.engine.wait, [ref], 1, None)
         taken = self._stream.take()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import context
 from .errors import SessionClosedError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -62,6 +63,8 @@ class ObjectRef(SessionBound, Generic[T_co]):
         Raises:
             SessionClosedError: there is no session.
         """
+        from concurrent.futures import Future
+
         future, engine = Future(), context.current_engine()
         if engine is None:
             raise SessionClosedError(f"{self!r} belongs to a session that has been shut down")
@@ -77,6 +80,8 @@ class ObjectRef(SessionBound, Generic[T_co]):
         return future
 
     def __await__(self) -> Generator[Any, None, T_co]:
+        import asyncio
+
         return asyncio.wrap_future(self.future()).__await__()
 
     def __eq__(self, other):

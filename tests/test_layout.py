@@ -33,7 +33,10 @@ KNOW_THE_RUNTIME = [
 IMPORTS_LATE = {
     "runtime.engines.zeromq": "imports the driver, with numpy and zmq, while the node is starting",
 }
-LOADED_WHEN_USED = {"torch", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython"}
+LOADED_WHEN_USED = {
+    "torch", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
+    "asyncio", "concurrent",  # 1.5 MiB in each of the workers
+}  # fmt: skip
 HEAVY = LOADED_WHEN_USED | {"gymnasium", "numpy", "psutil", "yaml", "safetensors"}
 
 
@@ -179,6 +182,12 @@ def test_help_imports_nothing_heavy():
 
 def test_help_of_train_loads_nothing_that_it_does_not_use():
     assert not _imported_by("train", "--help") & (LOADED_WHEN_USED - {"rich"})
+
+
+def test_a_worker_loads_nothing_that_it_does_not_use():
+    code = "import sys, rllib.evaluation.rollout_worker; print(*{name.partition('.')[0] for name in sys.modules})"
+    output = subprocess.check_output([sys.executable, "-c", code], timeout=60, cwd=ROOT, text=True)
+    assert not set(output.split()) & LOADED_WHEN_USED
 
 
 @pytest.mark.parametrize("module", ["PPO", "PPOConfig", "Algorithm", "Policy", "SampleBatch", "register_env"])

@@ -6,7 +6,8 @@ import numpy as np
 
 
 def train(algo, iterations: int):
-    """The result of the last iteration."""
+    """The result of the last iteration; None for no iterations."""
+    result = None
     for _ in range(iterations):
         result = algo.train()
     return result

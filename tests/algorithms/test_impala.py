@@ -16,17 +16,8 @@ from rllib.algorithms.registry import get_algorithm_class
 from rllib.checkpoint import write_checkpoint
 from rllib.losses.appo import TARGET_DIST_INPUTS
 from runtime.util.fleet import answered
-from tests.algorithms.algorithm_support import learner_stats, train, values
-from tests.envs import (
-    ActionReward,
-    BoundedAction,
-    ConstantReward,
-    CountingEnv,
-    DelayedReward,
-    InfiniteHorizon,
-    MatchObservation,
-    ObservedReward,
-)
+from tests.algorithms.algorithm_support import learner_stats, train
+from tests.envs import CountingEnv
 
 # The networks here are so small that a second thread only waits.
 torch.set_num_threads(1)
@@ -386,53 +377,3 @@ def test_impala_with_one_synchronous_actor_is_a2c(opt_type):
             train(algo, 20)
             weights.append(algo.policy.weights.copy())
     np.testing.assert_allclose(*weights, atol=1e-5)
-
-
-class TestProbes:
-    """What must come out is known in closed form (tests/envs.py)."""
-
-    @BOTH
-    def test_p1_value_of_a_constant(self, config_class):
-        with build(config_class, ConstantReward, lr=0.01) as algo:
-            train(algo, 150)
-            np.testing.assert_allclose(values(algo, 0.0), 1.0, atol=0.01)
-
-    @BOTH
-    def test_p2_value_depends_on_the_observation(self, config_class):
-        with build(config_class, ObservedReward, lr=0.01) as algo:
-            train(algo, 100)
-            np.testing.assert_allclose(values(algo, -1.0, 1.0), [-1.0, 1.0], atol=0.05)
-
-    @BOTH
-    def test_p3_discounting(self, config_class):
-        # With a layer in common, what the policy does about the last noise in the advantages would move the values.
-        apart = {"fcnet_hiddens": [32, 32], "vf_share_layers": False}
-        with build(config_class, DelayedReward, lr=0.01, model=apart) as algo:
-            train(algo, 150)
-            np.testing.assert_allclose(values(algo, 0.0, 1.0), [0.9, 1.0], atol=0.05)
-
-    @BOTH
-    def test_p4_the_better_action_is_taken(self, config_class):
-        with build(config_class, ActionReward, entropy_coeff=0.0) as algo:
-            train(algo, 150)
-            logits = algo.policy.dist_inputs(np.zeros((1, 1), np.float32))[0]
-            assert 1 / (1 + np.exp(logits[0] - logits[1])) > 0.99
-
-    @BOTH
-    def test_p5_actions_belong_to_their_observations(self, config_class):
-        with build(config_class, MatchObservation, entropy_coeff=0.0) as algo:
-            assert train(algo, 200)["episode_reward_mean"] > 0.95
-
-    @BOTH
-    def test_p6_truncation_is_no_end(self, config_class):
-        """V = 1 / (1 - gamma) = 10, in fragments that hold two truncations each."""
-        with build(config_class, InfiniteHorizon, {"length": 10}, lr=0.02) as algo:
-            train(algo, 300)
-            np.testing.assert_allclose(values(algo, 0.0), 10.0, rtol=0.03)
-
-    @BOTH
-    def test_p12_actions_are_scaled_to_their_bounds(self, config_class):
-        with build(config_class, BoundedAction, entropy_coeff=0.0, lr=5e-3) as algo:
-            train(algo, 400)
-            action = algo.compute_single_action(np.zeros(1, np.float32), explore=False)
-            assert abs(float(action[0]) - 7.0) < 0.4

@@ -3,11 +3,13 @@
 Every class takes an optional config dict, so that all can be given to `.environment(cls, env_config={...})`.
 """
 
+import functools
 import time
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 
 class ProbeEnv(gymnasium.Env):
@@ -143,10 +145,22 @@ class HundredReward(ProbeEnv):
 
 
 class SleepEnv(ProbeEnv):
-    """Sleeps `seconds` (5 ms) a step, as a slow simulator does; episodes of `length` (100) steps, reward 1."""
+    """Sleeps in each step, as a slow simulator does; reward 1.
+
+    Config:
+        seconds: how long (0.005).
+        worker_index: only there (None: everywhere).
+        length: steps of an episode (100).
+    """
+
+    def __init__(self, config: dict | None = None):
+        super().__init__(config)
+        sleeps = self.config.get("worker_index") in (None, getattr(config, "worker_index", None))
+        self.seconds = self.config.get("seconds", 0.005) if sleeps else 0.0
 
     def follow(self, action):
-        time.sleep(self.config.get("seconds", 0.005))
+        if self.seconds:
+            time.sleep(self.seconds)
         return 0.0, 1.0, self.t >= self.config.get("length", 100), False
 
 
@@ -315,3 +329,10 @@ class StackedCounting(gymnasium.Env):
     def step(self, action):
         self.t += 1
         return self.stack([max(self.t - i, 0) for i in (3, 2, 1, 0)]), 1.0, self.t == 30, False, {}
+
+
+def in_vector(env, mode: AutoresetMode, kind=SyncVectorEnv, **options):
+    """Creator of a VectorEnv of environments of a class, as a user would write it."""
+    return lambda context: kind(
+        [functools.partial(env, dict(context))] * context.num_envs, autoreset_mode=mode, **options
+    )

@@ -56,16 +56,10 @@ def test_without_restart_a_death_ends_the_run_with_its_reason(how_many):
         assert time.monotonic() - started < 30
 
 
-class SecondIsSlow(SleepEnv):
-    """Steps of the second worker take a quarter of a second, those of the first none."""
-
-    def __init__(self, config=None):
-        super().__init__({**config, "seconds": 0.25 if config.worker_index == 2 else 0.0})
-
-
 def test_nothing_waits_for_a_slow_worker():
-    """A fragment of the slow worker takes 10 x 2 x 0.25 s; the fast one goes on meanwhile."""
-    with config(SecondIsSlow).build() as algo:
+    """A fragment of the slow worker takes 10 x 2 x 1 s; the fast one goes on meanwhile."""
+    twelve = {"min_train_timesteps_per_iteration": 12 * 20}
+    with config(SleepEnv, seconds=1.0, worker_index=2).reporting(**twelve).build() as algo:
         result = algo.train()
-        assert result["time_this_iter_s"] < 2.0
-        assert result["info"]["learner"]["default_policy"]["num_grad_updates_lifetime"] > 10
+        assert result["time_this_iter_s"] < 15
+        assert result["info"]["learner"]["default_policy"]["num_grad_updates_lifetime"] >= 12

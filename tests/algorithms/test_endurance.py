@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from rllib import PPOConfig
+from tests.runtime.runtime_support import wait_until
 
 DRIVER = """
 import sys
@@ -64,10 +65,7 @@ def test_nothing_is_left_of_a_killed_driver(signal_number, tmp_path):
         _, alive = psutil.wait_procs(started, timeout=5)
         assert not alive
         assert set(os.listdir("/dev/shm")) == shared_memory
-        deadline = time.monotonic() + 5
-        while list(tmp_path.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not list(tmp_path.iterdir()), "the session's directory with its sockets is left"
+        wait_until(lambda: not list(tmp_path.iterdir()), 5, "the session's directory with its sockets is not removed")
     finally:
         driver.kill()
         driver.stdout.close()

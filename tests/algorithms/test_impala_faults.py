@@ -168,27 +168,13 @@ def test_exceptions_are_tolerated_as_deaths_are(tolerance, expected):
 
 
 def test_a_slow_worker_does_not_hold_up_the_others():
-    """The first worker takes 2 s for a fragment, the others milliseconds."""
-    slow_in_one = {"seconds": 0.1, "worker_index": 1}
-    with config(env=SlowInOne, num_workers=3, **slow_in_one).build() as algo:
+    """The first worker takes 20 s for a fragment, the others milliseconds."""
+    with config(env=SleepEnv, num_workers=3, seconds=1.0, worker_index=1).build() as algo:
         algo.train()
         started = time.monotonic()
         for _ in range(10):
             algo.train()
-        assert time.monotonic() - started < 1.9
-
-
-class SlowInOne(SleepEnv):
-    """Sleeps in the rollout worker with index `worker_index` alone."""
-
-    def follow(self, action):
-        if self.config.worker_index != self.config["worker_index"]:
-            return 0.0, 1.0, self.t >= 100, False
-        return super().follow(action)
-
-    def __init__(self, config=None):
-        super().__init__(config)
-        self.config = config
+        assert time.monotonic() - started < 15
 
 
 def test_a_silent_worker_is_replaced_while_the_others_go_on():

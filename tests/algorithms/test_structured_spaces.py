@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.impala import IMPALAConfig
 from rllib.algorithms.ppo import PPOConfig
-from tests.envs import MatchParts, SampledEnv, nth_sample
+from tests.envs import MatchParts, SampledEnv, in_vector, nth_sample
 
 SPACES = {
     "bytes": Box(0, 255, (3, 2), np.uint8),
@@ -41,14 +41,7 @@ def build(env, config_class=PPOConfig, workers=0, env_config=None, **training):
     )
 
 
-def in_vector(mode):
-    def create(context):
-        return SyncVectorEnv([partial(SampledEnv, dict(context))] * context.num_envs, autoreset_mode=mode)
-
-    return create
-
-
-MODES = {"own": SampledEnv} | {mode.value: in_vector(mode) for mode in AutoresetMode}
+MODES = {"own": SampledEnv} | {mode.value: in_vector(SampledEnv, mode) for mode in AutoresetMode}
 
 
 @each_space
@@ -163,10 +156,10 @@ class TestKeysThatAreIgnored:
 
     @pytest.mark.parametrize("mode", AutoresetMode)
     def test_vector_environments(self, mode):
-        with self.config(in_vector(mode)).build() as algo:
+        with self.config(in_vector(SampledEnv, mode)).build() as algo:
             rows = algo.sample(32)["obs"]
         plain = spaces.Dict(direction=Discrete(4), view=WITH_TEXT["view"])
-        with self.config(in_vector(mode), plain, keys=()).build() as algo:
+        with self.config(in_vector(SampledEnv, mode), plain, keys=()).build() as algo:
             assert rows.shape[1:] == algo.sample(32)["obs"].shape[1:] == (6,)
 
     @pytest.mark.parametrize(

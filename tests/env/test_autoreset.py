@@ -1,7 +1,5 @@
 """Every way of stepping the same seeded environments must store the same transitions."""
 
-from functools import partial
-
 import gymnasium
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from rllib.env import make_stream, resolve
 from rllib.env.vector_stream import autoreset_mode
 from tests.env.transitions import Tape, collect, constant_actions
-from tests.envs import CountingEnv, ProbeFailure
+from tests.envs import CountingEnv, ProbeFailure, in_vector
 
 SEEDS = [11, 7, 5]
 CONFIG = {"offset": 0.5}
@@ -20,15 +18,6 @@ CONFIG = {"offset": 0.5}
 
 def counting(context) -> gymnasium.Env:
     return CountingEnv(context)
-
-
-def in_vector(kind, mode, **options):
-    """A creator of a VectorEnv of counting environments, as a user would write it."""
-
-    def create(context):
-        return kind([partial(counting, dict(context)) for _ in range(context.num_envs)], autoreset_mode=mode, **options)
-
-    return create
 
 
 def open_stream(env, config=CONFIG, seeds=SEEDS):
@@ -53,11 +42,11 @@ def expected(num_steps: int, config=CONFIG, seeds=SEEDS, policy=None) -> list[li
 
 MODES = {
     "own": counting,
-    "sync next": in_vector(SyncVectorEnv, AutoresetMode.NEXT_STEP),
-    "sync same": in_vector(SyncVectorEnv, AutoresetMode.SAME_STEP),
-    "sync disabled": in_vector(SyncVectorEnv, AutoresetMode.DISABLED),
-    "async next": in_vector(AsyncVectorEnv, AutoresetMode.NEXT_STEP),
-    "async same": in_vector(AsyncVectorEnv, AutoresetMode.SAME_STEP),
+    "sync next": in_vector(counting, AutoresetMode.NEXT_STEP),
+    "sync same": in_vector(counting, AutoresetMode.SAME_STEP),
+    "sync disabled": in_vector(counting, AutoresetMode.DISABLED),
+    "async next": in_vector(counting, AutoresetMode.NEXT_STEP, AsyncVectorEnv),
+    "async same": in_vector(counting, AutoresetMode.SAME_STEP, AsyncVectorEnv),
 }
 
 
@@ -111,7 +100,7 @@ def test_a_reset_by_hand_starts_new_episodes(name):
 
 def test_async_without_shared_memory_resets_twice_and_loses_only_that_row():
     """gymnasium 1.4.0 resets once more after a reset by hand; that row must be dropped, not learned from."""
-    create = in_vector(AsyncVectorEnv, AutoresetMode.NEXT_STEP, shared_memory=False)
+    create = in_vector(counting, AutoresetMode.NEXT_STEP, AsyncVectorEnv, shared_memory=False)
     with open_stream(create, {"lengths": [3]}) as stream:
         tape = Tape(stream)
         tape.reset()

@@ -1,15 +1,13 @@
 """Keys of the environments' info dicts as columns: with the reward, or with the observation."""
 
-from functools import partial
-
 import numpy as np
 import pytest
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
 from rllib.env import make_stream, resolve
 from rllib.sample_batch import Column
 from tests.env.transitions import Tape, constant_actions
-from tests.envs import CountingEnv, ProbeFailure
+from tests.envs import CountingEnv, ProbeFailure, in_vector
 
 COLUMNS = (Column("cost"), Column("action_mask", (2,), "bool", before_action=True))
 
@@ -29,16 +27,12 @@ class Informed(CountingEnv):
         return np.array([self.t % 2 == 0, self.t % 3 == 0])
 
 
-def in_vector(kind, mode):
-    return lambda context: kind([partial(Informed, dict(context))] * context.num_envs, autoreset_mode=mode)
-
-
 KINDS = {
     "own": Informed,
-    "sync next": in_vector(SyncVectorEnv, AutoresetMode.NEXT_STEP),
-    "sync same": in_vector(SyncVectorEnv, AutoresetMode.SAME_STEP),
-    "sync disabled": in_vector(SyncVectorEnv, AutoresetMode.DISABLED),
-    "async same": in_vector(AsyncVectorEnv, AutoresetMode.SAME_STEP),
+    "sync next": in_vector(Informed, AutoresetMode.NEXT_STEP),
+    "sync same": in_vector(Informed, AutoresetMode.SAME_STEP),
+    "sync disabled": in_vector(Informed, AutoresetMode.DISABLED),
+    "async same": in_vector(Informed, AutoresetMode.SAME_STEP, AsyncVectorEnv),
 }
 
 

@@ -1,11 +1,9 @@
 """Fragments of policies with a memory: sequences, and the state before each, from which learners compute the same."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from torch import nn
 
 from rllib import sample_batch as sb
@@ -19,7 +17,7 @@ from rllib.models.catalog import policy_spec
 from rllib.models.recurrent import RecurrentSpec, Unrolled
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
-from tests.envs import CountingEnv, ProbeFailure
+from tests.envs import CountingEnv, ProbeFailure, in_vector
 
 SIZE = 4
 
@@ -46,14 +44,10 @@ class Failing(CountingEnv):
         return super().step(action)
 
 
-def in_vector(mode):
-    return lambda context: SyncVectorEnv([partial(CountingEnv, {})] * context.num_envs, autoreset_mode=mode)
-
-
 KINDS = {
     "own": (CountingEnv, {}),
-    "next step": (in_vector(AutoresetMode.NEXT_STEP), {}),
-    "same step": (in_vector(AutoresetMode.SAME_STEP), {}),
+    "next step": (in_vector(CountingEnv, AutoresetMode.NEXT_STEP), {}),
+    "same step": (in_vector(CountingEnv, AutoresetMode.SAME_STEP), {}),
     "whole episodes": (CountingEnv, {"complete_episodes": True}),
     "failing": (Failing, {"replace_failed_envs": True}),
 }

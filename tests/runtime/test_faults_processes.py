@@ -147,12 +147,12 @@ def test_an_actor_killed_during_calls_runs_none_twice(fresh, tmp_path):
     ref = actor.call.remote(block, tmp_path / "pid")
     queued = [actor.record.remote(path, i) for i in range(20, 40)]
     pid = running_pid(tmp_path / "pid")
-    runtime.wait(done, num_returns=20, timeout=5)  # an answer that has not left the process dies with it
+    runtime.wait(done, num_returns=20, timeout=20)  # an answer that has not left the process dies with it
     os.kill(pid, signal.SIGKILL)
     for one in [ref, *queued]:
         with pytest.raises(runtime.ActorDiedError):
-            runtime.get(one, timeout=5)
-    assert runtime.get(done, timeout=5) == list(range(20))
+            runtime.get(one, timeout=20)
+    assert runtime.get(done, timeout=20) == list(range(20))
     assert path.read_text().split() == [str(i) for i in range(20)]
 
 

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from runtime_support import wait_until
 
 import runtime
 
@@ -173,7 +174,4 @@ def test_soak(fresh, seed):
     assert not any(thread.is_alive() for thread in threads), f"seed {seed}: hangs"
     assert not failures
     total = runtime.cluster_resources()
-    deadline = time.monotonic() + 20
-    while runtime.available_resources() != total:
-        assert time.monotonic() < deadline, runtime.available_resources()
-        time.sleep(0.05)
+    wait_until(lambda: runtime.available_resources() == total, 20, runtime.available_resources)

@@ -19,6 +19,7 @@ from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import AsyncHyperBandScheduler
 from rllib.tune.searchers import Searcher
 from runtime.errors import UnschedulableError
+from tests.runtime.runtime_support import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -557,22 +558,17 @@ def start_driver(tmp_path, what):
     )  # fmt: skip
 
 
-def wait_for_finished(path, count):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if sum(trial.status == "TERMINATED" for trial in ExperimentAnalysis(path).trials) >= count:
-                return
-        except (ValueError, FileNotFoundError):
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"{count} trials did not finish in time")
+def num_finished(path):
+    try:
+        return sum(trial.status == "TERMINATED" for trial in ExperimentAnalysis(path).trials)
+    except (ValueError, FileNotFoundError):
+        return 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_experiment_goes_on_exactly(tmp_path, how):
     driver = start_driver(tmp_path, "start")
-    wait_for_finished(tmp_path / "x", 3)
+    wait_until(lambda: num_finished(tmp_path / "x") >= 3, 60, "three trials did not finish")
     began = time.monotonic()
     driver.send_signal(how)
     _, errors = driver.communicate(timeout=30)

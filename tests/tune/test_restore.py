@@ -4,6 +4,7 @@ import json
 import threading
 from pathlib import Path
 
+import climber
 import pytest
 
 from rllib import tune
@@ -14,24 +15,14 @@ from rllib.tune.schedulers import AsyncHyperBandScheduler
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
-class Climber(tune.Trainable):
+class Climber(climber.Climber):
     """Fails in its fourth step for as long as there is a file `fails` in the experiment's directory."""
-
-    def setup(self, config):
-        self.height = 0.0
 
     def step(self):
         if self.iteration == 3 and (Path(self.logdir).parent / "fails").exists():
             (Path(self.logdir).parent / "fails").unlink()
             raise RuntimeError("once")
-        self.height += self.config["rate"]
-        return {"height": self.height}
-
-    def save_checkpoint(self, checkpoint_dir):
-        return {"height": self.height}
-
-    def load_checkpoint(self, checkpoint):
-        self.height = checkpoint["height"]
+        return super().step()
 
 
 class BreaksOff(tune.Callback):

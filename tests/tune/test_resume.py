@@ -11,28 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
+from climber import Climber
 
 from rllib import tune
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.schedulers import create_scheduler
 from rllib.tune.searchers import create_searcher
+from tests.runtime.runtime_support import wait_until
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
-
-
-class Climber(tune.Trainable):
-    def setup(self, config):
-        self.height = 0.0
-
-    def step(self):
-        self.height += self.config["rate"]
-        return {"height": self.height, "rate": self.config["rate"]}
-
-    def save_checkpoint(self, checkpoint_dir):
-        return {"height": self.height}
-
-    def load_checkpoint(self, checkpoint):
-        self.height = checkpoint["height"]
 
 
 class CopiesEverything(tune.Callback):
@@ -171,20 +158,15 @@ def start_ppo(tmp_path, what):
     )  # fmt: skip
 
 
-def wait_until_under_way(path):
-    """Seven trials have ended, and one that runs has just made its first checkpoint, two iterations before its next."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            trials = ExperimentAnalysis(path).trials
-        except ValueError:
-            trials = []
-        if sum(t.is_finished for t in trials) >= 7 and any(
-            t.checkpoints and t.checkpoint.iteration == 2 and not t.is_finished for t in trials
-        ):
-            return
-        time.sleep(0.02)
-    raise AssertionError("seven trials did not finish in time")
+def is_under_way(path):
+    """Whether seven trials have ended, and a running one has its first checkpoint: its next is two iterations away."""
+    try:
+        trials = ExperimentAnalysis(path).trials
+    except ValueError:
+        return False
+    return sum(t.is_finished for t in trials) >= 7 and any(
+        t.checkpoints and t.checkpoint.iteration == 2 and not t.is_finished for t in trials
+    )
 
 
 def result_lines(trial):
@@ -195,7 +177,7 @@ def result_lines(trial):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_twenty_ppo_trials_go_on_after_their_driver_was_killed(tmp_path, how):
     driver = start_ppo(tmp_path, "start")
-    wait_until_under_way(tmp_path / "x")
+    wait_until(lambda: is_under_way(tmp_path / "x"), 120, "seven trials did not finish")
     began = time.monotonic()
     driver.send_signal(how)
     driver.communicate(timeout=30)

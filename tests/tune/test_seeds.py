@@ -7,6 +7,7 @@ from rllib import tune
 from rllib.tune import run_experiments
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.reporters import CLIReporter
+from tests.envs import SimpleCorridor
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 
@@ -14,39 +15,6 @@ pytestmark = pytest.mark.usefixtures("two_cpus")
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path, monkeypatch):
     monkeypatch.setenv("RLLIB_RESULTS_DIR", str(tmp_path))
-
-
-class Discrete:  # of the old gym, as the documents import it
-    def __new__(cls, n):
-        from gymnasium.spaces import Discrete
-
-        return Discrete(n)
-
-
-def Box(low, high, shape):
-    from gymnasium.spaces import Box
-
-    return Box(low, high, shape=shape)
-
-
-class SimpleCorridor:
-    def __init__(self, config):
-        self.end_pos = config["corridor_length"]
-        self.cur_pos = 0
-        self.action_space = Discrete(2)
-        self.observation_space = Box(0.0, self.end_pos, shape=(1,))
-
-    def reset(self):
-        self.cur_pos = 0
-        return [self.cur_pos]
-
-    def step(self, action):
-        if action == 0 and self.cur_pos > 0:
-            self.cur_pos -= 1
-        elif action == 1:
-            self.cur_pos += 1
-        done = self.cur_pos >= self.end_pos
-        return [self.cur_pos], 1 if done else 0, done, {}
 
 
 def train_mnist(config):

@@ -175,26 +175,31 @@ def test_an_environment_that_raises_is_told_with_its_own_traceback(rllib, worker
         (["config", "PPO", "xyz"], "no setting that contains 'xyz'"),
     ],
 )
-def test_mistakes_are_one_message_and_exit_2(rllib, arguments, message):
-    code, output = rllib(*arguments)
-    assert code == 2 and message in output and "Traceback" not in output, output
-    assert not (rllib.directory / "results").exists()
+def test_mistakes_are_one_message_and_exit_2(rllib_command, arguments, message):
+    outcome = rllib_command(*arguments)
+    assert outcome.exit_code == 2 and message in outcome.output and "Traceback" not in outcome.output, outcome.output
+    assert not Path("results").exists()
 
 
-def test_config_shows_every_setting(rllib):
-    code, output = rllib("config", "PPO")
-    assert code == 0 and ".training()" in output and "clip_param: " in output and "env_config" in output
-    code, output = rllib("config", "PPO", "entropy")
-    assert code == 0 and "entropy_coeff" in output and "clip_param" not in output
+def test_a_mistake_in_a_process_of_its_own(rllib):
+    code, output = rllib("train", "PPO", "CartPol-v1")
+    assert code == 2 and "CartPole-v1" in output and "Traceback" not in output, output
 
 
-def test_config_shows_which_defaults_are_not_rllibs_and_why(rllib):
-    _, output = rllib("config", "IMPALA")
+def test_config_shows_every_setting(rllib_command):
+    output = rllib_command("config", "PPO").output
+    assert ".training()" in output and "clip_param: " in output and "env_config" in output
+    output = rllib_command("config", "PPO", "entropy").output
+    assert "entropy_coeff" in output and "clip_param" not in output
+
+
+def test_config_shows_which_defaults_are_not_rllibs_and_why(rllib_command):
+    output = rllib_command("config", "IMPALA").output
     _, last = output.split("Defaults that are not RLlib 2.6's\n")
     assert "num_gpus: 0, RLlib's is 1\n        The defaults run on a machine without a GPU." in last
-    _, output = rllib("config", "IMPALA", "entropy")
+    output = rllib_command("config", "IMPALA", "entropy").output
     assert "RLlib 2.6" not in output
-    _, output = rllib("config", "PQN")
+    output = rllib_command("config", "PQN").output
     assert "RLlib 2.6" not in output
 
 

@@ -1,6 +1,6 @@
 # Every target does all it needs from a fresh clone: Python >= 3.11, make and a package index are enough.
 #   make train      trains PPO on CartPole with four rollout workers, and says where the results are
-#   make test       lint and the quick tests
+#   make test       lint and the quick tests, at most four at a time
 #   make learning   the tests that train for minutes, and the longer fault tests
 #   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)
@@ -20,7 +20,7 @@ train: $(VENV)/installed
 
 test: $(VENV)/installed
 	@$(BIN)/ruff check .
-	@$(BIN)/python -m pytest -m "not learning and not slow"
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not learning and not slow"
 
 learning: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "learning or slow" --timeout 3600

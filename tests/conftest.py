@@ -1,6 +1,8 @@
 """What holds for all tests."""
 
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +19,27 @@ def ctrl_c_is_heard():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def session_parent(tmp_path_factory):
+    """Where sessions of this process go; like its temporary files, apart from those of tests that run at the same time.
+
+    The path is short, since a socket's may have 107 characters only.
+    """
+    tmp_path_factory.getbasetemp()  # stays where it is, for a look at what a failed test has left
+    with tempfile.TemporaryDirectory(prefix="rt", dir="/tmp", ignore_cleanup_errors=True) as directory:
+        sessions, files = Path(directory, "sessions"), Path(directory, "files")
+        sessions.mkdir(mode=0o700)
+        files.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_RUNTIME_DIR", str(sessions))
+            patch.setenv("TMPDIR", str(files))
+            patch.setattr(tempfile, "tempdir", None)
+            patch.delenv("RUNTIME_ENGINE", raising=False)
+            yield sessions
+
+
 @pytest.fixture(scope="module", autouse=True)
-def no_session_left(ctrl_c_is_heard):
+def no_session_left(ctrl_c_is_heard, session_parent):
     """Ends the session that the tests of a module have started and share."""
     yield
     runtime.shutdown()

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 
@@ -12,20 +11,6 @@ import pytest
 from runtime_support import ENGINES, MARKER, Leftovers, marked_processes, wait_until
 
 import runtime
-
-
-@pytest.fixture(scope="session", autouse=True)
-def session_parent():
-    """Where session directories go; short, since a socket's path may have 107 characters only."""
-    with tempfile.TemporaryDirectory(prefix="rt", dir="/tmp") as directory:
-        before = os.environ.get("XDG_RUNTIME_DIR")
-        os.environ["XDG_RUNTIME_DIR"] = directory
-        os.environ.pop("RUNTIME_ENGINE", None)
-        yield directory
-        if before is None:
-            del os.environ["XDG_RUNTIME_DIR"]
-        else:
-            os.environ["XDG_RUNTIME_DIR"] = before
 
 
 @pytest.fixture(scope="session")

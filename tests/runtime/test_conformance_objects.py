@@ -342,7 +342,9 @@ def test_get_twice(engine):
     assert runtime.get(ref) == runtime.get(ref) == [1, 2]
 
 
-@pytest.mark.parametrize("wrong", [1, None, "x", {"a": 1}, [1], [None], object()], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [1, None, "x", {"a": 1}, [1], [None], object()], ids=lambda wrong: type(wrong).__name__
+)
 def test_get_of_something_else(engine, wrong):
     with pytest.raises(TypeError, match=r"get\(\) takes"):
         runtime.get(wrong)

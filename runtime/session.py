@@ -91,7 +91,8 @@ def init(
         preload: names of modules that worker processes find already imported, e.g. ["gymnasium"].
         ignore_reinit_error: do nothing when there is a session already, instead of raising.
         local_mode: the same as engine="local".
-        log_to_driver: show what tasks and actors print, on the stream (stdout or stderr) that they print on.
+        log_to_driver: show what tasks and actors print, on the stream (stdout or stderr) that they print on. What
+            several print alike within 5 s is shown once and counted, unless RUNTIME_DEDUP_LOGS=0 is set.
         logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
         address: "session": joins the session of this user that was started last, as a further driver; or the
             `session_dir` of the session to join. Its references and actors are its own and end with it; the session
@@ -240,6 +241,7 @@ def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_
         preload=_module_names(preload),
         log_to_driver=bool(log_to_driver),
         environment=environment,
+        dedup_logs=os.environ.get("RUNTIME_DEDUP_LOGS", "1") != "0",
     )
 
 

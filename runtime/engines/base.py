@@ -55,6 +55,7 @@ class EngineConfig:
         preload: modules that the worker processes share from their birth.
         log_to_driver: whether the output of workers is shown in the driver.
         environment: of all tasks and actors; see runtime_env.py. It is theirs unless their options say otherwise.
+        dedup_logs: whether lines that several workers print alike are shown once, and counted.
         address: of a session (or cluster) that runs already, to be joined; None: a new one is started. If it is given,
             what else describes the session has no meaning.
     """
@@ -65,6 +66,7 @@ class EngineConfig:
     preload: tuple[str, ...] = ()
     log_to_driver: bool = True
     environment: str = ""
+    dedup_logs: bool = True
     address: str | None = None
 
 

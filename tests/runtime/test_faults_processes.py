@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -699,6 +700,58 @@ def test_the_output_of_workers_goes_through_the_streams_of_the_driver(fresh):
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         runtime.get(speak.remote(), timeout=20)
         wait_until(lambda: "no end yet" in out.getvalue() and "a warning" in err.getvalue(), 5)
+
+
+@pytest.mark.parametrize("dedup", ["1", "0"])
+def test_lines_that_workers_print_alike_are_shown_once(fresh, script, monkeypatch, dedup):
+    source = """
+import sys, runtime
+runtime.init("zeromq", num_cpus=1)
+@runtime.remote
+class Speaker:
+    def speak(self, number):
+        print("the same line, by", number)
+speakers = [Speaker.remote() for _ in range(4)]
+for number, speaker in enumerate(speakers):
+    runtime.get(speaker.speak.remote(number))
+runtime.shutdown()
+"""
+    monkeypatch.setenv("RUNTIME_DEDUP_LOGS", dedup)
+    lines = [line for line in script(source).stdout.splitlines() if "same line" in line]
+    assert all(re.match(r"\(Speaker pid=\d+\) the same line, by \d", line) for line in lines)
+    if dedup == "0":
+        assert len(lines) == 4
+    else:
+        assert len(lines) == 2 and "[repeated 3x by 4 processes; RUNTIME_DEDUP_LOGS=0 shows all]" in lines[1]
+
+
+@pytest.mark.parametrize("library", ["tqdm", "rich"])
+def test_progress_bars_of_the_driver_survive_the_lines(fresh, script, library):
+    """No line is written into a bar: it stands at the beginning of a line of its own."""
+    pytest.importorskip(library)
+    source = """
+import sys, time, runtime
+runtime.init("zeromq", num_cpus=1)
+@runtime.remote
+def speak(number):
+    print(f"line {number * 'x'} of a worker", file=sys.stderr)
+if sys.argv[1] == "tqdm":
+    from tqdm import tqdm
+    track = tqdm(range(3), file=sys.stderr)
+else:
+    from rich.console import Console
+    from rich.progress import track as tracked
+    track = tracked(range(3), console=Console(file=sys.stderr, force_terminal=True, width=60))
+for number in track:
+    runtime.get(speak.remote(number))
+    time.sleep(0.2)
+runtime.shutdown()
+"""
+    result = script(source, library)
+    assert result.returncode == 0, result.stderr
+    shown = [re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", line) for line in re.split("[\r\n]", result.stderr)]
+    lines = [line.rstrip() for line in shown if "of a worker" in line]
+    assert len(lines) == 3 and all(line.startswith("(speak pid=") and line.endswith("worker") for line in lines)
 
 
 def test_a_worker_ends_after_max_calls(fresh):

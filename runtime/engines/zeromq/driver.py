@@ -88,7 +88,7 @@ class Driver(Client):
     def _on_log(self, frame, head):
         stream = sys.stdout if head[2] == wire.STDOUT else sys.stderr
         if stream is not None:  # this process may run without one
-            with contextlib.suppress(OSError, ValueError):  # a broken pipe, or closed
+            with contextlib.suppress(OSError, ValueError), _bars_cleared(stream):  # broken pipe, closed
                 stream.write(frame[wire.HEADER_BYTES :].decode(errors="replace"))
                 stream.flush()
 
@@ -98,6 +98,12 @@ class Driver(Client):
     def _on_notice(self, frame, head):
         _, _, level, *_ = head
         logger.log(level, "%s", frame[wire.HEADER_BYTES :].decode(errors="replace"))
+
+
+def _bars_cleared(stream):
+    """tqdm's bars make room for lines, as for its own `write`. rich's displays replace the streams and need no help."""
+    tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    return contextlib.nullcontext() if tqdm is None else tqdm.external_write_mode(file=stream)
 
 
 class Guest(Driver):

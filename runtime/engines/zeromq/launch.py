@@ -59,6 +59,7 @@ class NodeProcess:
                 "preload": ["runtime.engines.zeromq.worker", *config.preload],
                 "log_to_driver": config.log_to_driver,
                 "environment": config.environment,
+                "dedup_logs": config.dedup_logs,
                 "path": _import_path(),
                 "inherited": {"ready": its, "lock": lock},
             }

@@ -7,6 +7,7 @@ the session when the driver asks for it or has died. It imports neither numpy no
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import shutil
@@ -29,6 +30,7 @@ from .interrupts import POKE_SIGNAL
 from .joining import describe_session
 from .mailbox import mailbox_path, mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
+from .repeated_lines import RepeatedLines
 from .session_key import use_key
 from .state import NodeState
 from .worker_output import PARTIAL_LINE_S, WorkerOutput
@@ -75,7 +77,8 @@ class Node:
         self._poll = select.epoll()
         for descriptor in (self._pull.fileno(), self._channel.fileno(), self._driver):
             self._poll.register(descriptor, select.EPOLLIN)
-        self._output = WorkerOutput(self._poll, self._show if config["log_to_driver"] else None)
+        self._repeats = RepeatedLines() if config["dedup_logs"] else None
+        self._output = WorkerOutput(self._poll, self._print if config["log_to_driver"] else None)
         self._encode = msgspec.msgpack.Encoder().encode
         self._next_tick = 0.0
         self._handlers = self._table()
@@ -102,12 +105,19 @@ class Node:
             self._tick()
             if self._output.partial:
                 self._output.show_partial_lines()
+            if self._repeats is not None and self._repeats.next_due is not None:
+                self._show_repeated(time.monotonic())
         self._end()
 
     def _timeout(self):
         if self._output.partial:
             return PARTIAL_LINE_S
-        return 1.0 if self._state.needs_ticks else None
+        due = self._repeats.next_due if self._repeats is not None else None
+        limit = 1.0 if self._state.needs_ticks else None
+        if due is None:
+            return limit
+        left = max(0.0, due - time.monotonic())
+        return left if limit is None else min(left, limit)
 
     def _tick(self):
         if self._state.needs_ticks:
@@ -254,11 +264,22 @@ class Node:
         self._segments[grow.segment] = file
         self._send(grow.process, wire.message(wire.GRANTED, wire.NODE, grow.serial, grow.segment, file, grow.size))
 
-    def _show(self, process, stream, lines):
+    def _print(self, process, stream, lines):
+        """Shows new lines of a worker, but not those that others have just printed."""
         name = self._state.name_of(process)
-        prefix = f"({name} pid={self._pids.get(process, '?')}) "
+        place = self._state.driver_of(process), stream, f"({name} pid={self._pids.get(process, '?')}) "
+        if self._repeats is not None:
+            lines = self._repeats.add(process, place, lines, time.monotonic())
+        if lines:
+            self._show(place, lines)
+
+    def _show_repeated(self, until):
+        for place, line in self._repeats.due(until):
+            self._show(place, [line])
+
+    def _show(self, place, lines):
+        driver, stream, prefix = place
         body = "".join(f"{prefix}{line}\n" for line in lines).encode()
-        driver = self._state.driver_of(process)
         self._send(driver, wire.message(wire.LOG, wire.NODE, body=body, flags=stream))
 
     # -- workers ------------------------------------------------------------------------------------------------------
@@ -368,7 +389,10 @@ class Node:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._zygote, signal.SIGKILL)
         kill_children()
-        self._output.close_all()  # the driver gets the last lines, then GOODBYE: nothing more will come
+        self._output.close_all()
+        if self._repeats is not None:
+            self._show_repeated(math.inf)
+        # The drivers got the last lines; after GOODBYE nothing more will come.
         drivers = (wire.DRIVER, *self._guests)
         for driver in drivers:
             self._send(driver, wire.message(wire.GOODBYE, wire.NODE))

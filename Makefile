@@ -2,6 +2,7 @@
 #   make train      trains PPO on CartPole with four rollout workers, and says where the results are
 #   make test       lint and the quick tests, at most four at a time
 #   make learning   the tests that train for minutes, and the longer fault tests
+#   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
 #   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)
 #   make clean      removes what the others made, except results/
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead
 
-.PHONY: train test learning types benchmark clean
+.PHONY: train test learning ray types benchmark clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -20,10 +21,22 @@ train: $(VENV)/installed
 
 test: $(VENV)/installed
 	@$(BIN)/ruff check .
-	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not learning and not slow"
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not learning and not slow and not ray"
 
 learning: $(VENV)/installed
-	@$(BIN)/python -m pytest -m "learning or slow" --timeout 3600
+	@$(BIN)/python -m pytest -m "(learning or slow) and not ray" --timeout 3600
+
+RAYS := 2.40.0 2.60.0
+RAY_VENVS := $(RAYS:%=.venv-ray-%/installed)
+
+ray: $(RAY_VENVS)
+	@for version in $(RAYS); do .venv-ray-$$version/bin/python -m pytest -m ray tests/runtime tests/cluster --timeout 600 || exit 1; done
+
+$(RAY_VENVS): .venv-ray-%/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv .venv-ray-$*
+	@.venv-ray-$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		"$$(grep '^torch==' constraints.txt)" -e '.[test]' 'ray[default]==$*'
+	@touch $@
 
 # Not part of the tests' environment: basedpyright brings 280 MB of node.
 types: $(VENV)/installed
@@ -44,5 +57,5 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis
 	find rllib runtime tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import threading
+from dataclasses import replace
 
 from . import context, machine
 from .engines.base import Engine, EngineConfig
@@ -17,7 +18,7 @@ from .runtime_env import check_runtime_env, merged
 
 logger = logging.getLogger("runtime")
 
-ENGINES = {"local": "runtime.engines.local", "zeromq": "runtime.engines.zeromq"}
+ENGINES = {"local": "runtime.engines.local", "ray": "runtime.engines.ray", "zeromq": "runtime.engines.zeromq"}
 SMALLEST_STORE_BYTES = 2**20
 
 _lock = threading.RLock()
@@ -80,11 +81,11 @@ def init(
     namespace: str | None = None,
     runtime_env: dict | None = None,
 ) -> SessionContext:
-    """Starts a session on this machine. Without it, the first use starts one with the defaults.
+    """Starts a session, on this machine or on a Ray cluster. Without it, the first use starts one with the defaults.
 
     Args:
-        engine: "zeromq" (processes, the default) or "local" (all in this process and in order, for debugging); without
-            it the environment variable RUNTIME_ENGINE decides.
+        engine: "zeromq" (processes, the default), "ray" (a Ray cluster) or "local" (all in this process and in order,
+            for debugging); without it the environment variable RUNTIME_ENGINE decides.
         num_cpus, num_gpus: how many to hand out; default what this process may use.
         resources: further resources of your own, name -> quantity.
         object_store_memory: bytes of shared memory that objects may take; default 30 % of the memory.
@@ -97,10 +98,12 @@ def init(
         address: "session": joins the session of this user that was started last, as a further driver; or the
             `session_dir` of the session to join. Its references and actors are its own and end with it; the session
             ends with the driver that has started it. None or "local": a session of its own.
-        include_dashboard: for programs written for Ray. Only False (or None) is accepted: there is no dashboard.
-        namespace: for programs written for Ray; without effect, since actors are not found by name.
+            With engine="ray" that of a cluster: "host:port", "auto" (one of this machine), "ray://host:port" or "local"
+            (a new one here); without it RAY_ADDRESS decides, as in Ray.
+        include_dashboard: goes to Ray; the other engines have no dashboard and take False (or None) only.
+        namespace: goes to Ray; without effect in the other engines, since actors are not found by name.
         runtime_env: {"env_vars": {...}, "working_dir": path} for all tasks and actors, not for this process; see
-            `options.TaskOptions`.
+            `options.TaskOptions`. Ray takes what else it knows, as {"pip": [...]}.
 
     Returns:
         The session's resources by name, with its address; a context manager that ends the session.
@@ -109,7 +112,8 @@ def init(
         RuntimeError: there is a session already, or the new one's supervisor did not start.
         ValueError, TypeError: an argument that cannot be; nothing is left running.
         OSError: no directory, socket or process could be made, e.g. on a full disk; nothing is left running.
-        ConnectionError: there is no session at `address`.
+        ConnectionError: there is no session, or cluster, at `address`.
+        ImportError: engine="ray", and Ray is not installed or too old.
     """
     global _driver_pid
     with _lock:
@@ -119,16 +123,26 @@ def init(
             raise RuntimeError(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
-        _check_unavailable(include_dashboard, namespace)
-        environment = merged("", check_runtime_env("runtime_env", runtime_env))
+        name = _engine_name(engine, local_mode)
+        if not isinstance(namespace, str | None):
+            raise TypeError(f"namespace must be a string or None, got {namespace!r}")
+        if name != "ray" and not is_neutral(include_dashboard, (None, False)):
+            raise ValueError(
+                f"include_dashboard={include_dashboard!r}: there is no dashboard; leave include_dashboard out"
+            )
+        environment = "" if name == "ray" else merged("", check_runtime_env("runtime_env", runtime_env))
         if logging_level is not None:
             logger.setLevel(logging_level)
-        name = _engine_name(engine, local_mode)
-        if is_neutral(address, (None, "local")):
+        given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources}
+        given["object_store_memory"] = object_store_memory
+        if name == "ray" or is_neutral(address, (None, "local")):
             config = _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment)
+            if name == "ray":
+                given |= {"address": address, "namespace": namespace, "runtime_env": runtime_env}
+                given["include_dashboard"] = include_dashboard
+                config = replace(config, given={key: value for key, value in given.items() if value is not None})
         else:
-            given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources}
-            given |= {"object_store_memory": object_store_memory, "preload": preload or None}
+            given["preload"] = preload or None
             _check_joinable(name, address, [key for key, value in given.items() if value is not None])
             config = EngineConfig({}, address=address, log_to_driver=bool(log_to_driver), environment=environment)
         started = importlib.import_module(ENGINES[name]).start(config)
@@ -181,19 +195,12 @@ def _check_joinable(engine_name, address, given) -> None:
     if address != "session" and (os.sep not in address or "://" in address):
         raise ValueError(
             f"address={address!r}: the engine {engine_name!r} runs on one machine; give 'session', or the directory of "
-            "a session"
+            "a session, or use engine='ray'"
         )
     if given:
         raise ValueError(
             f"address={address!r} joins a session that has its resources already; leave out {', '.join(given)}"
         )
-
-
-def _check_unavailable(include_dashboard, namespace) -> None:
-    if not is_neutral(include_dashboard, (None, False)):
-        raise ValueError(f"include_dashboard={include_dashboard!r}: there is no dashboard; leave include_dashboard out")
-    if not isinstance(namespace, str | None):
-        raise TypeError(f"namespace must be a string or None, got {namespace!r}")
 
 
 def _engine_name(given, local_mode) -> str:
@@ -203,15 +210,14 @@ def _engine_name(given, local_mode) -> str:
         if given not in (None, "local"):
             raise ValueError(f"local_mode=True means engine='local', but engine={given!r} was given as well")
         name = "local"
-    if name == "ray":
-        raise ValueError(f"{source}='ray': this engine is not available; there are {_known()}")
     if name not in ENGINES:
         raise ValueError(f"{source}={name!r} is unknown; there are {_known()}")
     return name
 
 
 def _known() -> str:
-    return " and ".join(repr(name) for name in sorted(ENGINES, reverse=True))
+    first, *others = sorted(map(repr, ENGINES), reverse=True)
+    return f"{first}, {' and '.join(others)}"
 
 
 def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment) -> EngineConfig:

@@ -21,7 +21,7 @@ import inspect
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .. import pickling
@@ -58,6 +58,7 @@ class EngineConfig:
         dedup_logs: whether lines that several workers print alike are shown once, and counted.
         address: of a session (or cluster) that runs already, to be joined; None: a new one is started. If it is given,
             what else describes the session has no meaning.
+        given: arguments of init() that were given, for an engine that hands them on.
     """
 
     resources: dict[str, float]
@@ -68,6 +69,7 @@ class EngineConfig:
     environment: str = ""
     dedup_logs: bool = True
     address: str | None = None
+    given: dict[str, Any] = field(default_factory=dict)
 
 
 class Definition:

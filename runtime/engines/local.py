@@ -38,6 +38,8 @@ from ..unpicklable import refuse, refuse_call
 from .base import EngineConfig, describe_exit, find_method, iterate, split_returns
 from .placement_groups import WHEN_BOOKED, Group, PlacementGroups, Placements, check_group, group_info, ready_options
 from .resources import Resources, quantities, units
+from .writable import empty as writable_array
+from .writable import freeze
 
 logger = logging.getLogger("runtime")
 
@@ -68,7 +70,7 @@ class Stored:
     def keep_buffer(self, buffer):
         with buffer.raw() as view:
             self.buffers.append(bytes(view))
-            _freeze(view.obj)
+            freeze(view.obj)
 
 
 class _LocalPickler(Pickler):
@@ -89,17 +91,6 @@ class _LocalPickler(Pickler):
 class _LocalUnpickler(pickle.Unpickler):
     def persistent_load(self, index):
         return self.objects[index]
-
-
-_writable = weakref.WeakValueDictionary()  # id -> array made by empty() and not yet stored
-
-
-def _freeze(array):
-    """Storing an array made by `empty`, or a view of it, ends the time in which it may be written."""
-    while array is not None:
-        if _writable.pop(id(array), None) is not None:
-            array.flags.writeable = False
-        array = getattr(array, "base", None)
 
 
 def _dumps(value) -> bytes:
@@ -318,12 +309,8 @@ class LocalEngine:
             return done, [ref for ref in refs if ref not in chosen]
 
     def empty(self, shape, dtype):
-        import numpy as np  # see api.empty
-
         with self._entered():
-            array = np.empty(shape, dtype)
-            _writable[id(array)] = array
-            return array
+            return writable_array(shape, dtype)
 
     # -- pickles that are not the engine's -----------------------------------------------------------------------------
 

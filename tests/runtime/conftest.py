@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import uuid
 
 import pytest
-from runtime_support import ENGINES, MARKER, Leftovers, marked_processes, wait_until
+from ray_cluster import RayCluster
+from runtime_support import ENGINES, MARKER, RAY_DIFFERENCES, Leftovers, marked_processes, wait_until
 
 import runtime
 
@@ -21,15 +23,30 @@ def libraries_loaded(session_parent):
     runtime.shutdown()
 
 
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """One node with the resources of a shared session, for all tests."""
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as directory:
+        cluster = RayCluster(
+            directory, "--include-dashboard=false", "--num-cpus=4", "--num-gpus=0", '--resources={"token": 2}'
+        )
+        yield cluster
+        cluster.stop()
+
+
 @pytest.fixture(scope="module")
 def shared_session(request, session_parent, libraries_loaded):
     """Parametrise indirectly with an engine's name: one session for all tests of a module with that engine."""
     marker = os.environ[MARKER] = uuid.uuid4().hex
     leftovers = Leftovers(marker, session_parent)
-    runtime.init(request.param, num_cpus=4, num_gpus=0, resources={"token": 2}, log_to_driver=False)
+    if request.param == "ray":
+        given = {"address": request.getfixturevalue("ray_cluster").address}
+    else:
+        given = {"num_cpus": 4, "num_gpus": 0, "resources": {"token": 2}}
+    runtime.init(request.param, log_to_driver=False, **given)
     yield request.param
     runtime.shutdown()
-    leftovers.check()
+    leftovers.check(own=request.param != "ray")
 
 
 @pytest.fixture
@@ -54,13 +71,16 @@ def fresh(session_parent, libraries_loaded):
     leftovers = Leftovers(marker, session_parent)
 
     def start(engine="zeromq", **kwargs):
+        if engine == "ray":
+            kwargs.setdefault("address", "local")
+            start.own = False  # Ray keeps threads and descriptors for its next connection
         return runtime.init(engine, **{"num_cpus": 2, "log_to_driver": False, **kwargs})
 
-    start.leftovers = leftovers
+    start.leftovers, start.own = leftovers, True
     start.processes = lambda: marked_processes(marker)
     yield start
     runtime.shutdown()
-    leftovers.check()
+    leftovers.check(own=start.own)
 
 
 @pytest.fixture
@@ -105,6 +125,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "engine" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(60))
+        engines = getattr(getattr(item, "callspec", None), "params", {}).values()
+        if "ray" in engines and item.originalname in RAY_DIFFERENCES:
+            item.add_marker(pytest.mark.skip(reason=RAY_DIFFERENCES[item.originalname]))
 
 
 def pytest_generate_tests(metafunc):

@@ -10,7 +10,12 @@ import threading
 import time
 from pathlib import Path
 
-ENGINES = ["local", "zeromq"]
+import pytest
+from ray_cluster import needs_ray
+
+ENGINES = ["local", "zeromq", pytest.param("ray", marks=needs_ray)]
+# Tests that do not hold on Ray, and why; docs/runtime.md has the same table.
+RAY_DIFFERENCES: dict[str, str] = {}
 MARKER = "RUNTIME_TEST_MARKER"
 NOT_OURS = ("torch_", "sem.", "psm_")  # what other programs on the machine put into /dev/shm meanwhile
 

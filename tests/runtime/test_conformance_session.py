@@ -262,8 +262,7 @@ def test_init_in_a_thread_that_ends(fresh, engine_name):
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
-        ({"engine": "zeromqq"}, ValueError, "'zeromq' and 'local'"),
-        ({"engine": "ray"}, ValueError, "not available; there are 'zeromq' and 'local'"),
+        ({"engine": "zeromqq"}, ValueError, "'zeromq', 'ray' and 'local'"),
         ({"engine": "zeromq", "local_mode": True}, ValueError, "local_mode"),
         ({"address": "auto"}, ValueError, "runs on one machine; give 'session'"),
         ({"include_dashboard": True}, ValueError, "no dashboard"),

@@ -1,0 +1,42 @@
+"""The engine of a cluster: Ray runs the tasks and actors, stores the objects, and places them on its nodes.
+
+connection   joining a cluster, or starting one        engine     the verbs
+worker       what runs in Ray's worker processes       failures   errors of Ray as our own
+values       what Ray stores: pickled values, references and ids of actors
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+
+from ..base import Engine, EngineConfig
+
+OLDEST = (2, 40)
+
+
+def start(config: EngineConfig) -> Engine:
+    """Joins or starts a cluster. See base.Engine, and connection.start.
+
+    Raises:
+        ImportError: Ray is not installed, or too old.
+    """
+    check_installed()
+    from .connection import start  # Ray is an optional extra
+
+    return start(config)
+
+
+def check_installed() -> None:
+    """Refuses to go on without Ray.
+
+    Raises:
+        ImportError: it is not installed, or too old.
+    """
+    needed = f"engine='ray' needs ray>={OLDEST[0]}.{OLDEST[1]}"
+    try:
+        version = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        raise ImportError(f"{needed}, which is not installed: pip install 'rllib[ray]'") from None
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
+        raise ImportError(f"{needed}, and {version} is installed: pip install 'rllib[ray]'")

@@ -1,0 +1,382 @@
+"""The verbs on Ray, in the driver and in its worker processes: `RayEngine` is a `base.Engine`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import weakref
+from collections import Counter
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from ... import errors
+from ...options import DYNAMIC, STREAMING, ActorOptions, TaskOptions, check_feasible
+from ...refs import ObjectRef
+from ...runtime_context import RuntimeContext
+from ...unpicklable import refuse, refuse_call
+from ..base import Definition
+from ..writable import empty
+from .failures import error_of
+from .values import ActorId, Argument, Reference, decode, dumps, encode, refuse_plain_pickle
+from .worker import RaisedAgain, Session, Shipment, actor_class, here, task_function
+
+logger = logging.getLogger("runtime")
+
+MOST_VARIANTS = 64  # of the options of one function that are kept as Ray's functions
+PER_NODE = ("node:", "object_store_memory")  # resources of Ray that nobody asks for here
+
+
+class RayEngine:
+    """The engine of one process that is connected to Ray.
+
+    Args:
+        session: the driver's.
+        owns_connection: whether `stop` ends the connection, and with it a cluster that was started for it.
+    """
+
+    name = "ray"
+
+    def __init__(self, session: Session, owns_connection: bool = False):
+        self.session_id, self._session, self._owns_connection = session.id, session, owns_connection
+        self._closed: type[errors.RuntimeFailure] | None = None
+        self._functions = weakref.WeakKeyDictionary()  # definition -> {id of options: (options, Ray's function)}
+        self._classes = weakref.WeakKeyDictionary()  # definition -> Ray's actor class
+        self._exported: dict[bytes, object] = {}  # leases that were pickled
+        self._placed = Counter()  # node -> number of actors that this process has placed there
+        self.totals: dict[str, float] = {}
+
+    def stop(self) -> None:
+        if self._closed is None:
+            self._closed = errors.SessionClosedError
+            self._exported.clear()
+            if self._owns_connection:
+                ray.shutdown()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the verbs may be used."""
+        return self._closed is None
+
+    def forked(self) -> None:
+        self._closed = errors.ForkedProcessError
+
+    # -- tasks and actors ---------------------------------------------------------------------------------------------
+
+    def submit(self, function, args, kwargs, options):
+        self._enter()
+        variants = self._functions.get(function)
+        known = variants and variants.get(id(options))
+        remote = known[1] if known else self._new_function(function, options)
+        return self._references(remote, self._carried(args, kwargs), options.returns)
+
+    def _new_function(self, function: Definition, options: TaskOptions):
+        self._check_feasible(options.request(), f"task {options.name or function.name}()")
+        run = task_function(self._shipment(function), dumps(options), options.returns >= DYNAMIC)
+        remote = ray.remote(**_task_options(options))(run).options(name=options.name or function.name).remote
+        variants = self._functions.setdefault(function, {})
+        if len(variants) >= MOST_VARIANTS:
+            variants.clear()
+        variants[id(options)] = options, remote
+        return remote
+
+    def create_actor(self, cls, args, kwargs, options):
+        self._enter()
+        self._check_feasible(options.request(), f"actor {options.name or cls.name}")
+        remote = self._classes.get(cls)
+        if remote is None:
+            remote = self._classes[cls] = ray.remote(actor_class(self._shipment(cls)))
+        carried = self._carried(args, kwargs)
+        node = self._choose_node(options) if options.oversubscribe and options.num_cpus else None
+        handle = remote.options(**_actor_options(options, node)).remote(dumps(options), *carried)
+        actor_id = ActorId(handle, self.session_id, cls.name)
+        if node is not None:
+            self._placed[node] += 1
+            actor_id.on_end = weakref.finalize(actor_id, self._placed.subtract, (node,))
+        return actor_id
+
+    def call(self, actor_id, method, args, kwargs, num_returns):
+        self._enter()
+        remote = actor_id.calls.get((method, num_returns))
+        if remote is None:
+            name = f"{actor_id.class_name}.{method}"
+            theirs = actor_id.handle.call if num_returns < DYNAMIC else actor_id.handle.stream
+            bound = theirs.options(name=name, **_returns(num_returns))
+            remote = actor_id.calls[method, num_returns] = bound.remote
+        return self._references(remote, (method, num_returns, *self._carried(args, kwargs)), num_returns)
+
+    def kill(self, actor_id):
+        self._enter()
+        ray.kill(actor_id.handle)
+        if actor_id.on_end is not None:
+            actor_id.on_end()
+
+    def cancel(self, ref, force, recursive):
+        self._enter()
+        self._check_own(ref)
+        try:
+            ray.cancel(ref.inner, force=force, recursive=recursive)
+        except ValueError:
+            raise ValueError(
+                "force=True would end the actor; cancel a call without it, or use runtime.kill(actor)"
+            ) from None
+
+    def handle_added(self, actor_id):
+        """Ray counts its own handle, which the id holds."""
+
+    handle_dropped = handle_added
+
+    def _references(self, remote, arguments, num_returns):
+        """Makes a call. Without a reference Ray has one all the same: when it is dropped, Ray reports an error."""
+        try:
+            made = remote(*arguments)
+        except RayError as error:
+            raise error_of(error) from None
+        if num_returns in (1, DYNAMIC):
+            return [Reference(self, made)]
+        if num_returns >= STREAMING:
+            return [RayStream(self, made)]
+        return [Reference(self, inner) for inner in made] if num_returns else []
+
+    def _carried(self, args, kwargs) -> tuple:
+        """The arguments of a call as `worker` takes them."""
+        if not args and not kwargs:
+            return ()
+        given, inner = (args, kwargs), []
+        if any(isinstance(a, ObjectRef) for a in args):
+            args = tuple([self._argument(a, inner) if isinstance(a, ObjectRef) else a for a in args])
+        if any(isinstance(a, ObjectRef) for a in kwargs.values()):
+            kwargs = {k: self._argument(a, inner) if isinstance(a, ObjectRef) else a for k, a in kwargs.items()}
+        try:
+            return encode((args, kwargs)), *inner
+        except Exception as error:
+            refuse_call(*given, error, dumps)
+
+    def _argument(self, ref, inner) -> Argument:
+        self._check_own(ref)
+        inner.append(ref.inner)
+        return Argument(len(inner) - 1)
+
+    def _shipment(self, definition: Definition) -> Shipment:
+        digest, data = definition.pickled(self.session_id, dumps)
+        return Shipment(self._session, digest, data, definition.name)
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def put(self, value):
+        self._enter()
+        try:
+            encoded = encode(value)
+        except Exception as error:
+            refuse(value, "the value", error, dumps)
+        try:
+            return Reference(self, ray.put(encoded))
+        except RayError as error:
+            raise error_of(error) from None
+
+    def get(self, refs, timeout_s):
+        self._enter()
+        for ref in refs:
+            if type(ref) is not Reference or ref.engine is not self:
+                self._check_own(ref)
+        try:
+            stored = ray.get([ref.inner for ref in refs], timeout=timeout_s)
+        except RayError as error:
+            raise error_of(error) from None
+        return [decode(value) for value in stored]
+
+    def wait(self, refs, num_returns, timeout_s):
+        self._enter()
+        for ref in refs:
+            self._check_own(ref)
+        ours = {ref.inner: ref for ref in refs}
+        done, _ = ray.wait(list(ours), num_returns=num_returns, timeout=timeout_s)
+        chosen = set(done)
+        return [ours[inner] for inner in done], [ref for inner, ref in ours.items() if inner not in chosen]
+
+    def empty(self, shape, dtype):
+        self._enter()
+        return empty(shape, dtype)
+
+    # -- pickles that are not the engine's -----------------------------------------------------------------------------
+
+    def export_reference(self, ref):
+        return self.session_id  # a Reference writes into its pickle what Ray needs
+
+    def export_actor(self, lease):
+        refuse_plain_pickle(sys._getframe(2))
+        if self._closed is None:
+            self._exported.setdefault(lease.actor_id, lease)
+        return self.session_id
+
+    def find_reference(self, id_):
+        raise errors.ObjectLostError(f"the reference {id_.hex()} was pickled where its session is not known")
+
+    def find_actor(self, actor_id):
+        """The id holds Ray's handle."""
+
+    # -- information --------------------------------------------------------------------------------------------------
+
+    def resources(self):
+        self._enter()
+        self.totals = _without_nodes(ray.cluster_resources())
+        return dict(self.totals), _without_nodes(ray.available_resources())
+
+    def address_info(self):
+        theirs = ray.get_runtime_context()
+        address = getattr(theirs, "gcs_address", "")
+        return {
+            "address": address,
+            "session_dir": "",
+            "session_id": self.session_id,
+            "node_id": theirs.get_node_id(),
+            "node_ip_address": ray.util.get_node_ip_address(),
+        }
+
+    def nodes(self):
+        self._enter()
+        return ray.nodes()
+
+    def context(self):
+        self._enter()
+        theirs = ray.get_runtime_context()
+        if here.name is None:
+            return RuntimeContext(self.session_id, theirs.get_node_id(), theirs.get_worker_id())
+        return RuntimeContext(
+            session_id=self.session_id,
+            node_id=theirs.get_node_id(),
+            worker_id=theirs.get_worker_id(),
+            actor_id=theirs.get_actor_id(),
+            task_id=theirs.get_task_id(),
+            name=here.name,
+            gpu_ids=tuple(map(str, ray.get_gpu_ids())),
+            resources=here.resources,
+        )
+
+    # -- resources ----------------------------------------------------------------------------------------------------
+
+    def _check_feasible(self, request, what):
+        try:
+            check_feasible(request, self.totals, what)
+        except errors.UnschedulableError:  # nodes may have joined
+            self.totals = _without_nodes(ray.cluster_resources())
+            check_feasible(request, self.totals, what)
+
+    def _choose_node(self, options: ActorOptions) -> str | None:
+        """Where an actor goes that may exceed the CPUs, which Ray does not know: it asks Ray for none.
+
+        Of the nodes with the other resources it takes the one with the fewest actors of this process for each CPU; this
+        process's own where several are equal. None leaves the choice to Ray.
+        """
+        here_id, request = ray.get_runtime_context().get_node_id(), options.request()
+        loads = [
+            ((self._placed[node["NodeID"]] + 1) / total["CPU"], node["NodeID"] != here_id, node["NodeID"])
+            for node in ray.nodes()
+            if node["Alive"]
+            and (total := node["Resources"]).get("CPU", 0) > 0
+            and all(total.get(name, 0) >= quantity for name, quantity in request.items())
+        ]
+        return min(loads)[2] if loads else None
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def _enter(self):
+        if self._closed is not None:
+            raise self._closed("this session has been shut down, or belongs to the process this one was forked from")
+
+    def _check_own(self, ref):
+        if not isinstance(ref, Reference) or ref.engine is not self:
+            raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+
+
+class Turn(Reference):
+    """Done when a generator has its next value, or has ended; for `wait`, which Ray does with the generator itself."""
+
+    __slots__ = ()
+
+    @property
+    def id(self) -> bytes:
+        """That of the generator."""
+        return self.inner.completed().binary()
+
+
+class RayStream:
+    """The results of one generator; see base.Stream."""
+
+    def __init__(self, engine: RayEngine, inner: ray.ObjectRefGenerator):
+        self._engine, self._inner = engine, inner
+        self.completed = Reference(engine, inner.completed())
+
+    def next_reference(self) -> Reference:
+        return Turn(self._engine, self._inner)
+
+    def take(self) -> Reference | None:
+        try:
+            return Reference(self._engine, next(self._inner))
+        except StopIteration:
+            return None
+
+    @property
+    def is_finished(self) -> bool:
+        return self._inner.is_finished()
+
+    def close(self) -> None:
+        """Ray lets the generator run to its end."""
+
+
+def _task_options(options: TaskOptions) -> dict:
+    return {
+        "num_cpus": options.num_cpus,
+        "num_gpus": options.num_gpus,
+        "resources": options.resources or None,
+        "memory": options.memory or None,
+        **_returns(options.returns),
+        "max_retries": options.max_retries,
+        "retry_exceptions": [RaisedAgain] if options.retry_exceptions else False,
+        "max_calls": options.max_calls,
+        "runtime_env": _variables(options.runtime_env),
+    }
+
+
+def _returns(returns: int) -> dict:
+    """Options of Ray for a number of values; see options.return_code."""
+    if returns < DYNAMIC:
+        return {"num_returns": max(1, returns)}
+    if returns == DYNAMIC:
+        return {"num_returns": "dynamic"}
+    return {"num_returns": "streaming", "_generator_backpressure_num_objects": returns - STREAMING or -1}
+
+
+def _actor_options(options: ActorOptions, node: str | None) -> dict:
+    cpus = 0 if options.oversubscribe else options.num_cpus
+    placed = {"num_cpus": cpus} if cpus is not None else {}
+    if node is not None:
+        placed["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+    return {
+        **placed,
+        "num_gpus": options.num_gpus,
+        "resources": options.resources or None,
+        "memory": options.memory or None,
+        "runtime_env": _variables(options.environment),
+    }
+
+
+def _variables(runtime_env: dict) -> dict | None:
+    """What of it Ray sees to; the directory, which it would copy, is entered by `worker`."""
+    return {"env_vars": runtime_env["env_vars"]} if runtime_env.get("env_vars") else None
+
+
+def _without_nodes(resources: dict[str, float]) -> dict[str, float]:
+    return {name: quantity for name, quantity in resources.items() if not name.startswith(PER_NODE)}
+
+
+def report_unseen_errors(engine: RayEngine) -> None:
+    """Makes Ray report errors of user code whose references were dropped as the other engines do."""
+
+    def report(error):
+        failure = error_of(error)
+        if isinstance(failure, errors.TaskError) and engine.is_open:
+            logger.error("Unhandled error: %s", failure)
+
+    ray._private.worker._unhandled_error_handler = report  # Ray has no public one

@@ -1,0 +1,280 @@
+"""What runs in Ray's worker processes: a function that runs a task, and a class whose instances are the actors.
+
+User code is called here and not by Ray, so that arguments, results and exceptions are the same as on every engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import ray
+
+from ... import context
+from ...failures import RemoteFailure, describe_exception
+from ...options import DYNAMIC, ActorOptions, TaskOptions
+from ...unpicklable import refuse
+from ..base import Engine, describe_exit, find_method, iterate, split_returns
+from .values import Argument, Packed, decode, dumps, encode, loads
+
+
+class Raised(Exception):
+    """User code has raised; Ray carries this to the caller, who gets `failure.error()`."""
+
+    def __init__(self, failure: RemoteFailure):
+        super().__init__(failure)
+        self.failure = failure
+
+    def __str__(self):
+        return self.failure.text()
+
+
+class RaisedAgain(Raised):
+    """The same, and the task's options ask for another attempt."""
+
+
+class TaskExited(Exception):
+    """A task has raised SystemExit; the text says which, and how."""
+
+
+class ActorExited(Exception):
+    """An actor has ended by itself; the text says in which call, and how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What worker processes know of their driver's session.
+
+    Attributes:
+        id: of the session.
+        preload: names of modules that are imported before the first user code of a process.
+        path: entries of the driver's sys.path; those that exist here are searched, too.
+        make_engine: session -> engine of a worker process.
+    """
+
+    id: str
+    preload: tuple[str, ...]
+    path: tuple[str, ...]
+    make_engine: Callable[[Session], Engine]
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """A user's function or class as Ray exports it to the workers, once for each process that submits it.
+
+    Attributes:
+        session: of the driver.
+        digest, data: of the definition; see base.Definition.pickled.
+        name: for messages.
+    """
+
+    session: Session
+    digest: bytes
+    data: bytes
+    name: str
+
+
+class Here(threading.local):
+    """What runs in this thread.
+
+    Attributes:
+        name: of the task or actor; None in the driver and in threads of user code.
+        resources: that it holds, by name.
+    """
+
+    name: str | None = None
+    resources: dict[str, float] = {}  # noqa: RUF012 - never changed in place
+
+
+here = Here()
+_loaded: dict[bytes, object] = {}  # digest, or pickled options, -> what it is here
+
+
+def task_function(shipment: Shipment, options: bytes, streams: bool):
+    """A function that Ray runs as a task; its arguments are those of `_arguments`.
+
+    Args:
+        options: pickled by `values.dumps`.
+        streams: Ray wants a generator function.
+    """
+
+    def run(packed=None, *values):
+        return _run_task(shipment, options, packed, values)
+
+    def stream(packed=None, *values):
+        yield from _run_task(shipment, options, packed, values)
+
+    run = stream if streams else run
+    run.__name__ = run.__qualname__ = shipment.name
+    return run
+
+
+def actor_class(shipment: Shipment) -> type:
+    """A class that Ray makes an actor of."""
+    return type(shipment.name, (Instance,), {"shipment": shipment, "__module__": __name__})
+
+
+def _run_task(shipment, pickled_options, packed, values):
+    _enter(shipment.session)
+    options: TaskOptions = _load(pickled_options, pickled_options)
+    name = options.name or shipment.name
+    running = UserCode(name, options.request(), f"task {name}()", TaskExited, options.retries_on)
+    with running, _directory(options.runtime_env.get("working_dir")):
+        function = _load(shipment.digest, shipment.data)
+        args, kwargs = _arguments(packed, values)
+        return _results(function(*args, **kwargs), options.returns, f"{name}()", running)
+
+
+@contextlib.contextmanager
+def _directory(path: str | None):
+    """A working directory, if one is given; the process runs other tasks afterwards."""
+    before = os.getcwd() if path else None
+    try:
+        if path:
+            os.chdir(path)
+        yield
+    finally:
+        if path:
+            os.chdir(before)
+
+
+class Instance:
+    """An actor: the user's instance, or the reason why there is none any more.
+
+    Args:
+        options: pickled by `values.dumps`.
+        packed, values: see `_arguments`.
+    """
+
+    shipment: Shipment
+
+    def __init__(self, options: bytes, packed: bytes | Packed | None = None, *values):
+        _enter(self.shipment.session)
+        options: ActorOptions = loads(options)
+        self._label, self._held = options.name or self.shipment.name, options.held()
+        self._methods, self._instance, self._ended = {}, None, None
+        if directory := options.environment.get("working_dir"):
+            os.chdir(directory)
+        with self._running(f"the constructor of actor {self._label}"):
+            args, kwargs = _arguments(packed, values)
+            self._instance = _load(self.shipment.digest, self.shipment.data)(*args, **kwargs)
+
+    def call(self, name: str, returns: int, packed: bytes | Packed | None = None, *values):
+        """Calls a method of the user's instance."""
+        if self._ended is not None:
+            raise ActorExited(self._ended)
+        what = f"{self._label}.{name}()"
+        running = self._running(f"actor method {what}")
+        with running:
+            args, kwargs = _arguments(packed, values)
+            method = self._methods.get(name)
+            if method is None:
+                method = self._methods[name] = find_method(self._instance, name)
+            return _results(method(*args, **kwargs), returns, what, running)
+
+    def stream(self, *call):
+        """The same for what Ray wants of a generator function."""
+        yield from self.call(*call)
+
+    def _running(self, what):
+        return UserCode(self._label, self._held, what, self._exit)
+
+    def _exit(self, text):
+        """The actor ends after the calls that it has got; those see the text."""
+        if self._instance is not None:  # else it ends with its constructor
+            self._methods, self._instance, self._ended = {}, None, text
+            ray.get_runtime_context().current_actor.__ray_terminate__.remote()
+        return ActorExited(text)
+
+
+class UserCode:
+    """Around user code: its context, and what becomes of its exceptions.
+
+    Args:
+        name, resources: see Here.
+        what: "task f()", for messages.
+        exited: text -> the exception that Ray carries to the caller after a SystemExit.
+        retries_on: exception -> whether Ray is to try again.
+    """
+
+    __slots__ = ("exited", "name", "resources", "retries_on", "what")
+
+    def __init__(self, name, resources, what, exited, retries_on=lambda error: False):
+        self.name, self.resources, self.what = name, resources, what
+        self.exited, self.retries_on = exited, retries_on
+
+    def __enter__(self):
+        here.name, here.resources = self.name, self.resources
+
+    def __exit__(self, kind, error, traceback):
+        here.name = None
+        if error is None or isinstance(error, KeyboardInterrupt):  # Ray cancels by it
+            return
+        if isinstance(error, SystemExit):
+            raise self.exited(f"{self.what} {describe_exit(error)}") from None
+        raised = RaisedAgain if self.retries_on(error) else Raised
+        raise raised(describe_exception(error, f"{self.what} in process {os.getpid()}")) from None
+
+
+def _enter(session: Session) -> None:
+    """Makes this process one of the session."""
+    if context.current_engine() is None:
+        sys.path += [entry for entry in session.path if entry not in sys.path and os.path.exists(entry)]
+        context.set_engine(session.make_engine(session))
+        for name in session.preload:
+            importlib.import_module(name)
+
+
+def _load(key, data):
+    if key not in _loaded:
+        _loaded[key] = loads(data)
+    return _loaded[key]
+
+
+def _arguments(packed, values) -> tuple[tuple, dict]:
+    """The arguments of a call.
+
+    Args:
+        packed: (args, kwargs) encoded, with an `Argument` where a reference stood; None: there are none.
+        values: of the references, encoded.
+    """
+    if packed is None:
+        return (), {}
+    args, kwargs = decode(packed)
+    if values:
+        args = [decode(values[a.index]) if type(a) is Argument else a for a in args]
+        kwargs = {name: decode(values[a.index]) if type(a) is Argument else a for name, a in kwargs.items()}
+    return args, kwargs
+
+
+def _results(value, returns, name, running):
+    """What Ray gets as the results of a call; see options.return_code."""
+    if returns == 1:
+        return _encode_result(value, name)
+    if returns >= DYNAMIC:
+        return _yielded(iterate(value, name), name, running)
+    parts = [_encode_result(part, name) for part in split_returns(value, returns, name)]
+    return tuple(parts) if parts else encode(None)
+
+
+def _yielded(iterator, name, running):
+    """What a generator yields, encoded."""
+    while True:
+        with running:
+            try:
+                part = _encode_result(next(iterator), name)
+            except StopIteration:
+                return
+        yield part
+
+
+def _encode_result(value, name):
+    try:
+        return encode(value)
+    except Exception as error:
+        refuse(value, f"the result of {name}", error, dumps)

@@ -1,0 +1,90 @@
+"""Training on a Ray cluster of two nodes: the same bits as on one machine, and what happens when a node dies."""
+
+import hashlib
+import time
+
+import pytest
+from ray_cluster import needs_ray
+
+import runtime
+from rllib import tune
+from rllib.algorithms.ppo import PPOConfig
+
+pytestmark = [*needs_ray, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def session():
+    """Function to start a session, ended after the test."""
+    yield runtime.init
+    runtime.shutdown()
+
+
+def ppo(**rollouts):
+    return (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .rollouts(**{"num_rollout_workers": 4, "num_envs_per_worker": 2, **rollouts})
+        .training(train_batch_size=512, sgd_minibatch_size=128, num_sgd_iter=2)
+        .debugging(seed=7)
+    )
+
+
+def weights_after_each_iteration(iterations):
+    algorithm = ppo().build()
+    try:
+        digests = []
+        for _ in range(iterations):
+            algorithm.train()
+            digests.append(hashlib.sha256(algorithm.get_policy().weights).hexdigest())
+        return digests, set(algorithm.workers.foreach_worker(_node_id))
+    finally:
+        algorithm.stop()
+
+
+def _node_id(worker):
+    return runtime.get_runtime_context().get_node_id()
+
+
+def test_two_nodes_give_the_same_bits_as_one_machine(session, cluster):
+    session("zeromq", num_cpus=2)
+    expected, _ = weights_after_each_iteration(4)
+    runtime.shutdown()
+    session("ray", address=cluster(2, 2).address, log_to_driver=False)
+    found, nodes = weights_after_each_iteration(4)
+    assert found == expected
+    assert len(nodes) == 2
+
+
+def test_training_goes_on_when_a_node_dies(session, cluster):
+    ray_cluster = cluster(2, 2)
+    session("ray", address=ray_cluster.address, log_to_driver=False)
+    algorithm = ppo(sample_timeout_s=20).build()
+    try:
+        for iteration in range(1, 9):
+            if iteration == 4:
+                ray_cluster.kill(ray_cluster.nodes[1])
+            began = time.monotonic()
+            result = algorithm.train()
+            assert time.monotonic() - began < 120
+            assert result["num_env_steps_sampled"] == result["timesteps_total"] == 512 * iteration
+        assert algorithm.workers.num_healthy_workers == 4 and algorithm.workers.num_restarts >= 2
+        assert len(set(algorithm.workers.foreach_worker(_node_id))) == 1
+    finally:
+        algorithm.stop()
+
+
+def test_a_search_of_eight_trials(session, cluster, tmp_path):
+    session("ray", address=cluster(2, 2).address, log_to_driver=False)
+    config = {
+        "env": "CartPole-v1",
+        "num_rollout_workers": 1,
+        "train_batch_size": 512,
+        "sgd_minibatch_size": 128,
+        "lr": tune.grid_search([1e-4, 3e-4, 1e-3, 3e-3]),
+        "seed": tune.grid_search([1, 2]),
+    }
+    analysis = tune.run("PPO", config=config, stop={"training_iteration": 3}, local_dir=str(tmp_path), verbose=0)
+    assert len(analysis.trials) == 8
+    assert all(trial.status == "TERMINATED" for trial in analysis.trials)
+    assert all(trial.last_result["timesteps_total"] == 3 * 512 for trial in analysis.trials)

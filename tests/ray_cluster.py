@@ -1,0 +1,123 @@
+"""A Ray cluster on this machine, of one or more nodes, for tests; every process of a node can be found, and killed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from runtime.engines.ray import check_installed
+
+NODE = "RAY_TEST_NODE"  # in the environment of all processes of a node
+START_S = 180  # Ray needs 5 s on an idle machine
+
+
+def _why_not() -> str:
+    try:
+        check_installed()
+        return ""
+    except ImportError as error:
+        return str(error)
+
+
+needs_ray = [pytest.mark.ray, pytest.mark.skipif(bool(_why_not()), reason=_why_not())]
+
+
+def processes_of(node: str) -> list[int]:
+    """Pids of the processes of a node."""
+    wanted, found = f"{NODE}={node}".encode(), []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                environment = Path(f"/proc/{entry}/environ").read_bytes()
+            except OSError:
+                continue
+            if wanted in environment.split(b"\0"):  # empty for one that has ended
+                found.append(int(entry))
+    return found
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class RayCluster:
+    """A head node and further nodes, started by `ray start`.
+
+    Args:
+        directory: for Ray's files; short, since a socket's path may have 107 characters only.
+        head: further arguments of `ray start` for the head node.
+
+    Attributes:
+        address: of the head node.
+        nodes: what `kill` takes, the head first.
+    """
+
+    def __init__(self, directory, *head: str):
+        self._directory, self.nodes, self.address = directory, [], f"127.0.0.1:{free_port()}"
+        port = self.address.partition(":")[2]
+        self._hosts = iter(range(1, 255))
+        self._start("--head", f"--port={port}", f"--temp-dir={directory}", *head)
+
+    def add_node(self, *arguments: str) -> str:
+        """Starts a node and waits until it has joined."""
+        return self._start(f"--address={self.address}", *arguments)
+
+    def _start(self, *arguments):
+        node = uuid.uuid4().hex
+        self.nodes.append(node)
+        command = [
+            *(str(Path(sys.executable).with_name("ray")), "start", "--disable-usage-stats"),
+            *(f"--node-ip-address=127.0.0.{next(self._hosts)}", "--min-worker-port=0", "--max-worker-port=0"),
+            *("--dashboard-agent-listen-port=0", f"--dashboard-agent-grpc-port={free_port()}"),
+            *arguments,
+        ]
+        log = Path(self._directory) / f"start-{len(self.nodes)}.txt"
+        root = str(Path(__file__).parents[1])
+        environment = {
+            **os.environ,
+            NODE: node,
+            "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
+        }
+        with open(log, "w") as output:
+            done = subprocess.run(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=START_S
+            )
+        if done.returncode:
+            self.stop()
+            raise RuntimeError(f"ray start failed:\n{log.read_text()}")
+        return node
+
+    def kill(self, node: str) -> None:
+        """Ends all processes of a node at once, as a power failure would."""
+        _signal(processes_of(node), signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while processes_of(node):
+            assert time.monotonic() < deadline, f"processes of a killed node are left: {processes_of(node)}"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Ends all nodes; the workers of a node end with it."""
+        for node in reversed(self.nodes):
+            _signal(processes_of(node), signal.SIGTERM)
+            deadline = time.monotonic() + 3
+            while processes_of(node) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            self.kill(node)
+        self.nodes.clear()
+
+
+def _signal(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue

@@ -69,7 +69,7 @@ class OwnerDiedError(ObjectLostError):
 
 
 class ObjectStoreFullError(RuntimeFailure):
-    """Shared memory is used up to `object_store_memory` and nothing was freed in time."""
+    """Shared memory and the disk for objects are used up, and nothing was freed in time; names who holds what."""
 
 
 class NodeDiedError(RuntimeFailure):

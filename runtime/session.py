@@ -71,6 +71,8 @@ def init(
     num_gpus: float | None = None,
     resources: dict[str, float] | None = None,
     object_store_memory: int | None = None,
+    object_spilling_directory: str | os.PathLike | None = None,
+    object_spilling_bytes: int | None = None,
     preload=(),
     ignore_reinit_error: bool = False,
     local_mode: bool = False,
@@ -89,6 +91,9 @@ def init(
         num_cpus, num_gpus: how many to hand out; default what this process may use.
         resources: further resources of your own, name -> quantity.
         object_store_memory: bytes of shared memory that objects may take; default 30 % of the memory.
+        object_spilling_directory: where objects go when that is full; default the first of $TMPDIR, /tmp and /var/tmp
+            that is on a disk. What is there has no name, and is gone with the session.
+        object_spilling_bytes: bytes of disk that objects may take; 0: none; default: all but 5 % of the disk.
         preload: names of modules that worker processes find already imported, e.g. ["gymnasium"].
         ignore_reinit_error: do nothing when there is a session already, instead of raising.
         local_mode: the same as engine="local".
@@ -140,9 +145,15 @@ def init(
             if name == "ray":
                 given |= {"address": address, "namespace": namespace, "runtime_env": runtime_env}
                 given["include_dashboard"] = include_dashboard
+                given["object_spilling_directory"] = object_spilling_directory
+                if object_spilling_bytes is not None:
+                    raise ValueError("object_spilling_bytes is not available with Ray, which takes 95 % of the disk")
                 config = replace(config, given={key: value for key, value in given.items() if value is not None})
+            else:
+                config = replace(config, **_spilling(object_spilling_directory, object_spilling_bytes))
         else:
-            given["preload"] = preload or None
+            given |= {"preload": preload or None, "object_spilling_directory": object_spilling_directory}
+            given["object_spilling_bytes"] = object_spilling_bytes
             _check_joinable(name, address, [key for key, value in given.items() if value is not None])
             config = EngineConfig({}, address=address, log_to_driver=bool(log_to_driver), environment=environment)
         started = importlib.import_module(ENGINES[name]).start(config)
@@ -249,6 +260,16 @@ def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_
         environment=environment,
         dedup_logs=os.environ.get("RUNTIME_DEDUP_LOGS", "1") != "0",
     )
+
+
+def _spilling(directory, size_bytes) -> dict:
+    if directory is not None:
+        directory = os.path.abspath(os.fspath(directory))
+        if not os.path.isdir(directory) or not os.access(directory, os.W_OK | os.X_OK):
+            raise ValueError(f"object_spilling_directory={directory!r} must be a directory that can be written to")
+    if size_bytes is not None:
+        size_bytes = int(check_quantity("object_spilling_bytes", size_bytes))
+    return {"spilling_directory": directory, "spilling_bytes": size_bytes}
 
 
 def _module_names(preload) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ class EngineConfig:
         resources: totals by name: CPU, GPU, memory (bytes) and the user's.
         gpu_ids: what CUDA_VISIBLE_DEVICES may be filled with, one per GPU (indices, UUIDs).
         object_store_memory: bytes of shared memory the session may use.
+        spilling_directory: where objects go when the shared memory is full; None: where the engine finds a disk.
+        spilling_bytes: of disk that objects may take; None: as much as there is.
         preload: modules that the worker processes share from their birth.
         log_to_driver: whether the output of workers is shown in the driver.
         environment: of all tasks and actors; see runtime_env.py. It is theirs unless their options say otherwise.
@@ -64,6 +66,8 @@ class EngineConfig:
     resources: dict[str, float]
     gpu_ids: tuple[str, ...] = ()
     object_store_memory: int = 2**30
+    spilling_directory: str | None = None
+    spilling_bytes: int | None = None
     preload: tuple[str, ...] = ()
     log_to_driver: bool = True
     environment: str = ""

@@ -58,13 +58,13 @@ def full(value, megabytes=8):
 
 
 def test_dropped_values_are_freed(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     for i in range(40):
         assert runtime.get(runtime.put(full(i)))[0] == i
 
 
 def test_dropped_arguments_and_results_are_freed(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     holder = Holder.remote()
     for i in range(30):
         assert runtime.get(total.remote(full(1)), timeout=20) == 8 * MB
@@ -72,7 +72,7 @@ def test_dropped_arguments_and_results_are_freed(fresh):
 
 
 def test_nested_references_are_freed(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     for i in range(25):
         outer = runtime.put({"inner": [runtime.put(full(i))]})
         assert runtime.get(unwrap.remote(runtime.get(outer)["inner"]), timeout=20) == i
@@ -80,7 +80,7 @@ def test_nested_references_are_freed(fresh):
 
 
 def test_references_made_by_actors_are_freed(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     holder = Holder.remote()
     for i in range(25):
         [ref] = runtime.get(holder.put.remote(8, i), timeout=20)
@@ -89,7 +89,7 @@ def test_references_made_by_actors_are_freed(fresh):
 
 
 def test_what_an_actor_keeps_is_freed_when_it_drops_it(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     holder = Holder.remote()
     for i in range(15):
         ref = runtime.put(full(i))
@@ -100,7 +100,7 @@ def test_what_an_actor_keeps_is_freed_when_it_drops_it(fresh):
 
 
 def test_a_killed_holder_holds_nothing(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     for i in range(5):
         holder = Holder.remote()
         for _ in range(4):
@@ -109,7 +109,7 @@ def test_a_killed_holder_holds_nothing(fresh):
 
 
 def test_a_killed_producer_leaves_nothing(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     for i in range(5):
         holder = Holder.remote()
         refs = [holder.make.remote(8, i) for _ in range(3)]
@@ -119,7 +119,7 @@ def test_a_killed_producer_leaves_nothing(fresh):
 
 
 def test_views_outlive_everything(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     holder = Holder.remote()
     result = runtime.get(holder.make.remote(8, 5), timeout=20)
     [ref] = runtime.get(holder.put.remote(8, 6), timeout=20)
@@ -172,7 +172,7 @@ def test_an_unfinished_value_of_a_dead_owner_is_an_error(fresh, tmp_path):
 
 
 def test_frees_unblock_a_put(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     refs = [runtime.put(full(i)) for i in range(6)]
     thread = threading.Timer(0.5, refs.clear)
     thread.start()
@@ -192,7 +192,7 @@ def test_values_held_by_reference_cycles_are_freed_when_memory_is_short(fresh):
         def make(self):
             make_cycle()
 
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     maker = Maker.remote()
     try:
         for _ in range(8):
@@ -205,7 +205,7 @@ def test_values_held_by_reference_cycles_are_freed_when_memory_is_short(fresh):
 
 @pytest.mark.slow
 def test_a_full_store_is_an_error_and_not_a_crash(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     kept = []
     with pytest.raises(runtime.ObjectStoreFullError):
         while len(kept) < 20:
@@ -219,7 +219,7 @@ def test_a_full_store_is_an_error_and_not_a_crash(fresh):
 
 
 def test_what_can_never_fit_is_refused_at_once(fresh):
-    fresh(object_store_memory=64 * MB)
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
     with pytest.raises(runtime.ObjectStoreFullError):
         runtime.put(full(1, megabytes=200))
     assert runtime.get(runtime.put(full(3)))[0] == 3

@@ -9,7 +9,7 @@ node_requests      what a process asks the node             driver, launch      
 streams            results of generators                    cancellation        cancelled work in a worker
 worker, held_replies   runs tasks, or is one actor          state               what the node decides, pure, with
 entities, refcounts, object_directory, shared_memory, file_budget and ..resources   its tables
-node, worker_output, boot, zygote, process   how it is done
+node, worker_output, spilling, boot, zygote, process   how it is done
 """
 
 from __future__ import annotations

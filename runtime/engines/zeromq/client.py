@@ -110,6 +110,7 @@ class Client:
             wire.RESOURCES: self._node_requests.on_answer,
             wire.NEW_GROUP: self._node_requests.on_answer,
             wire.GROUPS: self._node_requests.on_answer,
+            wire.HOLDERS: self._node_requests.on_answer,
             wire.FREED: local_refs.on_freed,
             wire.CLOSED: local_refs.on_closed,
             wire.GONE: self._on_gone,

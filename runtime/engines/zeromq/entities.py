@@ -168,6 +168,7 @@ class Grow:
     serial: int
     segment: int
     size: int
+    on_disk: bool = False
 
 
 @dataclass(slots=True)

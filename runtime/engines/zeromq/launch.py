@@ -56,6 +56,8 @@ class NodeProcess:
                 "resources": dict(config.resources),
                 "gpu_ids": list(config.gpu_ids),
                 "object_store_memory": config.object_store_memory,
+                "spilling_directory": config.spilling_directory,
+                "spilling_bytes": config.spilling_bytes,
                 "preload": ["runtime.engines.zeromq.worker", *config.preload],
                 "log_to_driver": config.log_to_driver,
                 "environment": config.environment,

@@ -96,6 +96,15 @@ class LocalRefs:
                 release.append(key)
         if release:
             self._send([], [], [], release)
+        if self.store.ended:
+            self._give_back_ended()
+
+    def _give_back_ended(self):
+        """Returns segments on the disk that are free. Lock held."""
+        while self.store.ended:
+            segment = self.store.ended.pop()
+            segment.close()
+            self._mailbox.tell_node(wire.RETURN, a=segment.number)
 
     # -- sharing ------------------------------------------------------------------------------------------------------
 
@@ -196,6 +205,9 @@ class LocalRefs:
         for key in wire.keys(frame, wire.HEADER_BYTES):
             self._registered.discard(key)
             self.store.free(key)
+        if self.store.ended:
+            with self._mailbox.lock:
+                self._give_back_ended()
 
     def on_closed(self, frame, head):
         if head[5]:

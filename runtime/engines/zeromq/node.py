@@ -32,6 +32,7 @@ from .mailbox import mailbox_path, mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
 from .repeated_lines import RepeatedLines
 from .session_key import use_key
+from .spilling import default_directory, unnamed_file
 from .state import NodeState
 from .worker_output import PARTIAL_LINE_S, WorkerOutput
 
@@ -53,11 +54,13 @@ class Node:
 
     def __init__(self, config: dict, zygote: int, channel: socket.socket):
         self._config, self._session = config, config["session"]
+        self._disk = config["spilling_directory"] or default_directory()
         self._state = NodeState(
             units(config["resources"]),
             tuple(config["gpu_ids"]),
             config["object_store_memory"],
             allow_many_files() - RESERVED_FILES,
+            0 if self._disk is None else 2**63 if config["spilling_bytes"] is None else config["spilling_bytes"],
         )
         use_key(self._session)
         self._zygote, self._channel = zygote, channel
@@ -175,9 +178,14 @@ class Node:
             wire.NEW_GROUP: lambda f, source, serial, *_: state.new_group(source, serial, decode(structs.NewGroup, f)),
             wire.REMOVE_GROUP: lambda f, source, serial, a, c: state.remove_group(key(serial, a)),
             wire.GROUPS: lambda f, source, serial, *_: self._tell_groups(source, serial),
+            wire.HOLDERS: lambda f, source, serial, *_: self._tell_holders(source, serial),
             wire.RESOURCES: lambda f, source, serial, *_: self._tell_resources(source, serial),
             wire.SHUTDOWN: lambda *_: setattr(self, "_ending", True),
         }
+
+    def _tell_holders(self, source, serial):
+        body = self._state.memory_report().encode()
+        self._send(source, wire.message(wire.HOLDERS, wire.NODE, serial, body=body))
 
     def _tell_resources(self, source, serial):
         body = structs.encode(structs.Free(self._state.resources.free))
@@ -258,11 +266,20 @@ class Node:
                 os.kill(self._pids[process], POKE_SIGNAL)
 
     def _grow(self, grow):
-        file = os.memfd_create("runtime", SEGMENT_MODE)
-        os.ftruncate(file, grow.size)
+        if grow.on_disk:
+            try:
+                file = unnamed_file(self._disk, grow.size)
+            except OSError as error:
+                self._state.disk_refused(grow, str(error))
+                return
+        else:
+            file = os.memfd_create("runtime", SEGMENT_MODE)
+            os.ftruncate(file, grow.size)
         os.pwrite(file, wire.segment_header(grow.segment), 0)
         self._segments[grow.segment] = file
-        self._send(grow.process, wire.message(wire.GRANTED, wire.NODE, grow.serial, grow.segment, file, grow.size))
+        flags, serial = wire.ON_DISK * grow.on_disk, grow.serial
+        frame = wire.message(wire.GRANTED, wire.NODE, serial, grow.segment, file, grow.size, flags=flags)
+        self._send(grow.process, frame)
 
     def _print(self, process, stream, lines):
         """Shows new lines of a worker, but not those that others have just printed."""

@@ -9,6 +9,7 @@ from . import wire
 from .mailbox import Mailbox, Waiter
 
 STORE_FULL_S = 30.0
+REPORT_S = 5.0
 
 
 class NodeRequests:
@@ -41,8 +42,8 @@ class NodeRequests:
             self._open.pop(serial, None)
         return entry[1]
 
-    def grow(self, size: int) -> tuple[int, int]:
-        """A new segment of `size` bytes: its number, and the node's descriptor of it.
+    def grow(self, size: int) -> tuple[int, int, bool]:
+        """A new segment of `size` bytes: its number, the node's descriptor of it, and whether it is on a disk.
 
         Raises:
             ObjectStoreFullError: none in time.
@@ -56,15 +57,17 @@ class NodeRequests:
         finally:
             self.growing -= 1
         if answer is not None:
-            _, _, _, _, _, segment, fd, _ = wire.header(answer)
+            _, _, flags, _, _, segment, fd, _ = wire.header(answer)
             if segment:
-                return segment, fd
+                return segment, fd, bool(flags & wire.ON_DISK)
             text = bytes(answer[wire.HEADER_BYTES :]).decode()
         else:
             text = f"nothing was freed within {STORE_FULL_S:g} s"
+        report = self.ask(wire.HOLDERS, REPORT_S)
+        held = f" Now {bytes(report[wire.HEADER_BYTES :]).decode()}." if report is not None else ""
         raise errors.ObjectStoreFullError(
-            f"the shared memory is full: {size / 2**20:.1f} MB more were needed, {text}. Drop references and arrays "
-            "you do not need, or give more: runtime.init(object_store_memory=...)."
+            f"the shared memory is full: {size / 2**20:.1f} MB more were needed, {text}.{held} Drop references and "
+            "arrays you do not need, or give more: runtime.init(object_store_memory=..., object_spilling_bytes=...)."
         )
 
     def give_back(self, segment: int) -> None:

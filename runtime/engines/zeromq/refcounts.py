@@ -11,6 +11,7 @@ has arrived, the sender's own stands.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 BLOCK, OBJECT, ACTOR = "block", "object", "actor"
@@ -85,6 +86,16 @@ class RefCounts:
     def held_by(self, holder: int | bytes) -> dict[bytes, int]:
         """Key -> count of a holder."""
         return self._counts.get(holder, {})
+
+    def block_counts(self) -> Counter[int | bytes]:
+        """Holder -> number of blocks that it holds."""
+        return Counter(
+            {
+                holder: number
+                for holder, counts in self._counts.items()
+                if (number := sum(1 for key in counts if self.items[key].kind == BLOCK))
+            }
+        )
 
     def take_freed(self) -> list[tuple[bytes, Item]]:
         """What became free since the last call."""

@@ -1,4 +1,8 @@
-"""The node's account of shared memory: segments within a quota, and requests that wait for some to come back."""
+"""The node's account of shared memory: segments within a quota, and requests that wait for some to come back.
+
+When the memory is full, new segments are files on a disk, within a quota of their own. Nothing that exists is moved: a
+process may have arrays that look at it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ class Segment:
 
     creator: int
     size: int
+    on_disk: bool = False
     live: int = 0
     readers: set[int] = field(default_factory=set)
 
@@ -25,18 +30,24 @@ class SharedMemory:
     """The segments of a session, within its quota.
 
     Args:
-        quota: bytes that there may be at once.
+        quota: bytes that there may be at once in memory.
+        disk_quota: bytes that there may be at once on the disk.
         instruct: takes an instruction.
         tell: sends a frame to a process, if it lives.
         files: the node's budget of open files, of which each segment takes one.
 
     Attributes:
-        size_bytes: of all segments.
+        size_bytes: of all segments in memory.
+        disk_bytes: of all segments on the disk.
+        refusal: why the disk takes no more, until something there is freed.
     """
 
-    def __init__(self, quota: int, instruct: Callable, tell: Callable[[int, bytes], None], files: FileBudget):
-        self.quota = quota
-        self.size_bytes = 0
+    def __init__(
+        self, quota: int, disk_quota: int, instruct: Callable, tell: Callable[[int, bytes], None], files: FileBudget
+    ):
+        self.quota, self.disk_quota = quota, disk_quota
+        self.size_bytes = self.disk_bytes = 0
+        self.refusal = ""
         self._instruct, self._tell, self._files = instruct, tell, files
         self._segments: dict[int, Segment] = {}
         self._next_segment = 1
@@ -49,15 +60,17 @@ class SharedMemory:
 
     def grant(self, process: int, serial: int, size: int) -> None:
         """A process asks for a segment."""
-        if size > self.quota:
+        if size > max(self.quota, self.disk_quota):
             text = f"more than the {self.quota / 2**20:.1f} MB that the session may use"
+            if self.disk_quota:
+                text += f", and the {self.disk_quota / 2**20:.1f} MB on the disk"
             self._tell(process, wire.message(wire.GRANTED, wire.NODE, serial, body=text.encode()))
             return
-        self._grants.append(Grow(process, serial, 0, size))
+        grow = Grow(process, serial, 0, size)
+        self._grants.append(grow)
         self._serve_grants()
-        if self._grants:
-            for creator in sorted({s.creator for s in self._segments.values()}):
-                self._tell(creator, wire.message(wire.CLOSED, wire.NODE))
+        if self._grants or grow.on_disk:
+            self._ask_for_idle()
 
     def returned(self, process: int, segment: int) -> None:
         """A process does not need a segment any more."""
@@ -92,19 +105,61 @@ class SharedMemory:
     def close(self, number: int) -> None:
         """Nobody needs a segment any more."""
         segment = self._segments.pop(number)
-        self.size_bytes -= segment.size
+        self._uncount(segment)
         self._files.segments -= 1
         for reader in sorted(segment.readers - {segment.creator}):
             self._tell(reader, wire.message(wire.CLOSED, wire.NODE, a=number))
         self._instruct(Close(number))
         self._serve_grants()
 
+    def disk_refused(self, grow: Grow, text: str) -> None:
+        """A segment on disk could not be made: who asked for it waits."""
+        segment = self._segments.pop(grow.segment, None)
+        if segment is None:
+            return
+        self._uncount(segment)
+        self._files.segments -= 1
+        self.refusal = text
+        self._grants.appendleft(Grow(grow.process, grow.serial, 0, grow.size))
+        self._ask_for_idle()
+
+    def try_disk(self) -> None:
+        """Others may have made room on the disk."""
+        self.refusal = ""
+        self._serve_grants()
+
+    def _ask_for_idle(self):
+        """Memory that processes keep for their next objects is to come back."""
+        for creator in sorted({s.creator for s in self._segments.values()}):
+            self._tell(creator, wire.message(wire.CLOSED, wire.NODE))
+
+    def made(self) -> dict[int, list[int]]:
+        """Creator -> number of its segments, their bytes in memory, those on the disk."""
+        made: dict[int, list[int]] = {}
+        for segment in self._segments.values():
+            entry = made.setdefault(segment.creator, [0, 0, 0])
+            entry[0] += 1
+            entry[2 if segment.on_disk else 1] += segment.size
+        return made
+
+    def _uncount(self, segment):
+        if segment.on_disk:
+            self.disk_bytes -= segment.size
+            self.refusal = ""
+        else:
+            self.size_bytes -= segment.size
+
     def _serve_grants(self):
-        while self._grants and self.size_bytes + self._grants[0].size <= self.quota and self._files.has_room():
+        while self._grants and self._files.has_room():
+            size = self._grants[0].size
+            on_disk = self.size_bytes + size > self.quota
+            if on_disk and (self.refusal or self.disk_bytes + size > self.disk_quota):
+                return
             grow = self._grants.popleft()
-            grow.segment = self._next_segment
+            grow.segment, grow.on_disk = self._next_segment, on_disk
             self._next_segment += 1
-            self._segments[grow.segment] = Segment(grow.process, grow.size)
-            self.size_bytes += grow.size
+            self._segments[grow.segment] = Segment(grow.process, size, on_disk)
+            self.disk_bytes += size * on_disk
+            self.size_bytes += size * (not on_disk)
             self._files.segments += 1
             self._instruct(grow)

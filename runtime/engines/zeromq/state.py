@@ -18,7 +18,7 @@ from ...options import RESOURCE_UNITS
 from ..placement_groups import Group, GroupInfo, Placement, PlacementGroups, group_info
 from ..resources import Request, Resources, quantities
 from . import structs, wire
-from .entities import Actor, ActorState, Kill, Poke, Process, ProcessKind, Send, Spawn, Task
+from .entities import Actor, ActorState, Grow, Kill, Poke, Process, ProcessKind, Send, Spawn, Task
 from .file_budget import FileBudget
 from .object_directory import ObjectDirectory
 from .refcounts import ACTOR, BLOCK, RefCounts
@@ -27,6 +27,7 @@ from .shared_memory import SharedMemory
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while a task or an actor waits
 IDLE_TICKS = 60
 COLLECT_TICKS = 10  # of a wait for memory, between two collections of garbage
+HOLDERS_NAMED = 10
 
 
 class NodeState:
@@ -36,15 +37,23 @@ class NodeState:
         total: request of everything there is.
         gpu_ids: devices, one per whole GPU.
         quota: bytes of shared memory.
+        disk_quota: bytes that objects may take on a disk when that is full.
         files: number of files that the node may have open for workers and segments.
     """
 
-    def __init__(self, total: Request, gpu_ids: tuple[str, ...] = (), quota: int = 2**30, files: int = 2**30):
+    def __init__(
+        self,
+        total: Request,
+        gpu_ids: tuple[str, ...] = (),
+        quota: int = 2**30,
+        files: int = 2**30,
+        disk_quota: int = 0,
+    ):
         self.resources = Resources(total, gpu_ids)
         self.groups = PlacementGroups(self.resources)
         self.refcounts = RefCounts()
         self._files = FileBudget(files)
-        self.memory = SharedMemory(quota, self._send, self._tell, self._files)
+        self.memory = SharedMemory(quota, disk_quota, self._send, self._tell, self._files)
         self.object_directory = ObjectDirectory(self.refcounts, self._hold, self._tell)
         self.processes = {wire.DRIVER: Process(wire.DRIVER, ProcessKind.DRIVER, self.resources, ready=True)}
         self.actors: dict[bytes, Actor] = {}
@@ -63,6 +72,7 @@ class NodeState:
         self._idle_elsewhere: dict[str, list[Process]] = {}  # of each other one that has some
         self._definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}  # digest -> frame, items
         self._still_ticks = self._short_ticks = 0
+        self._spilled = False
         self._oversubscribed = False
 
     def take(self) -> list:
@@ -722,6 +732,42 @@ class NodeState:
             if not self.memory.is_short:
                 self._short_ticks = 0
             self.memory.grant(process, serial, size)
+            if self.memory.disk_bytes and not self._spilled:
+                self._spilled = True
+                text = f"the shared memory ({self.memory.quota / 2**20:.0f} MB) is full; further objects go to the disk"
+                self._notice(text, logging.INFO)
+
+    def disk_refused(self, grow: Grow, text: str) -> None:
+        """A segment on disk could not be made."""
+        self.memory.disk_refused(grow, text)
+
+    def memory_report(self) -> str:
+        """Who has made the shared memory, and who holds what of it, for the error of a process that got none."""
+        memory = self.memory
+        lines = [f"{memory.size_bytes / 2**20:.1f} of {memory.quota / 2**20:.1f} MB of shared memory are taken"]
+        if memory.disk_quota:
+            lines[0] += f", and {memory.disk_bytes / 2**20:.1f} MB on the disk"
+        if memory.refusal:
+            lines.append(f"the disk takes no more: {memory.refusal}")
+        for process, (count, in_memory, on_disk) in sorted(memory.made().items(), key=lambda made: -sum(made[1][1:])):
+            place = f", {on_disk / 2**20:.1f} MB of them on the disk" if on_disk else ""
+            size = (in_memory + on_disk) / 2**20
+            lines.append(f"{self._holder_name(process)} has made {size:.1f} MB in {count} segments{place}")
+        for holder, count in self.refcounts.block_counts().most_common(HOLDERS_NAMED):
+            lines.append(f"{self._holder_name(holder)} holds {count} blocks that others know")
+        return "; ".join(lines[: 2 + 2 * HOLDERS_NAMED])
+
+    def _holder_name(self, holder):
+        if isinstance(holder, int):
+            worker = self.processes.get(holder)
+            if worker is None or worker.kind == ProcessKind.DRIVER:
+                return "a process that has ended" if worker is None else f"driver {holder:x}"
+            kind = "actor" if worker.actor is not None else "the worker of task"
+            return f"{kind} {worker.name or 'that has not run any'} (process {holder:x})"
+        tasks = {p.task.key: p.task for p in self.processes.values() if p.task is not None} | self._queued_tasks()
+        if holder in tasks:
+            return f"the arguments of task {tasks[holder].spec.name}()"
+        return "the arguments of an actor" if holder in self.actors else "another object"
 
     def returned(self, process: int, segment: int) -> None:
         """A process does not need a segment any more."""
@@ -743,6 +789,7 @@ class NodeState:
                 self._notice(self._what_waits(), logging.WARNING)
         if self.memory.is_short:
             self._short_ticks += 1
+            self.memory.try_disk()
             if self._short_ticks % COLLECT_TICKS == 2:  # the first tick may come at once
                 for process in self.processes:
                     self._tell(process, wire.message(wire.COLLECT, wire.NODE))

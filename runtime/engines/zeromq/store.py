@@ -123,10 +123,11 @@ class Segment:
         cold: indices of blocks never written.
         idle_since: monotonic seconds since all its blocks are free.
         was_sealed: whether one of its blocks ever was; then `mapping` need not show what others see.
+        on_disk: whether it was made when the memory was full. It is not used again when it is free.
     """
 
-    def __init__(self, number: int, node_fd: int, path: str, block_bytes: int):
-        self.number, self.node_fd, self.block_bytes = number, node_fd, block_bytes
+    def __init__(self, number: int, node_fd: int, path: str, block_bytes: int, on_disk: bool = False):
+        self.number, self.node_fd, self.block_bytes, self.on_disk = number, node_fd, block_bytes, on_disk
         self.file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         size = os.fstat(self.file).st_size
         self.mapping = mmap.mmap(self.file, size)
@@ -178,10 +179,15 @@ class Store:
 
     Args:
         node_pid: whose descriptors the segments are.
-        grow: asks the node for a segment of this many bytes; (segment, fd), or raises ObjectStoreFullError.
+        grow: asks the node for a segment of this many bytes; (segment, fd, whether it is on a disk), or raises
+            ObjectStoreFullError.
         give_back: tells the node that a segment is not needed.
         new_key: names a new block.
         release: where the end of a `Hold` is reported.
+
+    Attributes:
+        idle_segments: number of those that are free and kept for the next objects.
+        ended: segments on a disk that are free, for whoever has called `free` to close and to give back.
     """
 
     def __init__(self, node_pid: int, grow, give_back, new_key, release):
@@ -194,6 +200,7 @@ class Store:
         self._mapped: dict[int, mmap.mmap] = {}  # segments of others, and own ones as others see them
         self._sealed: dict[bytes, int] = {}  # key of a block -> address of its shared pages
         self.idle_segments = 0
+        self.ended: list[Segment] = []
 
     def owns(self, key: bytes) -> bool:
         """Whether the key names a block in use that this process made."""
@@ -213,8 +220,8 @@ class Store:
         with self._lock:
             place = self._take(block_bytes)
         if place is None:
-            number, fd = self._grow(segment_bytes(block_bytes))
-            segment = Segment(number, fd, self._path(fd), block_bytes)
+            number, fd, on_disk = self._grow(segment_bytes(block_bytes))
+            segment = Segment(number, fd, self._path(fd), block_bytes, on_disk)
             with self._lock:
                 self._own[number] = segment
                 self._classes.setdefault(block_bytes, []).append(segment)
@@ -318,7 +325,12 @@ class Store:
                 except OSError:  # never to be used again
                     return
             segment.free.append(index)
-            if len(segment.free) == segment.count:
+            if len(segment.free) < segment.count:
+                return
+            if segment.on_disk:
+                self._remove(segment)
+                self.ended.append(segment)
+            else:
                 segment.idle_since = monotonic()
                 self.idle_segments += 1
 
@@ -329,12 +341,15 @@ class Store:
             idle = [s for s in self._own.values() if len(s.free) == s.count and s.idle_since <= limit]
             for segment in idle:
                 self.idle_segments -= 1
-                del self._own[segment.number]
-                self._mapped.pop(segment.number, None)
-                self._classes[segment.block_bytes].remove(segment)
+                self._remove(segment)
         for segment in idle:
             segment.close()
             self._give_back(segment.number)
+
+    def _remove(self, segment):
+        del self._own[segment.number]
+        self._mapped.pop(segment.number, None)
+        self._classes[segment.block_bytes].remove(segment)
 
     def forget(self, segment: int) -> None:
         """A segment of another process has ended; arrays that look at it keep their mapping."""
@@ -345,8 +360,9 @@ class Store:
         for key, shared in self._sealed.items():
             _munmap(shared, self._used[key][0].block_bytes)
         self._sealed.clear()
-        for segment in self._own.values():
+        for segment in (*self._own.values(), *self.ended):
             segment.close()
+        self.ended.clear()
         self._own.clear()
         self._classes.clear()
         self._mapped.clear()

@@ -61,6 +61,7 @@ JOIN = 43  # c: pid of the sender, a further driver with a number it has chosen;
 NEW_GROUP = 40  # serial of the placement group, which is that of the request; struct. Answered: a text, why not
 REMOVE_GROUP = 41  # serial, a: process of the placement group
 GROUPS = 42  # serial of the request; answered in kind: struct
+HOLDERS = 39  # serial of the request; answered in kind: text: who holds the shared memory
 WAITING = 33  # struct: what the sender's call has waited for during some seconds; nothing when that is over
 CANCEL = 35  # serial, a: owner of the call; flags: FORCE, RECURSIVE; also to the owner, and to the process that has it
 POKE = 36  # a: process that is to read its mailbox even while user code runs
@@ -70,7 +71,7 @@ ACTOR_STATE = (
 )
 FAILED = 22  # serial of the task; struct: class and text of the error
 OBJECT = 23  # serial, a: key of the object; a value
-GRANTED = 24  # serial of the request, a: segment (0: refused), b: fd, c: bytes
+GRANTED = 24  # serial of the request, a: segment (0: refused), b: fd, c: bytes; flags: ON_DISK
 FREED = 25  # keys of blocks that may be used again
 CLOSED = 26  # a: segment that has ended; also "return what you do not need" when 0
 GONE = 27  # a: process that has ended
@@ -92,6 +93,7 @@ ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
 
 RAISED = 1  # flag of REPLY: the value is what the call raised
 LOST = 1  # flag of OBJECT: the body is a text that says why
+ON_DISK = 1  # flag of GRANTED
 FORCE, RECURSIVE, CLOSE = 1, 2, 4  # flags of CANCEL; CLOSE: a generator, which ends at its next yield
 
 ERROR = 1  # flags of a value: it is an exception

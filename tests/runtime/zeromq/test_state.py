@@ -18,9 +18,9 @@ CPU = (("CPU", 10_000),)
 class Driven:
     """A state, and short ways to send it events."""
 
-    def __init__(self, gpu_ids=(), quota=2**20, files=2**20, **resources):
+    def __init__(self, gpu_ids=(), quota=2**20, files=2**20, disk_quota=0, **resources):
         resources = {"CPU": 2, **resources}
-        self.state = NodeState(units(resources), gpu_ids, quota, files)
+        self.state = NodeState(units(resources), gpu_ids, quota, files, disk_quota)
         self.serial = 100
         self.state.define(1, structs.Define(DIGEST, b"code", [], []), b"definition")
 
@@ -771,3 +771,47 @@ def test_a_group_of_a_task_ends_with_the_driver_of_the_task():
     assert group_states(d) == ["CREATED"]
     d.state.exited(GUEST, "end of its process")
     assert group_states(d) == ["REMOVED"]
+
+
+def test_segments_go_to_the_disk_when_the_memory_is_full():
+    d = Driven(quota=100, disk_quota=150)
+    for serial in range(3):
+        d.state.grant(1, serial, 80)
+    taken = d.take()
+    assert [(i.segment, i.on_disk) for i in taken if type(i) is Grow] == [(1, False), (2, True)]
+    assert kinds(taken, 1).count(wire.NOTICE) == 1 and wire.CLOSED in kinds(taken, 1)
+    assert (d.state.memory.size_bytes, d.state.memory.disk_bytes) == (80, 80)
+    d.state.returned(1, 2)
+    assert [(i.segment, i.on_disk) for i in d.take(Grow)] == [(3, True)]
+    d.state.returned(1, 1)
+    d.state.grant(1, 9, 150)
+    assert d.take(Grow) == [], "it fits on the disk alone, which is taken"
+    d.state.grant(1, 10, 151)
+    assert "more than" in text(frames(d.take(), 1)[-1])
+
+
+def test_a_disk_that_refuses_is_tried_again():
+    d = Driven(quota=100, disk_quota=1000)
+    d.state.grant(1, 1, 100)
+    d.state.grant(1, 2, 50)
+    grow = d.take(Grow)[-1]
+    d.state.disk_refused(grow, "no space left")
+    assert d.state.memory.disk_bytes == 0 and d.state.needs_ticks
+    assert "the disk takes no more: no space left" in d.state.memory_report()
+    d.take()
+    d.state.tick()
+    [again] = d.take(Grow)
+    assert again.on_disk and again.serial == 2
+
+
+def test_a_report_of_the_memory_names_the_holders():
+    d = Driven(quota=1000)
+    _, process = d.start_actor(name="Learner")
+    d.state.grant(process, 1, 400)
+    [grow] = d.take(Grow)
+    block = wire.key(7, process)
+    d.state.references(process, structs.References([(block, grow.segment)], [], [(block, 1)], [block]))
+    d.submit(request=(("CPU", 90_000),), items=[block], name="train")
+    report = d.state.memory_report()
+    assert f"actor Learner (process {process:x}) has made 0.0 MB in 1 segments" in report
+    assert "driver 1 holds 1 blocks" in report and "the arguments of task train() holds 1 blocks" in report

@@ -35,7 +35,7 @@ class Memory:
         file = self.files[number] = os.memfd_create("test")
         os.ftruncate(file, size)
         os.pwrite(file, wire.segment_header(number), 0)
-        return number, file
+        return number, file, False
 
     def new_key(self):
         self.serial += 1

@@ -61,6 +61,17 @@ def find(value, name: str, dumps=pickling.dumps) -> tuple[str, object]:
             return path, value
 
 
+def culprits(value, name: str, depth: int, dumps=pickling.dumps, parent=None):
+    """Yields (object, path, what holds it) for each innermost part that cannot be pickled, at most `depth` steps in."""
+    if picklable(value, dumps):
+        return
+    parts = [(step, part) for step, part in _parts(value) if not picklable(part, dumps)] if depth > 0 else []
+    if not parts:
+        yield value, name, parent
+    for step, part in parts:
+        yield from culprits(part, name + step, depth - 1, dumps, value)
+
+
 def picklable(value, dumps=pickling.dumps) -> bool:
     """Whether `dumps` can write it."""
     try:

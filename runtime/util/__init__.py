@@ -9,13 +9,17 @@ from .placement_group import (
     placement_group_table,
     remove_placement_group,
 )
+from .serialization import deregister_serializer, inspect_serializability, register_serializer
 
 __all__ = [
     "ActorPool",
+    "deregister_serializer",
     "get_current_placement_group",
     "get_node_ip_address",
     "get_placement_group",
+    "inspect_serializability",
     "placement_group",
     "placement_group_table",
+    "register_serializer",
     "remove_placement_group",
 ]

@@ -1,8 +1,8 @@
 """A backend of joblib (and so of scikit-learn) that runs calls in the processes of a session.
 
-    register_runtime()
-    with joblib.parallel_config(backend="runtime"):
-        GridSearchCV(...).fit(x, y)
+register_runtime()
+with joblib.parallel_config(backend="runtime"):
+    GridSearchCV(...).fit(x, y)
 """
 
 from __future__ import annotations

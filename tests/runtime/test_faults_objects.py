@@ -275,6 +275,64 @@ def test_huge_objects(fresh):
     assert len(runtime.get(runtime.put(data))) == len(data)
 
 
+def test_an_object_beyond_4_gib(fresh):
+    """Pages that nobody writes take no memory: sizes and offsets are 64 bits wide everywhere."""
+
+    @runtime.remote
+    def ends(array):
+        return array.nbytes, int(array[0]), int(array[-1])
+
+    fresh(object_store_memory=6 * 2**30)
+    array = runtime.empty(4 * 2**30 + 5, np.uint8)
+    array[0], array[-1] = 7, 9
+    ref = runtime.put({"columns": [array, array[-3:]]})
+    columns = runtime.get(ref)["columns"]
+    assert columns[0].nbytes == 4 * 2**30 + 5 and list(columns[1]) == [0, 0, 9]
+    assert runtime.get(ends.remote(columns[0]), timeout=30) == (4 * 2**30 + 5, 7, 9)
+
+
+def test_an_owner_that_dies_while_others_wait_for_its_value(fresh, tmp_path):
+    @runtime.remote
+    class Owner:
+        def start(self):
+            @runtime.remote(num_cpus=0)
+            def wait_for_ever():
+                import time
+
+                (tmp_path / "begun").touch()
+                time.sleep(1000)
+
+            return [wait_for_ever.remote()], os.getpid()
+
+    @runtime.remote(num_cpus=0)
+    def wait_for(refs):
+        return runtime.get(refs[0])
+
+    fresh()
+    owner = Owner.remote()
+    [ref], pid = runtime.get(owner.start.remote(), timeout=20)
+    waiting = [wait_for.remote([ref]) for _ in range(2)]
+    wait_until((tmp_path / "begun").exists)
+    assert runtime.wait([ref, *waiting], timeout=0.3)[0] == []
+    os.kill(pid, signal.SIGKILL)
+    for refused in (ref, *waiting):
+        with pytest.raises(runtime.OwnerDiedError):
+            runtime.get(refused, timeout=10)
+
+
+def test_a_reference_of_a_reference(fresh):
+    @runtime.remote
+    def nest(depth, ref):
+        return [ref] if depth == 0 else [nest.remote(depth - 1, ref) if depth % 2 else runtime.put([ref])]
+
+    fresh(object_store_memory=64 * MB, object_spilling_bytes=0)
+    for i in range(10):
+        inner = nest.options(num_cpus=0).remote(3, [runtime.put(full(i))])
+        while isinstance(inner, runtime.ObjectRef | list):
+            inner = runtime.get(inner, timeout=20) if isinstance(inner, runtime.ObjectRef) else inner[0]
+        assert int(inner[0]) == i
+
+
 def test_references_dropped_anywhere(fresh):
     fresh(object_store_memory=128 * MB)
     holder = Holder.remote()

@@ -28,9 +28,7 @@ class Driven:
         taken = self.state.take()
         return taken if kind is None else [i for i in taken if type(i) is kind]
 
-    def submit(
-        self, request=CPU, source=1, name="f", items=(), max_retries=3, environment="", placement=None
-    ):
+    def submit(self, request=CPU, source=1, name="f", items=(), max_retries=3, environment="", placement=None):
         self.serial += 1
         task = structs.Task(DIGEST, name, request, list(items), max_retries, b"", 0, environment, placement)
         self.state.submit(source, self.serial, task, f"task {self.serial}".encode())

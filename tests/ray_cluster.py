@@ -15,6 +15,8 @@ from runtime.engines.ray import check_installed
 
 NODE = "RAY_TEST_NODE"  # in the environment of all processes of a node
 START_S = 180  # Ray needs 5 s on an idle machine
+# One user on one machine needs no tokens, and workers no lower priority than the tests.
+os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0", "RAY_agent_register_timeout_ms": "120000"}
 
 
 def _why_not() -> str:

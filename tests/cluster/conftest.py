@@ -14,11 +14,7 @@ def cluster():
 
         def start(*cpus, dashboard=None):
             first, *others = (f"--num-cpus={count}" for count in cpus)
-            shown = (
-                ["--include-dashboard=true", f"--dashboard-port={dashboard}"]
-                if dashboard
-                else ["--include-dashboard=false"]
-            )
+            shown = f"--include-dashboard={str(dashboard is not None).lower()}"
             head = RayCluster(directory, shown, f"--dashboard-port={dashboard or free_port()}", first)
             started.append(head)
             for count in others:

@@ -441,7 +441,7 @@ def test_handles_in_messages_keep_no_actor(engine):
     keeper = Keeper.remote([counter, counter.add])
     with pytest.raises(ArithmeticError):
         runtime.get(keeper.fail_with.remote(counter))
-    assert runtime.available_resources()["CPU"] == 3
+    wait_until(lambda: runtime.available_resources()["CPU"] == 3)
     del counter, keeper
     wait_until(lambda: runtime.available_resources()["CPU"] == 4)
 
@@ -590,7 +590,7 @@ def test_the_last_handle_ends_the_actor(engine):
     copy = runtime.get(runtime.put([counter]))
     del counter
     assert runtime.get(copy[0].add.remote()) == 2
-    assert runtime.available_resources()["CPU"] == 3
+    wait_until(lambda: runtime.available_resources()["CPU"] == 3)
     del copy
     wait_until(lambda: runtime.available_resources()["CPU"] == 4)
 
@@ -601,7 +601,7 @@ def test_an_actor_held_by_an_actor_lives_as_long(engine):
     runtime.get(keeper.keep.remote(counter))
     del counter
     assert runtime.get(keeper.call_kept.remote()) == 1
-    assert runtime.available_resources()["CPU"] == 3
+    wait_until(lambda: runtime.available_resources()["CPU"] == 3)
     runtime.kill(keeper)
     del keeper
     wait_until(lambda: runtime.available_resources()["CPU"] == 4)

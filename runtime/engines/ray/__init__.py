@@ -2,7 +2,7 @@
 
 connection   joining a cluster, or starting one        engine     the verbs
 worker       what runs in Ray's worker processes       failures   errors of Ray as our own
-values       what Ray stores: pickled values, references and ids of actors
+values       what Ray stores: pickled values, references and ids of actors        placement   groups and strategies
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse, refuse_call
 from ..base import Definition
+from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
+from . import placement
 from .failures import error_of
 from .values import ActorId, Argument, Reference, decode, dumps, encode, refuse_plain_pickle
 from .worker import RaisedAgain, Session, Shipment, actor_class, here, task_function
@@ -88,12 +90,18 @@ class RayEngine:
         if remote is None:
             remote = self._classes[cls] = ray.remote(actor_class(self._shipment(cls)))
         carried = self._carried(args, kwargs)
-        node = self._choose_node(options) if options.oversubscribe and options.num_cpus else None
+        chooses = (
+            options.oversubscribe
+            and options.num_cpus
+            and options.scheduling_strategy is None
+            and placement.current() is None
+        )
+        node = self._choose_node(options) if chooses else None
         handle = remote.options(**_actor_options(options, node)).remote(dumps(options), *carried)
         actor_id = ActorId(handle, self.session_id, cls.name)
         if node is not None:
             self._placed[node] += 1
-            actor_id.on_end = weakref.finalize(actor_id, self._placed.subtract, (node,))
+            actor_id.on_end = weakref.finalize(handle, self._placed.subtract, (node,))
         return actor_id
 
     def call(self, actor_id, method, args, kwargs, num_returns):
@@ -216,6 +224,23 @@ class RayEngine:
     def find_actor(self, actor_id):
         """The id holds Ray's handle."""
 
+    # -- placement groups ---------------------------------------------------------------------------------------------
+
+    def create_placement_group(self, bundles, strategy, name, detached):
+        self._enter()
+        return placement.create(bundles, strategy, name, detached)
+
+    def remove_placement_group(self, group_id):
+        self._enter()
+        placement.remove(group_id)
+
+    def placement_groups(self):
+        self._enter()
+        return placement.table()
+
+    def placement_group_ready(self, group):
+        return self.submit(WHEN_BOOKED, (group,), {}, ready_options(group))[0]
+
     # -- information --------------------------------------------------------------------------------------------------
 
     def resources(self):
@@ -252,6 +277,8 @@ class RayEngine:
             name=here.name,
             gpu_ids=tuple(map(str, ray.get_gpu_ids())),
             resources=here.resources,
+            placement=placement.current(),
+            namespace=theirs.namespace,
         )
 
     # -- resources ----------------------------------------------------------------------------------------------------
@@ -336,6 +363,7 @@ def _task_options(options: TaskOptions) -> dict:
         "retry_exceptions": [RaisedAgain] if options.retry_exceptions else False,
         "max_calls": options.max_calls,
         "runtime_env": _variables(options.runtime_env),
+        **placement.options_of(options.scheduling_strategy),
     }
 
 
@@ -351,6 +379,7 @@ def _returns(returns: int) -> dict:
 def _actor_options(options: ActorOptions, node: str | None) -> dict:
     cpus = 0 if options.oversubscribe else options.num_cpus
     placed = {"num_cpus": cpus} if cpus is not None else {}
+    placed |= placement.options_of(options.scheduling_strategy)
     if node is not None:
         placed["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
     return {

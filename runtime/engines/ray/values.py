@@ -50,7 +50,7 @@ class ActorId(bytes):
         session_id: that it belongs to.
         class_name: of the user's class, for messages.
         calls: (method, num_returns) -> Ray's function that makes such a call.
-        on_end: called when the actor is killed, or this is dropped.
+        on_end: called when the actor is killed, or the handle is dropped.
     """
 
     def __new__(cls, handle, session_id: str, class_name: str):

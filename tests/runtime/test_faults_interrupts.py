@@ -173,3 +173,81 @@ def test_a_signal_handler_of_the_user_may_wait(fresh, verb, waits_s, handler_wai
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert handled == [handler_waits_s]
+
+
+NESTED = """
+import gc, signal, sys, time
+import runtime
+
+@runtime.remote(num_cpus=0)
+class Actor:
+    def add(self, amount, nested=None):
+        return amount
+
+runtime.init("zeromq", num_cpus=2)
+actor, other, seen = Actor.remote(), Actor.remote(), []
+ref = runtime.put(1)
+
+def use_every_verb():
+    refs = [other.add.remote(1), other.add.remote(ref)]
+    runtime.wait(refs, num_returns=2)
+    seen.append(runtime.get(refs) + [runtime.get(runtime.put(1))])
+"""
+
+
+def test_finalizers_that_the_collector_runs_may_use_verbs(script):
+    source = f"""{NESTED}
+class Knot:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        gc.set_threshold(700)
+        use_every_verb()
+
+gc.collect()
+gc.freeze()  # so that a collection is quick
+pending = [actor.add.remote(i, [ref]) for i in range(3)]
+for count in range(1, 100):
+    gc.collect()
+    Knot()
+    gc.set_threshold(count)  # the collector runs after this many allocations
+    pending += [actor.add.remote(count, [ref]), actor.add.remote(actor.add.remote(count))]
+    assert runtime.get(pending.pop(0)) >= 0
+runtime.get(pending)
+gc.collect()
+assert len(seen) == 99 and all(values == [1, 1, 1] for values in seen), len(seen)
+runtime.shutdown()
+print("done")
+"""
+    driver = script(source)
+    assert driver.stdout.split() == ["done"] and driver.returncode == 0, driver.stderr
+
+
+def test_signal_handlers_may_use_verbs_at_any_time(script):
+    """Though the signal comes in the middle of another verb, in the driver or in a worker."""
+    source = f"""{NESTED}
+def at_any_time(count):
+    def handler(number, frame):
+        try:
+            use_every_verb()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0007)
+    seen.clear()
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.0007)
+    while len(seen) < count:
+        assert runtime.get([actor.add.remote(i, [ref]) for i in range(20)]) == list(range(20))
+    assert signal.signal(signal.SIGALRM, lambda *_: None) is handler
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    assert all(values == [1, 1, 1] for values in seen)
+    return "done"
+
+print(at_any_time(150))
+print(runtime.get(runtime.remote(at_any_time).remote(50)))
+original = signal.signal
+runtime.shutdown()
+assert signal.signal is not original
+"""
+    driver = script(source)
+    assert driver.stdout.split() == ["done", "done"] and driver.returncode == 0, driver.stderr

@@ -1,8 +1,9 @@
-"""Signals, kept out of the runtime's bookkeeping, where an exception would lose a message or leave a process behind.
+"""Signal handlers, kept out of the runtime's bookkeeping.
 
-In the driver, Ctrl-C raises KeyboardInterrupt where the runtime waits or user code runs; elsewhere the handler tries
-again a little later. In workers, what any handler raises reaches user code alone; elsewhere it is printed. A task that
-is cancelled gets KeyboardInterrupt, too, and no other task does.
+There, an exception would lose a message or leave a process behind, and a verb would wait for a lock that its own thread
+holds. So a handler runs where the runtime waits or user code runs; elsewhere the signal comes again a little later. In
+workers, what a handler raises reaches user code alone; while the worker waits for work it is printed. A task that is
+cancelled gets KeyboardInterrupt, too, and no other task does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from enum import Enum
 from time import sleep
 
 from ... import actors, functions, session
@@ -49,38 +51,33 @@ def runs_no_user_code(function):
     return function
 
 
-def confine_handlers_to_user_code() -> None:
-    """Has what signal handlers raise outside of user code printed, for the rest of this process's life.
+class _Place(Enum):
+    """Where the main thread is when a signal comes: in user code, in a wait of a loop of a worker, or elsewhere."""
 
-    `signal.signal` is replaced by a function that wraps the handlers it is given. SystemExit always passes.
-    """
-    install, installed = signal.signal, signal.getsignal
-
-    @functools.wraps(installed)
-    def getsignal(signalnum):
-        handler = installed(signalnum)
-        return handler.handler if isinstance(handler, _Confined) else handler
-
-    @functools.wraps(install)
-    def replacement(signalnum, handler):
-        before = getsignal(signalnum)
-        install(signalnum, (_defaults.get(handler) or _Confined(handler)) if callable(handler) else handler)
-        return before
-
-    signal.signal, signal.getsignal = replacement, getsignal
+    USER_CODE, IDLE, BUSY = range(3)
 
 
-class _Confined:
-    """A signal handler whose exceptions reach user code alone."""
+class _Postponed:
+    """A signal handler of the user that does not run in the runtime's bookkeeping."""
 
-    def __init__(self, handler):
+    def __init__(self, handler: Callable):
         self.handler = handler
 
     def __call__(self, number, frame):
-        try:
+        if _place(frame) is _Place.BUSY:
+            _thread.start_new_thread(_again, (number, self.handler))
+        else:
             self.handler(number, frame)
+
+
+class _Confined(_Postponed):
+    """The same in a worker; its exceptions reach user code alone. SystemExit always passes."""
+
+    def __call__(self, number, frame):
+        try:
+            super().__call__(number, frame)
         except BaseException as error:
-            if isinstance(error, SystemExit) or _may_raise(frame):
+            if isinstance(error, SystemExit) or _place(frame) is _Place.USER_CODE:
                 raise
             if not isinstance(error, KeyboardInterrupt):  # there is nothing that Ctrl-C could interrupt
                 sys.excepthook(type(error), error, error.__traceback__)
@@ -114,7 +111,7 @@ class TaskInterrupts(_Confined):
             return
         running = self._running()
         if running is not None and running[1:3] == self._wanted:
-            if _may_raise(frame):
+            if _place(frame) is _Place.USER_CODE:
                 self._wanted = None
                 raise KeyboardInterrupt
         else:
@@ -122,11 +119,63 @@ class TaskInterrupts(_Confined):
             if not self._attempts:
                 self._wanted = None
                 return
-        _thread.start_new_thread(_again, ())
+        _thread.start_new_thread(_again, (number, self.handler))
+
+
+class Handlers:
+    """The user's signal handlers, those installed from now on included: `signal.signal` wraps what it is given.
+
+    Args:
+        wrapper: _Postponed, or a subclass of it.
+    """
+
+    def __init__(self, wrapper: type[_Postponed]):
+        self._wrapper = wrapper
+        self._originals = install, installed = signal.signal, signal.getsignal
+
+        @functools.wraps(installed)
+        def getsignal(signalnum):
+            handler = installed(signalnum)
+            return handler.handler if isinstance(handler, _Postponed) else handler
+
+        @functools.wraps(install)
+        def replacement(signalnum, handler):
+            before = getsignal(signalnum)
+            install(signalnum, self._wrapped(handler))
+            return before
+
+        self._change(self._wrapped)
+        self._replacements = signal.signal, signal.getsignal = replacement, getsignal
+
+    def close(self) -> None:
+        """Undoes it, unless somebody has replaced `signal.signal` since."""
+        if (signal.signal, signal.getsignal) == self._replacements:
+            signal.signal, signal.getsignal = self._originals
+            self._change(lambda handler: handler.handler if isinstance(handler, _Postponed) else handler)
+
+    def _wrapped(self, handler):
+        if not callable(handler) or handler is _on_interrupt or isinstance(handler, _Postponed):
+            return handler
+        return _defaults.get(handler) or self._wrapper(handler)
+
+    def _change(self, change):
+        install, installed = self._originals
+        if threading.current_thread() is not threading.main_thread():  # no other thread may install handlers
+            return
+        for number in signal.valid_signals():
+            before = installed(number)
+            after = change(before)
+            if after is not before:
+                install(number, after)
+
+
+def confine_handlers_to_user_code() -> None:
+    """Has what signal handlers raise outside of user code printed, for the rest of this process's life."""
+    Handlers(_Confined)
 
 
 class Interrupts:
-    """The handler of SIGINT during a session; a handler that the user has installed stays."""
+    """The driver's signals during a session. Ctrl-C is the runtime's unless the user has installed a handler for it."""
 
     def __init__(self):
         self._installed = (
@@ -135,9 +184,11 @@ class Interrupts:
         )
         if self._installed:
             signal.signal(signal.SIGINT, _on_interrupt)
+        self._handlers = Handlers(_Postponed)
 
     def close(self) -> None:
-        """Puts the default back."""
+        """Puts the defaults back."""
+        self._handlers.close()
         if (
             self._installed
             and threading.current_thread() is threading.main_thread()
@@ -147,29 +198,30 @@ class Interrupts:
 
 
 def _on_interrupt(number, frame):
-    if _may_raise(frame):
+    if _place(frame) is _Place.USER_CODE:
         signal.default_int_handler(number, frame)
-    _thread.start_new_thread(_again, ())
+    _thread.start_new_thread(_again, (number, _on_interrupt))
 
 
-def _may_raise(frame):
-    top, interruptible = frame, False
+def _place(frame) -> _Place:
+    top, waits = frame, False
     while frame is not None:
         code = frame.f_code
         if code in _callers_of_user_code:
-            return interruptible or frame is not top
+            return _Place.USER_CODE if waits or frame is not top else _Place.BUSY
         if code in _loops:
-            return False
+            return _Place.IDLE if waits else _Place.BUSY
         # What pickles or unpickles runs user code, which may take long, and nothing depends on it.
         if code in _waits or code.co_filename == _SERIALIZER:
-            interruptible = True
-        elif not interruptible and (code.co_filename.startswith(_ENGINE) or code.co_filename in _CALLERS):
-            return False
+            waits = True
+        elif not waits and (code.co_filename.startswith(_ENGINE) or code.co_filename in _CALLERS):
+            return _Place.BUSY
         frame = frame.f_back
-    return True
+    return _Place.USER_CODE
 
 
-def _again():
+def _again(number, handler):
     sleep(RETRY_S)
-    # A real signal, since the main thread may wait in a system call by now.
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    if signal.getsignal(number) is handler:
+        # A real signal, since the main thread may wait in a system call by now.
+        signal.pthread_kill(threading.main_thread().ident, number)

@@ -22,6 +22,7 @@ from zmq.backend import zmq_poll
 
 from . import wire
 from .interrupts import interruptible
+from .lock import Lock
 
 LARGEST_POLL_MS = 2**30
 BATCH_BYTES = 2**16  # of the frames sent as one message
@@ -104,10 +105,16 @@ class Mailbox:
         directory: of the session.
         process: own number; an attribute as well.
         dispatch: called with each frame, by the leader, without `lock`. Must not raise.
+
+    Attributes:
+        lock: see above.
+        sends: process -> the send method of its socket, if there is one.
+        round_ms: how often the keeper makes a round though nothing has come.
+        node_died: the node has ended.
     """
 
     def __init__(self, directory: str, process: int, dispatch):
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.process = process
         self._directory, self._dispatch = directory, dispatch
         self._context = zmq.Context()
@@ -120,14 +127,14 @@ class Mailbox:
         self._receive = self._pull.recv
         self._poll = [(self._pull, zmq.POLLIN)]
         self._peers: dict[int, zmq.Socket] = {}
-        self._sends: dict[int, Callable] = {}  # process -> the send method of its socket
+        self.sends: dict[int, Callable] = {}
         self._pull.bind("inproc://itself")  # for waking the leader; the node removes the session's directory at the end
         itself = self._context.socket(zmq.PUSH)
         itself.set(zmq.LINGER, 0)
         itself.connect("inproc://itself")
         self._add_peer(process, itself)
         self._leading = threading.Lock()
-        self._leader: int | None = None  # its thread, unless it is the keeper
+        self._leader: int | None = None  # its thread
         self._followers: deque[threading.Event] = deque()
         self._keeper: threading.Thread | None = None
         self._keeper_due = [True]  # popped by the thread that starts it
@@ -144,7 +151,7 @@ class Mailbox:
 
         After `close` the frame is dropped.
         """
-        send = self._sends.get(process)
+        send = self.sends.get(process)
         if send is None:
             if self._closed:
                 return
@@ -167,14 +174,14 @@ class Mailbox:
 
     def _add_peer(self, process, socket):
         self._peers[process] = socket
-        send = self._sends[process] = functools.partial(zmq.backend.Socket.send, socket)
+        send = self.sends[process] = functools.partial(zmq.backend.Socket.send, socket)
         return send
 
     def forget(self, process: int) -> None:
         """A process has ended; `lock` is held."""
         peer = self._peers.pop(process, None)
         if peer is not None:
-            del self._sends[process]
+            del self.sends[process]
             peer.close(0)
 
     # -- receiving ----------------------------------------------------------------------------------------------------
@@ -241,7 +248,10 @@ class Mailbox:
             self._read_all()
 
     def _lead_in_handler(self, target, until):
-        """Leads in a signal handler that has interrupted this thread while it led; what it waited for may come here."""
+        """Leads in a signal handler, or a finalizer, that has interrupted this thread while it led.
+
+        What it waited for may come here.
+        """
         try:
             self._lead(target, until)
         finally:
@@ -337,6 +347,7 @@ class Mailbox:
                 sleep(KEEPER_PAUSE_S)
                 continue
             try:
+                self._leader = threading.get_ident()
                 if not self._closed:  # `close` may have been quicker
                     self._read_all()
             finally:
@@ -367,7 +378,7 @@ class Mailbox:
             for process, socket in self._peers.items():
                 socket.close(linger_ms if process != self.process else 0)
             self._peers.clear()
-            self._sends.clear()
+            self.sends.clear()
             self._pull.close(0)
             self._context.term()
             os.close(self._wake)

@@ -193,7 +193,7 @@ class Store:
     def __init__(self, node_pid: int, grow, give_back, new_key, release):
         self._node_pid, self._grow, self._give_back = node_pid, grow, give_back
         self._new_key, self._release = new_key, release
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer, run by the collector while it is held, may store something
         self._classes: dict[int, list[Segment]] = {}
         self._used: dict[bytes, tuple[Segment, int]] = {}  # key of a block in use -> where it is
         self._own: dict[int, Segment] = {}
@@ -222,10 +222,10 @@ class Store:
         if place is None:
             number, fd, on_disk = self._grow(segment_bytes(block_bytes))
             segment = Segment(number, fd, self._path(fd), block_bytes, on_disk)
+            place = segment, segment.free.pop()
             with self._lock:
                 self._own[number] = segment
                 self._classes.setdefault(block_bytes, []).append(segment)
-                place = segment, segment.free.pop()
         segment, index = place
         key = self._new_key()
         self._used[key] = place

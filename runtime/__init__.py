@@ -16,7 +16,7 @@ print(runtime.get([counter.add.remote(i) for i in range(10)]))
 """
 
 from . import errors
-from .actors import ActorHandle, exit_actor, method
+from .actors import ActorHandle, exit_actor, get_actor, method
 from .api import (
     as_completed,
     available_resources,
@@ -50,6 +50,7 @@ __all__ = [
     "errors",
     "exit_actor",
     "get",
+    "get_actor",
     "get_gpu_ids",
     "get_runtime_context",
     "init",

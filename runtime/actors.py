@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from . import context
-from .engines.base import ActorExit, ClassDefinition, Engine, Method
+from .engines.base import METHOD_OPTIONS, ActorExit, CallOptions, ClassDefinition, Engine, Method
 from .errors import SessionClosedError
 from .functions import Remote
 from .generators import returned
-from .options import STREAMING, ActorOptions, MethodOptions, return_code, updated
+from .options import STREAMING, ActorOptions, MethodOptions, check_name, return_code, updated
 from .refs import SessionBound
 from .session import engine
 from .signatures import Signature
@@ -24,11 +26,16 @@ def method(**options) -> Callable[[F], F]:
 
     Args:
         options: see `options.MethodOptions`.
+
+    Raises:
+        TypeError: it is written without options.
     """
+    if not options:
+        raise TypeError("method() has no options; write @method(num_returns=2), or leave the decorator out")
     checked = updated(MethodOptions(), options)
 
     def decorate(function):
-        function.__runtime_num_returns__ = checked.returns(function)
+        setattr(function, METHOD_OPTIONS, checked)
         return function
 
     return decorate
@@ -44,6 +51,54 @@ def exit_actor() -> NoReturn:
     if current is None or current.context().actor_id is None:
         raise TypeError("exit_actor() ends the actor in whose method it is called; this is not an actor")
     raise ActorExit("called exit_actor()")
+
+
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+    """A handle of the living actor that was created with this name, `.options(name=...)`. It keeps the actor alive.
+
+    Args:
+        name: of the actor.
+        namespace: of the name; None: the session's (`init(namespace=...)`).
+
+    Raises:
+        ValueError: there is none; an empty name.
+        TypeError: not a string.
+    """
+    if check_name("name", name) is None:
+        raise TypeError("get_actor() takes the name of an actor, got None")
+    current = engine()
+    try:
+        return _find(current, name, check_name("namespace", namespace))
+    except LookupError:
+        namespace = namespace or current.context().namespace
+        names = [name for space, name in current.list_named_actors() if space == namespace]
+        raise ValueError(
+            f"there is no living actor with the name {name!r} in the namespace {namespace!r}; those with a name there: "
+            f"{', '.join(map(repr, names)) or 'none'}. An actor has the name and the namespace that it was created "
+            "with: .options(name=..., namespace=...)"
+        ) from None
+
+
+def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str, str]]:
+    """The names of the living actors that were created with one.
+
+    Args:
+        all_namespaces: not only those of the session's namespace.
+
+    Returns:
+        The names; with all_namespaces a dict {"namespace": ..., "name": ...} for each.
+    """
+    current = engine()
+    named = current.list_named_actors()
+    if all_namespaces:
+        return [{"namespace": namespace, "name": name} for namespace, name in named]
+    own = current.context().namespace
+    return [name for namespace, name in named if namespace == own]
+
+
+def _find(current, name, namespace):
+    actor_id, class_name, methods = current.get_actor(name, namespace)
+    return ActorHandle(Lease(current, actor_id), class_name, methods)
 
 
 class RemoteClass(Remote):
@@ -62,12 +117,20 @@ class RemoteClass(Remote):
 
         Raises:
             TypeError: the arguments do not fit the constructor, or one cannot be pickled.
+            ValueError: a living actor has the name; a method is in a concurrency group that the options do not name.
             UnschedulableError: it asks for more than the session has.
         """
-        definition, current = self._definition, engine()
+        definition, options, current = self._definition, self._options, engine()
         definition.check_arguments(args, kwargs)
-        actor_id = current.create_actor(definition, args, kwargs, self._options)
-        return ActorHandle(Lease(current, actor_id), definition.name, definition.methods)
+        methods = definition.methods_of(options)
+        if options.get_if_exists and options.name is None:
+            raise ValueError("get_if_exists=True needs a name: .options(name=..., get_if_exists=True)")
+        actor_id = current.create_actor(definition, args, kwargs, options)
+        handle = ActorHandle(Lease(current, actor_id), definition.name, methods)
+        if options.get_if_exists:  # it may be an older one, of another class
+            with contextlib.suppress(LookupError):
+                return _find(current, options.name, options.namespace)
+        return handle
 
     def __call__(self, *args, **kwargs):
         name = self._definition.name
@@ -161,6 +224,8 @@ class ActorMethod:
         # What a call needs, one lookup away.
         self._fitting, self._num_returns = self._signature.fitting, method.num_returns
         self._call, self._actor_id = lease.engine.call, lease.actor_id
+        if method.options is not None:
+            self._call = functools.partial(self._call, options=method.options)
 
     def remote(self, *args, **kwargs) -> Any:
         """Calls the method with these arguments; calls from one process run in the order they were made.
@@ -171,6 +236,7 @@ class ActorMethod:
 
         Raises:
             TypeError: the arguments do not fit the method, or one cannot be pickled.
+            PendingCallsLimitExceeded: the actor has max_pending_calls, and as many calls of this process wait.
         """
         if ((len(args), *kwargs) if kwargs else len(args)) not in self._fitting:
             self._signature.check(args, kwargs)
@@ -180,14 +246,16 @@ class ActorMethod:
 
     def options(self, **given) -> ActorMethod:
         """The same method with other options, e.g. `counter.add.options(num_returns=2).remote()`."""
-        options, num_returns = updated(MethodOptions(), given), self._num_returns
+        checked, num_returns = updated(MethodOptions(), given), self._num_returns
         if "num_returns" in given or "_generator_backpressure_num_objects" in given:
             before = "streaming" if num_returns >= STREAMING else num_returns
             num_returns = return_code(
-                before if options.num_returns is None else options.num_returns,
-                options._generator_backpressure_num_objects,
+                before if checked.num_returns is None else checked.num_returns,
+                checked._generator_backpressure_num_objects,
             )
-        return ActorMethod(self._lease, self._class_name, self._name, self._method._replace(num_returns=num_returns))
+        options = (self._method.options or CallOptions()).updated(checked, f"{self._class_name}.{self._name}")
+        method = Method(num_returns, self._method.parameters, options)
+        return ActorMethod(self._lease, self._class_name, self._name, method)
 
     def __call__(self, *args, **kwargs):
         label = f"{self._class_name}.{self._name}"
@@ -227,7 +295,7 @@ class ForeignSession:
 
     handle_dropped = handle_added
 
-    def call(self, *args):
+    def call(self, *args, **options):
         """Refuses, as every verb does."""
         raise SessionClosedError("this handle was unpickled outside the session of its actor")
 

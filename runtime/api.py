@@ -182,14 +182,16 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 
     Args:
         actor: its handle.
-        no_restart: for programs written for Ray; without effect, since an actor is not restarted in any case.
+        no_restart: False has it start again, if its max_restarts allow that.
 
     Raises:
-        TypeError: not a handle.
+        TypeError: not a handle; no_restart is neither True nor False.
     """
     if not isinstance(actor, ActorHandle):
         raise TypeError(f"kill() takes the handle of an actor, got {_what(actor)}")
-    actor._lease.engine.kill(actor._lease.actor_id)
+    if not isinstance(no_restart, bool):
+        raise TypeError(f"no_restart must be True or False, got {no_restart!r}")
+    actor._lease.engine.kill(actor._lease.actor_id, no_restart)
 
 
 def cancel(ref: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursive: bool = True) -> None:

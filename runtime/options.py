@@ -18,17 +18,9 @@ from .scheduling import PlacementGroup, PlacementGroupSchedulingStrategy, Schedu
 NOT_YET = {
     "accelerator_type": (None,),
     "allow_out_of_order_execution": (None, False),
-    "concurrency_group": (None,),
-    "concurrency_groups": (None, {}, []),
-    "get_if_exists": (False,),
+    "enable_task_events": (True, False),
     "label_selector": (None, {}),
-    "lifetime": (None, "non_detached"),
     "max_calls": (0,),
-    "max_concurrency": (None, 1),
-    "max_pending_calls": (-1,),
-    "max_restarts": (0,),
-    "max_task_retries": (0,),
-    "namespace": (None,),
 }
 BUILT_IN_RESOURCES = frozenset({"CPU", "GPU", "memory", "object_store_memory"})
 RESOURCE_UNITS = 10_000  # quantities are exact to this part, so that fractions add up
@@ -85,9 +77,7 @@ class TaskOptions:
 
     def retries_on(self, exception: BaseException) -> bool:
         """Whether an exception of the user's code is worth another attempt."""
-        if isinstance(self.retry_exceptions, tuple):
-            return isinstance(exception, self.retry_exceptions)
-        return self.retry_exceptions and isinstance(exception, Exception)
+        return worth_retrying(self.retry_exceptions, exception)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +87,17 @@ class ActorOptions:
     Attributes:
         num_cpus: CPUs the actor occupies for life; None: one must be free to start it, none is held.
         num_gpus, resources, memory: as for tasks, held for life.
-        name: for messages; default the class's name.
+        name: by which `get_actor` finds it; no other living actor of the namespace has it.
+        namespace: of the name; None: the session's.
+        get_if_exists: `.remote()` gives the actor that has the name, if there is one, instead of raising ValueError.
+        lifetime: None or "non_detached": it ends with its last handle, or with the process that created it.
+            "detached": it lives until it is killed or the session ends.
+        label: what messages and the output of its process call it; default its name, or that of its class.
+        max_restarts: how often it is started again, by its constructor, when its process dies; -1: always.
+        max_task_retries: how often a call that the actor's death has interrupted is made again after the restart; -1:
+            always. With 0 such a call raises ActorUnavailableError; it may have run.
+        max_concurrency, concurrency_groups: for programs written for Ray; an actor runs one call at a time.
+        max_pending_calls: largest number of calls of one process that wait for it; -1: no limit.
         oversubscribe: start it even when too few CPUs are free (or exist); the other resources are still needed.
         env_vars: environment variables of its process, in short for those of runtime_env.
         runtime_env: as for tasks.
@@ -109,6 +109,15 @@ class ActorOptions:
     resources: dict = field(default_factory=dict)
     memory: int = 0
     name: str | None = None
+    namespace: str | None = None
+    get_if_exists: bool = False
+    lifetime: str | None = None
+    label: str | None = None
+    max_restarts: int = 0
+    max_task_retries: int = 0
+    max_concurrency: int | None = None
+    concurrency_groups: dict | None = None
+    max_pending_calls: int = -1
     oversubscribe: bool = False
     env_vars: dict = field(default_factory=dict)
     runtime_env: dict = field(default_factory=dict)
@@ -120,6 +129,11 @@ class ActorOptions:
         if not self.env_vars:
             return self.runtime_env
         return {**self.runtime_env, "env_vars": {**self.runtime_env.get("env_vars", {}), **self.env_vars}}
+
+    @property
+    def detached(self) -> bool:
+        """Whether it outlives its handles and the process that created it."""
+        return self.lifetime == "detached"
 
     def request(self) -> dict[str, float]:
         """What must be free to start the actor."""
@@ -137,11 +151,18 @@ class MethodOptions:
 
     Attributes:
         num_returns: as for tasks; None: "streaming" for a generator, else 1.
+        max_task_retries: as for the class; None: what the class has. Generators are not called again.
+        retry_exceptions: make the call again, as often as max_task_retries says, on exceptions of the user's code too:
+            True, or a tuple of exception classes; None: False.
+        concurrency_group: in which its calls run; None: in that of all methods without a group.
         name: for programs written for Ray; without effect, since messages name the method.
         _generator_backpressure_num_objects: as for tasks.
     """
 
     num_returns: int | str | None = None
+    max_task_retries: int | None = None
+    retry_exceptions: bool | tuple | None = None
+    concurrency_group: str | None = None
     name: str | None = None
     _generator_backpressure_num_objects: int = -1
 
@@ -161,6 +182,13 @@ def return_code(num_returns: int | str, limit: int) -> int:
     if isinstance(num_returns, int):
         return num_returns
     return DYNAMIC if num_returns == "dynamic" else STREAMING + max(0, limit)
+
+
+def worth_retrying(retry_exceptions: bool | tuple, exception: BaseException) -> bool:
+    """Whether the option `retry_exceptions` asks for another attempt after this exception."""
+    if isinstance(retry_exceptions, tuple):
+        return isinstance(exception, retry_exceptions)
+    return retry_exceptions and isinstance(exception, Exception)
 
 
 def updated(options, given: dict):
@@ -312,7 +340,7 @@ def check_count(name: str, value, minimum: int = 0) -> int:
 
 
 def _retry_exceptions(name, value):
-    if isinstance(value, bool):
+    if isinstance(value, bool | None):
         return value
     if isinstance(value, list | tuple) and all(isinstance(c, type) and issubclass(c, BaseException) for c in value):
         return tuple(value)
@@ -335,10 +363,35 @@ def _backpressure(name, value):
     return value
 
 
-def _name(name, value):
+def check_name(name: str, value) -> str | None:
+    """A string of at least one character, or None.
+
+    Raises:
+        TypeError, ValueError: otherwise.
+    """
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
+    if value == "":
+        raise ValueError(f"{name} must not be the empty string; leave it out if there is none")
     return value
+
+
+def _lifetime(name, value):
+    if value not in (None, "detached", "non_detached"):
+        raise ValueError(f"{name} must be None, 'detached' or 'non_detached', got {value!r}")
+    return value
+
+
+def _one_at_a_time(name, value):
+    if value not in (None, 1, {}):
+        raise ValueError(f"{name}={value!r} is not available: an actor runs one call at a time")
+    return value or None
+
+
+def _max_pending_calls(name, value):
+    if value == 0:
+        raise ValueError(f"{name} must be at least 1, or -1 for no limit; got 0")
+    return check_count(name, value, minimum=-1)
 
 
 def _flag(name, value):
@@ -357,7 +410,17 @@ _CHECKS = {
     "max_calls": check_count,
     "max_retries": lambda name, value: check_count(name, value, minimum=-1),
     "retry_exceptions": _retry_exceptions,
-    "name": _name,
+    "name": check_name,
+    "namespace": check_name,
+    "get_if_exists": _flag,
+    "lifetime": _lifetime,
+    "label": check_name,
+    "max_restarts": lambda name, value: check_count(name, value, minimum=-1),
+    "max_task_retries": lambda name, value: None if value is None else check_count(name, value, minimum=-1),
+    "max_concurrency": _one_at_a_time,
+    "concurrency_groups": _one_at_a_time,
+    "concurrency_group": check_name,
+    "max_pending_calls": _max_pending_calls,
     "oversubscribe": _flag,
     "env_vars": check_env_vars,
     "runtime_env": check_runtime_env,

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeContext:
-    """What `get_runtime_context()` gives. Ids are hexadecimal strings, None where there is no such thing."""
+    """What `get_runtime_context()` gives. Ids are hexadecimal strings, None where there is no such thing.
+
+    Attributes:
+        namespace: where names of actors are looked up, unless another one is given.
+        was_current_actor_reconstructed: whether the actor that runs here was started again after it had died.
+    """
 
     session_id: str
     node_id: str
@@ -25,6 +30,7 @@ class RuntimeContext:
     placement: Placement | None = None
     namespace: str = ""
     runtime_env: dict = field(default_factory=dict)
+    was_current_actor_reconstructed: bool = False
 
     def get_session_id(self) -> str:
         """Id of the session: one `init()` to its `shutdown()`."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from . import context, machine
 from .engines.base import Engine, EngineConfig
-from .options import check_quantity, check_resources, is_neutral
+from .options import check_name, check_quantity, check_resources, is_neutral
 from .runtime_env import check_runtime_env, merged
 
 logger = logging.getLogger("runtime")
@@ -106,7 +106,7 @@ def init(
             With engine="ray" that of a cluster: "host:port", "auto" (one of this machine), "ray://host:port" or "local"
             (a new one here); without it RAY_ADDRESS decides, as in Ray.
         include_dashboard: goes to Ray; the other engines have no dashboard and take False (or None) only.
-        namespace: goes to Ray; without effect in the other engines, since actors are not found by name.
+        namespace: of the names of actors (see `get_actor`); default one of the session's own.
         runtime_env: {"env_vars": {...}, "working_dir": path} for all tasks and actors, not for this process; see
             `options.TaskOptions`. Ray takes what else it knows, as {"pip": [...]}.
 
@@ -129,8 +129,7 @@ def init(
                 "there is a session already; call runtime.shutdown() first, or init(ignore_reinit_error=True)"
             )
         name = _engine_name(engine, local_mode)
-        if not isinstance(namespace, str | None):
-            raise TypeError(f"namespace must be a string or None, got {namespace!r}")
+        namespace = check_name("namespace", namespace)
         if name != "ray" and not is_neutral(include_dashboard, (None, False)):
             raise ValueError(
                 f"include_dashboard={include_dashboard!r}: there is no dashboard; leave include_dashboard out"
@@ -156,6 +155,7 @@ def init(
             given["object_spilling_bytes"] = object_spilling_bytes
             _check_joinable(name, address, [key for key, value in given.items() if value is not None])
             config = EngineConfig({}, address=address, log_to_driver=bool(log_to_driver), environment=environment)
+        config = replace(config, namespace=namespace or os.urandom(16).hex())
         started = importlib.import_module(ENGINES[name]).start(config)
         context.set_engine(started)
         if _driver_pid is None:
@@ -231,7 +231,9 @@ def _known() -> str:
     return f"{first}, {' and '.join(others)}"
 
 
-def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment) -> EngineConfig:
+def _config(
+    num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment
+) -> EngineConfig:
     num_cpus = machine.cpu_count() if num_cpus is None else check_quantity("num_cpus", num_cpus)
     gpu_ids = machine.gpu_ids()
     if num_gpus is not None:

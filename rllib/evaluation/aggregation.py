@@ -52,7 +52,7 @@ class Aggregators:
         ensure_runtime()
         joiner = runtime.remote(Joiner).options(oversubscribe=True)
         self.fleet = Fleet(
-            lambda index, _: joiner.options(name=f"aggregation worker {index}").remote(),
+            lambda index, _: joiner.options(label=f"aggregation worker {index}").remote(),
             range(1, num_workers + 1),
             kind="aggregation worker",
             tolerance=replace(fault_tolerance, patience=1, delay_s=0.0),

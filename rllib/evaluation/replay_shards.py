@@ -106,7 +106,7 @@ class ReplayShards:
         ensure_runtime()
         actor_class = runtime.remote(ReplayActor).options(num_cpus=0, oversubscribe=True)
         self.fleet = Fleet(
-            lambda index, incarnation: actor_class.options(name=f"replay shard {index}").remote(
+            lambda index, incarnation: actor_class.options(label=f"replay shard {index}").remote(
                 make_replay, seed, index, incarnation
             ),
             range(num_shards),

@@ -108,7 +108,7 @@ class WorkerSet:
 
     def _start(self, index: int, incarnation: int):
         settings = replace(self.settings, fragment_length=self._fragment_lengths[index - 1])
-        return self._class.options(name=f"{self._worker_class.kind} {index}").remote(
+        return self._class.options(label=f"{self._worker_class.kind} {index}").remote(
             settings, index, seeding.incarnation(self.restores, incarnation), self._worker_class, *self._shared
         )
 

@@ -82,7 +82,7 @@ class TrialPool:
     def _start_actor(self, process: _Process) -> None:
         trial = process.trial
         options = trial.resources.actor_options()
-        process.actor = self._class.options(oversubscribe=True, name=trial.name, **options).remote(os.getpid())
+        process.actor = self._class.options(oversubscribe=True, label=trial.name, **options).remote(os.getpid())
         context = self._context(trial)
         process.ask("start", self._definition, trial.config, context, process.restore, self._spec.log_to_file)
 

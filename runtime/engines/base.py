@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .. import pickling
-from ..options import default_num_returns, return_code
+from ..options import MethodOptions
 from ..signatures import Signature, method_parameters, parameters_of
 from ..unpicklable import captured_sizes, explain
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("runtime")
 
+METHOD_OPTIONS = "__runtime_method_options__"  # attribute of a function that @method has decorated
 LARGE_DEFINITION_BYTES = 10 * 2**20
 LARGEST_DEFINITION_BYTES = 100 * 2**20
 
@@ -61,6 +62,7 @@ class EngineConfig:
         address: of a session (or cluster) that runs already, to be joined; None: a new one is started. If it is given,
             what else describes the session has no meaning.
         given: arguments of init() that were given, for an engine that hands them on.
+        namespace: of the names of actors that are created or looked up without one.
     """
 
     resources: dict[str, float]
@@ -74,6 +76,7 @@ class EngineConfig:
     dedup_logs: bool = True
     address: str | None = None
     given: dict[str, Any] = field(default_factory=dict)
+    namespace: str = ""
 
 
 class Definition:
@@ -156,49 +159,111 @@ def _terminate():
 BUILT_IN_METHODS = {"__ray_ready__": lambda: True, "__ray_terminate__": _terminate}
 
 
+class CallOptions(NamedTuple):
+    """How the calls of a method are made, where they are not plain ones.
+
+    Attributes:
+        max_task_retries, retry_exceptions, concurrency_group: see options.MethodOptions; none is None but the group.
+        max_pending_calls: see options.ActorOptions.
+        groups: the concurrency groups of the actor.
+    """
+
+    max_task_retries: int = 0
+    retry_exceptions: bool | tuple = False
+    concurrency_group: str | None = None
+    max_pending_calls: int = -1
+    groups: tuple[str, ...] = ()
+
+    def updated(self, given: MethodOptions, label: str) -> CallOptions | None:
+        """With the options of a method, or with further ones; None if they ask for a plain call.
+
+        Args:
+            given: what is at its default changes nothing.
+            label: "Counter.add", for messages.
+
+        Raises:
+            ValueError: a concurrency group that the class does not have.
+        """
+        group = given.concurrency_group
+        if group is not None and group not in self.groups:
+            raise ValueError(
+                f"{label} asks for concurrency_group={group!r}, but its class has "
+                f"{'the groups ' + ', '.join(map(repr, self.groups)) if self.groups else 'no concurrency groups'}; "
+                f"name it there: @remote(concurrency_groups={{{group!r}: 2}})"
+            )
+        options = self._replace(
+            max_task_retries=self.max_task_retries if given.max_task_retries is None else given.max_task_retries,
+            retry_exceptions=self.retry_exceptions if given.retry_exceptions is None else given.retry_exceptions,
+            concurrency_group=group or self.concurrency_group,
+        )
+        return None if options == _PLAIN else options
+
+
+_PLAIN = CallOptions()
+
+
 class Method(NamedTuple):
     """What the caller of an actor's method knows of it.
 
     Attributes:
         num_returns: how many values it returns; see options.return_code.
         parameters: see signatures.Signature.
+        options: None for a plain call.
     """
 
     num_returns: int
     parameters: tuple | None
+    options: CallOptions | None = None
 
 
 class ClassDefinition(Definition):
     """A remote class."""
 
-    __slots__ = ("_methods",)
+    __slots__ = ("_methods", "_methods_of")
 
     def __init__(self, target: type):
         super().__init__(target)
         self._methods = None
+        self._methods_of: dict[CallOptions, dict[str, Method]] = {}
 
     @property
-    def methods(self) -> dict[str, Method]:
-        """The methods that a handle offers, by name.
+    def methods(self) -> dict[str, tuple[MethodOptions, int, tuple | None]]:
+        """The methods that a handle offers: name -> options, num_returns, parameters (see `Method`).
 
         Raises:
-            TypeError: one of them is async.
+            TypeError: one of them is an async generator.
         """
         if self._methods is None:
             self._methods = _methods(self.target)
         return self._methods
 
+    def methods_of(self, options: ActorOptions) -> dict[str, Method]:
+        """The methods of an actor with these options.
+
+        Raises:
+            ValueError: a method is in a concurrency group that they do not name.
+        """
+        defaults = CallOptions(
+            max_task_retries=options.max_task_retries or 0,
+            max_pending_calls=options.max_pending_calls,
+            groups=tuple(options.concurrency_groups or ()),
+        )
+        if defaults not in self._methods_of:
+            self._methods_of[defaults] = {
+                name: Method(num_returns, parameters, defaults.updated(own, f"{self.name}.{name}"))
+                for name, (own, num_returns, parameters) in self.methods.items()
+            }
+        return self._methods_of[defaults]
+
 
 def _methods(cls):
-    methods = {name: Method(1, ()) for name in BUILT_IN_METHODS}
+    methods = {name: (MethodOptions(), 1, ()) for name in BUILT_IN_METHODS}
     for name, value in inspect.getmembers(cls, callable):
         if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
             raise TypeError(f"{cls.__qualname__}.{name} is async; the methods of a remote class must be ordinary ones")
         if name[:2] != "__" or name == "__call__" or name in BUILT_IN_METHODS:
-            returns = getattr(value, "__runtime_num_returns__", None)
-            if returns is None:
-                returns = return_code(default_num_returns(value), -1)
-            methods[name] = Method(returns, method_parameters(cls, name))
+            options = getattr(value, METHOD_OPTIONS, MethodOptions())
+            methods[name] = options, options.returns(value), method_parameters(cls, name)
     return methods
 
 
@@ -304,12 +369,51 @@ class Engine(Protocol):
         """
 
     def create_actor(self, cls: ClassDefinition, args: tuple, kwargs: dict, options: ActorOptions) -> bytes:
-        """Starts an actor and returns its id at once; errors of its constructor come with the first call."""
+        """Starts an actor and returns its id at once; errors of its constructor come with the first call.
 
-    def call(self, actor_id: bytes, method: str, args: tuple, kwargs: dict, num_returns: int) -> list[ObjectRef]:
+        With `options.name` the name is taken from now on, in `options.namespace` or else in that of the session; it is
+        free again when the actor has ended. If a living actor has it, of which other processes may know: with
+        `get_if_exists` the id of that actor is returned, and nothing is started.
+
+        An actor whose process dies otherwise than by its own exit or by `kill` is started again up to `max_restarts`
+        times, with growing pauses while it dies soon after each start; its id stays.
+
+        Raises:
+            ValueError: a living actor has the name.
+        """
+
+    def get_actor(self, name: str, namespace: str | None) -> tuple[bytes, str, dict[str, Method]]:
+        """Actor id, class name and methods of the living actor with this name, of which a handle is about to be made.
+
+        Raises:
+            LookupError: there is none.
+        """
+
+    def list_named_actors(self) -> list[tuple[str, str]]:
+        """Namespace and name of all living actors that have a name, sorted."""
+
+    def call(
+        self,
+        actor_id: bytes,
+        method: str,
+        args: tuple,
+        kwargs: dict,
+        num_returns: int,
+        options: CallOptions | None = None,
+    ) -> list[ObjectRef]:
         """Calls a method of an actor. Calls of one process to one actor run in the order they were made.
 
-        For `num_returns` and what is returned, see `submit`.
+        That holds for actors that run one call at a time; of others, only the calls start in order.
+
+        Args:
+            num_returns: see `submit`, also for what is returned.
+            options: None for a plain call: made once, in the default group. A plain call of an actor that is being
+                restarted, and one that its death interrupts, has ActorUnavailableError as its result; after the last
+                death it is ActorDiedError. Calls with `max_task_retries` are made again, in their order and before
+                newer ones, as soon as the actor lives. A call that waits for that uses up no retry.
+
+        Raises:
+            PendingCallsLimitExceeded: `options.max_pending_calls` calls of this process are not done.
         """
 
     def put(self, value: Any) -> ObjectRef:
@@ -321,8 +425,12 @@ class Engine(Protocol):
     def wait(self, refs: list[ObjectRef], num_returns: int, timeout_s: float | None) -> tuple[list, list]:
         """Done (at most num_returns) and other references, each in the order given; errors count as done."""
 
-    def kill(self, actor_id: bytes) -> None:
-        """Ends an actor now; its calls fail with ActorDiedError."""
+    def kill(self, actor_id: bytes, no_restart: bool = True) -> None:
+        """Ends an actor now; its calls fail with ActorDiedError.
+
+        Args:
+            no_restart: False lets it start again, if its max_restarts allow it, as after any other death.
+        """
 
     def cancel(self, ref: ObjectRef, force: bool, recursive: bool) -> None:
         """Cancels the task or call that the reference is of; see api.cancel, which has checked the types.

@@ -13,6 +13,8 @@ generator runs up to its next `yield` when its caller asks for a value; meanwhil
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import importlib
 import io
 import itertools
@@ -29,7 +31,7 @@ from .. import context, errors, machine
 from ..actors import handle_session
 from ..failures import describe_exception
 from ..generators import DynamicObjectRefGenerator
-from ..options import DYNAMIC, STREAMING
+from ..options import DYNAMIC, STREAMING, TaskOptions, worth_retrying
 from ..pickling import Pickler
 from ..refs import ObjectRef, SessionBound, Unseen
 from ..runtime_context import RuntimeContext
@@ -117,13 +119,16 @@ class Actor:
     """An instance, or the reason why there is none.
 
     `error` is set once it has ended. `busy` while one of its methods is on the stack, `holds` while it has resources.
+    `restarts` counts how often it was started again, by the job `constructor`.
     """
 
-    def __init__(self, actor_id, cls, options, label):
-        self.id, self.cls, self.options, self.label = actor_id, cls, options, label
-        self.instance = self.error = self.unseen = None
+    def __init__(self, actor_id, cls, options):
+        self.id, self.cls, self.options = actor_id, cls, options
+        self.name = options.label or options.name or cls.name
+        self.label = f"actor {self.name}"
+        self.instance = self.error = self.unseen = self.constructor = None
         self.alive = self.busy = self.holds = False
-        self.handles = 0
+        self.handles = self.restarts = 0
         self.gpu_ids = ()
         self.placement = self.pool = None
 
@@ -139,14 +144,17 @@ class Job:
         refs: get its values.
         returns: see options.return_code.
         placement: of a task or constructor, in a placement group.
+        options: of a task or an actor; None for calls.
+        retries: a `base.CallOptions`, of calls only.
     """
 
-    def __init__(
-        self, label, call, arguments, depends, refs, returns, options=None, actor=None, creates=False, placement=None
-    ):
+    def __init__(self, label, call, arguments, depends, refs, returns, options=None, placement=None, **of_an_actor):
         self.label, self.call, self.arguments, self.depends, self.refs = label, call, arguments, depends, refs
-        self.returns, self.options, self.actor, self.creates = returns, options, actor, creates
-        self.placement = placement
+        self.returns, self.options, self.placement = returns, options, placement
+        self.actor: Actor | None = of_an_actor.get("actor")
+        self.creates, self.retries = of_an_actor.get("creates", False), of_an_actor.get("retries")
+        if self.creates and options.max_restarts:
+            self.actor.constructor = self
         self.stream: LocalStream | None = None
 
     @property
@@ -203,6 +211,8 @@ class LocalEngine:
         self._functions = weakref.WeakKeyDictionary()  # definition -> copy of the function, as a worker would have it
         self._closed: type[errors.RuntimeFailure] | None = None
         self._exported: dict[bytes, object] = {}  # references and leases that were pickled
+        self._namespace = config.namespace
+        self._names: dict[tuple[str, str], bytes] = {}  # (namespace, name) -> actor
         self.totals = dict(config.resources)
         self._resources = Resources(units(config.resources), tuple(config.gpu_ids))
         self._groups = PlacementGroups(self._resources)
@@ -210,13 +220,14 @@ class LocalEngine:
         for name in config.preload:
             importlib.import_module(name)
         self._environments = [config.environment]  # of the calls on the stack
-        self._contexts = [RuntimeContext(self.session_id, NODE_ID, str(os.getpid()))]
+        self._contexts = [RuntimeContext(self.session_id, NODE_ID, str(os.getpid()), namespace=config.namespace)]
 
     def stop(self) -> None:
         with self._lock:
             self._closed = self._closed or errors.SessionClosedError
             self._jobs.clear()
             self._actors.clear()
+            self._names.clear()
             self._exported.clear()
 
     def forked(self) -> None:
@@ -233,35 +244,85 @@ class LocalEngine:
                 function.pickled(self.session_id, _dumps)
                 self._functions[function] = Stored(function.target).load()
             target = self._functions[function]
-            return self._enqueue(
-                label, lambda: target, args, kwargs, options.returns, options=options, placement=placement
-            )
+            returns, of = options.returns, {"options": options, "placement": placement}
+            return self._enqueue(self._job(label, lambda: target, args, kwargs, returns, **of))
 
     def create_actor(self, cls, args, kwargs, options):
         with self._entered():
-            label = f"actor {options.name or cls.name}"
-            placement = self._placements.find(options, label)
-            cls.pickled(self.session_id, _dumps)
             actor_id = self._new_id()
-            actor = self._actors[actor_id] = Actor(actor_id, cls, options, label)
-            actor.placement = placement
-            name, given = f"the constructor of {label}", {"options": options, "actor": actor, "placement": placement}
-            self._enqueue(name, lambda: cls.target, args, kwargs, 0, creates=True, **given)
+            actor = Actor(actor_id, cls, options)
+            actor.placement = placement = self._placements.find(options, actor.label)
+            cls.pickled(self.session_id, _dumps)
+            constructor = f"the constructor of {actor.label}"
+            of = {"options": options, "actor": actor, "placement": placement, "creates": True}
+            job = self._job(constructor, lambda: cls.target, args, kwargs, 0, **of)
+            if options.name is not None:
+                name = self._namespaced(options.name, options.namespace)
+                if name in self._names and options.get_if_exists:
+                    return self._names[name]
+                if name in self._names:
+                    raise ValueError(
+                        f"a living actor has the name {name[1]!r} in the namespace {name[0]!r} already. Find it with "
+                        "runtime.get_actor(), add .options(get_if_exists=True), or take another name"
+                    )
+                self._names[name] = actor_id
+            self._actors[actor_id] = actor
+            self._enqueue(job)
             return actor_id
 
-    def call(self, actor_id, method, args, kwargs, num_returns):
+    def get_actor(self, name, namespace):
+        with self._entered():
+            actor = self._actors[self._names[self._namespaced(name, namespace)]]
+            return actor.id, actor.cls.name, actor.cls.methods_of(actor.options)
+
+    def list_named_actors(self):
+        with self._entered():
+            return sorted(self._names)
+
+    def _namespaced(self, name, namespace):
+        return namespace or self._namespace, name
+
+    def call(self, actor_id, method, args, kwargs, num_returns, options=None):
         with self._entered():
             actor = self._actors[actor_id]
-            label = f"actor method {actor.options.name or actor.cls.name}.{method}()"
+            waiting = sum(job.actor is actor for job in self._jobs)
+            if options is not None and 0 <= options.max_pending_calls <= waiting:
+                raise errors.PendingCallsLimitExceeded(
+                    f"{waiting} calls wait for the actor, whose max_pending_calls is {options.max_pending_calls}. "
+                    "Get some of their results first"
+                )
+            label = f"actor method {actor.name}.{method}()"
             return self._enqueue(
-                label, lambda: find_method(actor.instance, method), args, kwargs, num_returns, actor=actor
+                self._job(
+                    label,
+                    lambda: find_method(actor.instance, method),
+                    args,
+                    kwargs,
+                    num_returns,
+                    actor=actor,
+                    retries=options,
+                )
             )
 
-    def kill(self, actor_id):
+    def kill(self, actor_id, no_restart=True):
         with self._entered():
             actor = self._actors[actor_id]
-            self._end(actor, f"{actor.label} was killed by runtime.kill()")
+            why = f"{actor.label} was killed by runtime.kill()"
+            left = actor.options.max_restarts - actor.restarts
+            if no_restart or actor.options.max_restarts == 0 or left == 0 or actor.error is not None:
+                self._end(actor, why)
+            elif actor.alive:
+                self._restart(actor, why)
             self._run_jobs()
+
+    def _restart(self, actor, why):
+        """The constructor runs again. Calls that wait go on if they have retries."""
+        actor.restarts += 1
+        self._release(actor)
+        for job in [job for job in self._jobs if job.actor is actor and not _has_retries(job)]:
+            self._jobs.remove(job)
+            self._fail(job, lambda: errors.ActorUnavailableError(why))
+        self._jobs.insert(0, actor.constructor)
 
     def cancel(self, ref, force, recursive):
         with self._entered():
@@ -398,7 +459,7 @@ class LocalEngine:
                 self._run_jobs()
             yield
 
-    def _enqueue(self, label, call, args, kwargs, returns, **given):
+    def _job(self, label, call, args, kwargs, returns, **of):
         self._check_own([a for a in (*args, *kwargs.values()) if isinstance(a, ObjectRef)])
         try:
             arguments = Stored((args, kwargs))
@@ -406,12 +467,15 @@ class LocalEngine:
             refuse_call(args, kwargs, error, _dumps)
         depends = [a for a in (*args, *kwargs.values()) if isinstance(a, Reference)]
         refs = [Reference(self, self._new_id()) for _ in range(1 if returns >= DYNAMIC else returns)]
-        job = Job(label, call, arguments, depends, refs, returns, **given)
+        job = Job(label, call, arguments, depends, refs, returns, **of)
         if returns >= STREAMING:
             job.stream = LocalStream(self, job)
+        return job
+
+    def _enqueue(self, job):
         self._jobs.append(job)
         self._run_jobs()
-        return refs if job.stream is None else [job.stream]
+        return job.refs if job.stream is None else [job.stream]
 
     def _run_jobs(self):
         """Runs whatever can run, oldest first; jobs that user code adds meanwhile run inside its own call."""
@@ -466,26 +530,40 @@ class LocalEngine:
         return lambda: getattr(errors, name)(f"{job.label}: {text}")
 
     def _run(self, job):
-        attempts = getattr(job.options, "max_retries", 0)
+        attempts, retries_on = _retries(job)
+        life = job.actor.restarts if job.actor is not None else 0
         with self._running(job):
             while True:
                 try:
                     args, kwargs = job.arguments.load()
                     args = [self._value(a, None) if isinstance(a, Reference) else a for a in args]
                     kwargs = {k: self._value(a, None) if isinstance(a, Reference) else a for k, a in kwargs.items()}
-                    self._finish(job, job.call()(*args, **kwargs))
+                    value = job.call()(*args, **kwargs)
+                    if job.actor is not None and job.actor.restarts != life:
+                        self._interrupted(job)
+                    else:
+                        self._finish(job, value)
                     return
                 except SystemExit as error:
                     self._exited(job, error)
                     return
                 except BaseException as error:
-                    if attempts != 0 and job.options.retries_on(error):
+                    if attempts != 0 and retries_on(error):
                         attempts -= 1
                         continue
                     self._raised(job, error)
                     if isinstance(error, KeyboardInterrupt):  # the user's own Ctrl-C, most likely
                         raise
                     return
+
+    def _interrupted(self, job):
+        """A method has killed its own actor, which has started again: the call ended with the actor."""
+        if _has_retries(job):
+            left = job.retries.max_task_retries
+            job.retries = job.retries._replace(max_task_retries=left - (left > 0))
+            self._jobs.insert(0, job)
+        else:
+            self._fail(job, lambda: errors.ActorUnavailableError(f"{job.label} has killed its actor"))
 
     def _finish(self, job, value):
         if job.creates:
@@ -567,10 +645,19 @@ class LocalEngine:
         if actor.error is None:
             actor.unseen = unseen
             actor.error = reason if callable(reason) else lambda: errors.ActorDiedError(reason)
-            if actor.holds:
-                actor.pool.give_back(units(actor.options.held()), actor.gpu_ids)
-                self._groups.settle()
-            actor.instance, actor.alive, actor.holds = None, False, False
+            self._release(actor)
+            actor.constructor = None
+            if actor.options.name is not None:
+                name = self._namespaced(actor.options.name, actor.options.namespace)
+                if self._names.get(name) == actor.id:
+                    del self._names[name]
+
+    def _release(self, actor):
+        """An instance is dropped, and its resources are free."""
+        if actor.holds:
+            actor.pool.give_back(units(actor.options.held()), actor.gpu_ids)
+            self._groups.settle()
+        actor.instance, actor.alive, actor.holds = None, False, False
 
     def _drop_handles(self):
         """Ends the actors whose last handle is gone and which have nothing left to do."""
@@ -578,7 +665,7 @@ class LocalEngine:
             actor = self._actors.get(self._dropped.popleft())
             if actor is not None:
                 actor.handles -= 1
-                if actor.handles == 0:
+                if actor.handles == 0 and (actor.error is not None or not actor.options.detached):
                     self._leaving.append(actor)
         for actor in list(self._leaving):
             if not actor.busy and not any(job.actor is actor for job in self._jobs):
@@ -600,12 +687,19 @@ class LocalEngine:
             actor.pool, actor.gpu_ids, actor.holds = pool, pool.take(units(options.held())), True
         gpu_ids = actor.gpu_ids if actor is not None else pool.choose_gpus(units(options.request()))
         held = options.held() if actor is not None else options.request()
-        name = options.name or (actor.cls.name if actor is not None else job.label.split(" ")[-1][:-2])
+        name = actor.name if actor is not None else options.name or job.label.split(" ")[-1][:-2]
         actor_id = actor.id.hex() if actor is not None else None
         task_id = self._new_id().hex()
         self._contexts.append(
-            RuntimeContext(
-                *(self.session_id, NODE_ID, str(os.getpid()), actor_id, task_id, name, gpu_ids, held), placement
+            dataclasses.replace(
+                self._contexts[0],
+                actor_id=actor_id,
+                task_id=task_id,
+                name=name,
+                gpu_ids=gpu_ids,
+                resources=held,
+                placement=placement,
+                was_current_actor_reconstructed=actor is not None and actor.restarts > 0,
             )
         )
         around, self._placements.current = self._placements.current, placement
@@ -654,6 +748,19 @@ class LocalEngine:
 
     def _new_id(self) -> bytes:
         return next(self._ids).to_bytes(16, "big")
+
+
+def _has_retries(job) -> bool:
+    return job.retries is not None and job.retries.max_task_retries != 0
+
+
+def _retries(job):
+    """How often a job is run again after an exception of the user's code (-1: always), and after which exceptions."""
+    if isinstance(job.options, TaskOptions):
+        return job.options.max_retries, job.options.retries_on
+    if job.retries is not None:
+        return job.retries.max_task_retries, functools.partial(worth_retrying, job.retries.retry_exceptions)
+    return 0, None
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Helpers on top of the verbs."""
 
+from ..actors import list_named_actors
 from ..machine import ip_address as get_node_ip_address
 from .actor_pool import ActorPool
 from .placement_group import (
@@ -18,6 +19,7 @@ __all__ = [
     "get_node_ip_address",
     "get_placement_group",
     "inspect_serializability",
+    "list_named_actors",
     "placement_group",
     "placement_group_table",
     "register_serializer",

@@ -144,8 +144,8 @@ def test_options_of_a_method(engine):
     assert runtime.get(counter.get.options(max_task_retries=0, concurrency_group=None).remote()) == 1
     with pytest.raises(ValueError, match=r"unknown option 'num_return' of a method. Did you mean 'num_returns'"):
         counter.get.options(num_return=2)
-    with pytest.raises(ValueError, match=r"max_task_retries=1 of a method is not available"):
-        counter.get.options(max_task_retries=1)
+    with pytest.raises(ValueError, match=r"concurrency_group='io', but its class has no concurrency groups"):
+        counter.get.options(concurrency_group="io")
     with pytest.raises(TypeError, match="num_returns must be an integer"):
         runtime.method(num_returns="2")
 
@@ -447,13 +447,11 @@ def test_handles_in_messages_keep_no_actor(engine):
 
 
 def test_defaults_of_options_that_are_not_available_may_be_given(engine):
-    neutral = {"max_restarts": 0, "max_concurrency": 1, "lifetime": None, "runtime_env": None}
-    counter = Counter.options(**neutral, scheduling_strategy=None, max_task_retries=0, namespace=None).remote(3)
+    neutral = {"accelerator_type": None, "placement_group": "default", "runtime_env": None}
+    counter = Counter.options(**neutral, scheduling_strategy=None, enable_task_events=True).remote(3)
     assert runtime.get(counter.get.remote()) == 3
-    runtime.kill(counter, no_restart=True)
-    for wrong in ({"max_restarts": 1}, {"max_concurrency": 2}, {"lifetime": "detached"}, {"max_restarts": False}):
-        with pytest.raises(ValueError, match="not available; leave it out, or give its default"):
-            Counter.options(**wrong)
+    with pytest.raises(ValueError, match="not available; leave it out, or give its default"):
+        Counter.options(accelerator_type="A100")
 
 
 def test_kill(engine):
@@ -670,7 +668,7 @@ def test_an_actor_sees_where_it_runs(engine):
             context = runtime.get_runtime_context()
             return self.born, context.get_actor_id(), context.get_task_id(), context.get_actor_name()
 
-    a, b = Where.remote(), Where.options(name="b").remote()
+    a, b = Where.remote(), Where.options(label="b").remote()
     (born, actor, task1, name), (_, other, _, other_name) = runtime.get([a.ids.remote(), b.ids.remote()])
     _, _, task2, _ = runtime.get(a.ids.remote())
     assert born == actor and actor != other and task1 != task2
@@ -681,7 +679,17 @@ def test_an_actor_sees_where_it_runs(engine):
     "options, error, message",
     [
         ({"num_cpu": 1}, ValueError, "num_cpus"),
-        ({"max_restarts": 1}, ValueError, "not available"),
+        ({"max_restarts": -2}, ValueError, "max_restarts must be >= -1"),
+        ({"max_restarts": False}, TypeError, "max_restarts must be an integer"),
+        ({"max_task_retries": 1.5}, TypeError, "max_task_retries must be an integer"),
+        ({"max_pending_calls": 0}, ValueError, "at least 1, or -1"),
+        ({"max_concurrency": 2}, ValueError, "one call at a time"),
+        ({"concurrency_groups": {"io": 2}}, ValueError, "one call at a time"),
+        ({"lifetime": "forever"}, ValueError, "'detached' or 'non_detached', got 'forever'"),
+        ({"name": ""}, ValueError, "name must not be the empty string"),
+        ({"name": 3}, TypeError, "name must be a string"),
+        ({"namespace": ""}, ValueError, "namespace must not be the empty string"),
+        ({"get_if_exists": 1}, TypeError, "get_if_exists must be True or False"),
         ({"num_returns": 1}, ValueError, "unknown option 'num_returns' of a remote class"),
         ({"oversubscribe": 1}, TypeError, "oversubscribe"),
         ({"env_vars": {"A": 1}}, TypeError, "env_vars"),

@@ -15,6 +15,7 @@ import pytest
 from runtime_support import ENGINES
 
 import runtime
+from runtime.util import list_named_actors
 
 each_engine = pytest.mark.parametrize("engine_name", ENGINES)
 
@@ -267,6 +268,7 @@ def test_init_in_a_thread_that_ends(fresh, engine_name):
         ({"address": "auto"}, ValueError, "runs on one machine; give 'session'"),
         ({"include_dashboard": True}, ValueError, "no dashboard"),
         ({"namespace": 3}, TypeError, "namespace"),
+        ({"namespace": ""}, ValueError, "namespace must not be the empty string"),
         ({"runtime_env": {"pip": ["x"]}}, ValueError, "env_vars"),
         ({"logging_level": "LOUD"}, ValueError, "LOUD"),
         ({"num_cpus": -1}, ValueError, "num_cpus"),
@@ -349,3 +351,16 @@ def test_the_environment_of_a_session(fresh, tmp_path, engine_name):
     assert runtime.get(other.remote(), timeout=20) == (["1", "2"], str(tmp_path))
     assert runtime.get(Reader.remote().environment.remote(), timeout=20) == "1"
     assert "RUNTIME_TEST_Y" not in os.environ
+
+
+@each_engine
+def test_the_namespace_of_a_session(fresh, engine_name):
+    @runtime.remote
+    class Named:
+        pass
+
+    fresh(engine_name, namespace="mine")
+    assert runtime.get_runtime_context().namespace == "mine"
+    actor = Named.options(name="a").remote()
+    assert runtime.get_actor("a", namespace="mine") == actor
+    assert list_named_actors(all_namespaces=True) == [{"namespace": "mine", "name": "a"}]

@@ -16,7 +16,7 @@ from ...options import DYNAMIC, STREAMING, ActorOptions, TaskOptions, check_feas
 from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse, refuse_call
-from ..base import Definition
+from ..base import CallOptions, Definition
 from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
 from . import placement
@@ -85,7 +85,12 @@ class RayEngine:
 
     def create_actor(self, cls, args, kwargs, options):
         self._enter()
-        self._check_feasible(options.request(), f"actor {options.name or cls.name}")
+        if options.name is not None or options.detached:
+            raise ValueError(
+                f"actors with a name or lifetime='detached' are not available on Ray; {cls.name} asks for name="
+                f"{options.name!r}, lifetime={options.lifetime!r}. For what messages call it use .options(label=...)"
+            )
+        self._check_feasible(options.request(), f"actor {options.label or cls.name}")
         remote = self._classes.get(cls)
         if remote is None:
             remote = self._classes[cls] = ray.remote(actor_class(self._shipment(cls)))
@@ -104,20 +109,28 @@ class RayEngine:
             actor_id.on_end = weakref.finalize(handle, self._placed.subtract, (node,))
         return actor_id
 
-    def call(self, actor_id, method, args, kwargs, num_returns):
+    def get_actor(self, name, namespace):
         self._enter()
-        remote = actor_id.calls.get((method, num_returns))
+        raise LookupError(name)  # see create_actor
+
+    def list_named_actors(self):
+        self._enter()
+        return []
+
+    def call(self, actor_id, method, args, kwargs, num_returns, options=None):
+        self._enter()
+        remote = actor_id.calls.get((method, num_returns, options))
         if remote is None:
             name = f"{actor_id.class_name}.{method}"
             theirs = actor_id.handle.call if num_returns < DYNAMIC else actor_id.handle.stream
-            bound = theirs.options(name=name, **_returns(num_returns))
-            remote = actor_id.calls[method, num_returns] = bound.remote
+            bound = theirs.options(name=name, **_returns(num_returns), **_call_options(options))
+            remote = actor_id.calls[method, num_returns, options] = bound.remote
         return self._references(remote, (method, num_returns, *self._carried(args, kwargs)), num_returns)
 
-    def kill(self, actor_id):
+    def kill(self, actor_id, no_restart=True):
         self._enter()
-        ray.kill(actor_id.handle)
-        if actor_id.on_end is not None:
+        ray.kill(actor_id.handle, no_restart=no_restart)
+        if no_restart and actor_id.on_end is not None:
             actor_id.on_end()
 
     def cancel(self, ref, force, recursive):
@@ -388,6 +401,19 @@ def _actor_options(options: ActorOptions, node: str | None) -> dict:
         "resources": options.resources or None,
         "memory": options.memory or None,
         "runtime_env": _variables(options.environment),
+        "max_restarts": options.max_restarts,
+        "max_task_retries": options.max_task_retries or 0,
+        "max_pending_calls": options.max_pending_calls,
+    }
+
+
+def _call_options(options: CallOptions | None) -> dict:
+    """What a call that is not a plain one asks of Ray. max_pending_calls is the actor's there."""
+    if options is None:
+        return {}
+    return {
+        "max_task_retries": options.max_task_retries,
+        "retry_exceptions": [RaisedAgain] if options.retry_exceptions else False,
     }
 
 

@@ -49,7 +49,7 @@ class ActorId(bytes):
         handle: Ray's.
         session_id: that it belongs to.
         class_name: of the user's class, for messages.
-        calls: (method, num_returns) -> Ray's function that makes such a call.
+        calls: (method, num_returns, options) -> Ray's function that makes such a call.
         on_end: called when the actor is killed, or the handle is dropped.
     """
 

@@ -156,7 +156,7 @@ class Instance:
     def __init__(self, options: bytes, packed: bytes | Packed | None = None, *values):
         _enter(self.shipment.session)
         options: ActorOptions = loads(options)
-        self._label, self._held = options.name or self.shipment.name, options.held()
+        self._label, self._held = options.label or self.shipment.name, options.held()
         self._methods, self._instance, self._ended = {}, None, None
         if directory := options.environment.get("working_dir"):
             os.chdir(directory)

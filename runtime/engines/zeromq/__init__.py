@@ -1,14 +1,14 @@
 """The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
 
 wire, structs      the bytes of messages                    store, serializer   shared memory, values to bytes
-mailbox            sockets, and the threads that read them  client              the verbs, in driver and workers, with
+mailbox, lock      sockets, and the threads that read them  client              the verbs, in driver and workers, with
 refs, local_refs   references, and what is shared           tasks, actor_calls  submit; create_actor, call and kill
 joining            joining a session that runs          session_key         the key in every frame
 actor_channels     the ways to actors                       arguments           what calls carry
-node_requests      what a process asks the node             driver, launch      starting and ending a session
+node_requests, named_actors   what it asks the node         driver, launch      starting and ending a session
 streams            results of generators                    cancellation        cancelled work in a worker
 worker, held_replies   runs tasks, or is one actor          state               what the node decides, pure, with
-entities, refcounts, object_directory, shared_memory, file_budget and ..resources   its tables
+entities, refcounts, object_directory, actor_names, shared_memory, file_budget and ..resources   its tables
 node, worker_output, spilling, boot, zygote, process   how it is done
 """
 
@@ -40,6 +40,6 @@ def start(config: EngineConfig) -> Engine:
         failed.callback(node.wait_end, 0)
         from .driver import Driver  # numpy and zmq: as long as the node takes
 
-        driver = Driver(node, dict(config.resources), interrupts)
+        driver = Driver(node, dict(config.resources), config.namespace, interrupts)
         failed.pop_all()
         return driver

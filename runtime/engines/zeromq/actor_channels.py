@@ -19,15 +19,16 @@ class ActorChannel:
     actor lives, wait in the outbox. A call whose arguments are pending stops those behind it.
 
     Attributes:
-        process: where the actor lives, 0 before and after.
-        error: once it has ended: the value (an error) that calls get.
+        process: where the actor lives, 0 before, between two lives and after.
+        error: the value (an error) that calls get: while it restarts those without retries, once it has ended all.
+        ended: it will not live any more.
         pins: of that value (see refs.Reference).
-        pending: serial -> references of the calls on their way.
+        pending: serial -> references of the calls on their way; of those with retries, the calls themselves.
         handles: handles in this process; the first is counted before it exists (`fresh`).
         hold: this process's share in the actor.
     """
 
-    __slots__ = ("error", "fresh", "handles", "hold", "key", "outbox", "pending", "pins", "process")
+    __slots__ = ("ended", "error", "fresh", "handles", "hold", "key", "outbox", "pending", "pins", "process")
 
     WINDOW = 512
 
@@ -35,8 +36,9 @@ class ActorChannel:
         self.key, self.hold = key, hold
         self.process, self.handles, self.fresh = 0, 1, True
         self.error: bytes | None = None
+        self.ended = False
         self.pins: tuple = ()
-        self.pending: dict[int, tuple | Reference] = {}
+        self.pending: dict[int, tuple | Reference | Call] = {}
         self.outbox: deque[Call] = deque()
 
     @property
@@ -52,6 +54,11 @@ class ActorChannel:
     def owes(self, serials: set[int]) -> bool:
         """Whether a call with one of these serials is still to be answered."""
         return not serials.isdisjoint(self.pending) or any(call.serial in serials for call in self.outbox)
+
+
+def _sent_once(call):
+    """A call on its way, after the death of the actor: an attempt was used up."""
+    return call._replace(attempts=call.attempts - 1) if type(call) is Call and call.attempts > 0 else call
 
 
 class ActorChannels:
@@ -125,21 +132,40 @@ class ActorChannels:
 
     def bury(self, channel, error, pins=()):
         """An actor has ended: all its calls get this error, also those to come. Lock held."""
-        channel.error, channel.pins = error, pins
-        if channel.process:  # else it never lived; 0 is the node
-            self.by_process.pop(channel.process, None)
-            self._mailbox.forget(channel.process)
-        channel.process = 0
+        channel.error, channel.pins, channel.ended = error, pins, True
+        self._leave_process(channel)
         calls = [*channel.pending.values(), *(call.refs for call in channel.outbox)]
         channel.pending.clear()
         channel.outbox.clear()
         for refs in calls:
-            self._local_refs.settle(refs, error, 0, pins)
+            self._local_refs.settle(refs.refs if type(refs) is Call else refs, error, 0, pins)
         if not channel.handles:
             self.retire(channel)
 
+    def suspend(self, channel, error):
+        """An actor has died and will live again: its calls get this error, but those with retries wait. Lock held."""
+        channel.error, channel.pins = error, ()
+        self._leave_process(channel)
+        calls = [_sent_once(call) for call in channel.pending.values()] + list(channel.outbox)
+        channel.pending.clear()
+        channel.outbox.clear()
+        for call in calls:
+            if type(call) is Call and call.attempts:
+                channel.outbox.append(call)
+            else:
+                self._local_refs.settle(call.refs if type(call) is Call else call, error, 0)
+        if not channel.handles and channel.idle:
+            self.retire(channel)
+
+    def _leave_process(self, channel):
+        if channel.process:  # else it does not live; 0 is the node
+            self.by_process.pop(channel.process, None)
+            self._mailbox.forget(channel.process)
+        channel.process = 0
+
     def bury_all(self, error):
         """The session ends. Lock held."""
-        self.by_key, channels = {}, self.by_key
-        for channel in channels.values():
+        channels = list(self.by_key.values())
+        self.by_key.clear()
+        for channel in channels:
             self.bury(channel, error)

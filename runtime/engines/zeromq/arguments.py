@@ -24,12 +24,15 @@ class Call(NamedTuple):
         refs: where its results go.
         start: its frame up to the values.
         arguments: the encoded (args, kwargs), and the references among them that stand for their values.
+        attempts: how often it may be sent, if the actor dies meanwhile and starts again; -1 for no limit. 0: once, and
+            not to an actor that is being restarted.
     """
 
     serial: int
     refs: tuple | Reference
     start: bytes
     arguments: tuple[Encoded, tuple[Reference, ...]]
+    attempts: int = 0
 
 
 class Arguments:

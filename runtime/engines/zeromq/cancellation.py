@@ -10,6 +10,8 @@ from .interrupts import TaskInterrupts
 from .mailbox import Mailbox
 from .serializer import error_value
 
+CALLS = wire.CALL, wire.CALL_WITH
+
 
 def cancelled_reply(process: int, serial: int, what: str) -> bytes:
     """The reply of a cancelled task or call to its owner.
@@ -69,30 +71,32 @@ class Cancellations:
         With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `includes`.
         """
         work = serial, caller
-        self._add(wire.CALL, work, flags, self._run_call)  # before looking: from here on it cannot begin
+        for kind in CALLS:  # before looking: from here on it cannot begin
+            self._add(kind, work, flags, self._run_call)
         if any(self._is(frame, work) for frame in list(self._queue)):
             self._answer(work, "the call of an actor")
         elif not flags & wire.CLOSE:
-            self._remove(wire.CALL, work)
+            self._remove(work)
 
     def forget_call(self, serial: int, caller: int) -> None:
         """A generator of this actor has ended."""
         if (serial, caller) in self._work:
-            self._remove(wire.CALL, (serial, caller))
+            self._remove((serial, caller))
 
     def _is(self, frame, work):
         _, kind, _, source, serial, *_ = wire.HEADER.unpack_from(frame)
-        return kind == wire.CALL and (serial, source) == work
+        return kind in CALLS and (serial, source) == work
 
     def _add(self, kind, work, flags, run):
         self._work[work] = flags
         self._originals.setdefault(kind, self._run[kind])
         self._run[kind] = run
 
-    def _remove(self, kind, work):
-        self._work.pop(work, None)
+    def _remove(self, call):
+        self._work.pop(call, None)
         if not self._work:
-            self._run[kind] = self._originals[kind]
+            for kind in CALLS:
+                self._run[kind] = self._originals[kind]
 
     def _answer(self, work, what):
         serial, owner = work
@@ -113,6 +117,6 @@ class Cancellations:
     def _run_call(self, frame):
         _, _, _, source, serial, *_ = wire.HEADER.unpack_from(frame)
         if self.includes(serial, source):
-            self._remove(wire.CALL, (serial, source))  # it was answered when it was cancelled
+            self._remove((serial, source))  # it was answered when it was cancelled
         else:
-            self._originals[wire.CALL](frame)
+            self._originals[frame[wire.KIND_AT]](frame)

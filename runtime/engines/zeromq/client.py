@@ -24,9 +24,10 @@ from ..resources import quantities, units
 from . import structs, wire
 from .actor_calls import ActorCalls
 from .actor_channels import ActorChannels
-from .arguments import Arguments
+from .arguments import Arguments, Call
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
+from .named_actors import NamedActors
 from .node_requests import NodeRequests
 from .refs import SERIAL_STEP, Reference, UnseenErrors, Watch
 from .serializer import Serializer, called_by_encode
@@ -54,6 +55,7 @@ class Client:
         session: directory of the session.
         node_pid: whose /proc/PID/fd holds the segments.
         totals: all resources of the session.
+        namespace: of names of actors that are given without one.
 
     Attributes:
         mailbox, store, serializer: messages, shared memory, values.
@@ -67,7 +69,7 @@ class Client:
     name = "zeromq"
     environment = ""
 
-    def __init__(self, process: int, session: str, node_pid: int, totals: dict[str, float]):
+    def __init__(self, process: int, session: str, node_pid: int, totals: dict[str, float], namespace: str):
         self.process, self.session, self.node_pid, self.totals = process, session, node_pid, totals
         self.session_id = os.path.basename(session)
         use_key(session)
@@ -88,13 +90,16 @@ class Client:
         arguments = Arguments(mailbox, self.serializer, local_refs, self.session_id)
         self.placements = placements = Placements(totals, NODE_ID)
         self.tasks = Tasks(mailbox, local_refs, arguments, self._unseen_errors, placements, self.enter, self.wait_for)
+        named = NamedActors(self._node_requests, self.actor_channels, local_refs, namespace)
         actors = ActorCalls(
-            mailbox, self.actor_channels, local_refs, arguments, self._unseen_errors, placements, self.enter
+            mailbox, self.actor_channels, named, local_refs, arguments, self._unseen_errors, placements, self.enter
         )
+        self.namespace, self._named_actors = namespace, named
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
         self.call, self.kill, self._cancel_call = actors.call, actors.kill, actors.cancel
         self.handle_added, self.handle_dropped = self.actor_channels.handle_added, self.actor_channels.handle_dropped
         # What every verb and every reply needs, one lookup away.
+        self._bare_lock = mailbox.lock.bare
         self._dropped, self._dropped_handles = local_refs.dropped, self.actor_channels.dropped
         self._by_process, self._advance = self.actor_channels.by_process, actors.advance
         self._pins, self._settle_one, self._check_own = local_refs.pins, local_refs.settle_one, local_refs.check_own
@@ -111,6 +116,8 @@ class Client:
             wire.NEW_GROUP: self._node_requests.on_answer,
             wire.GROUPS: self._node_requests.on_answer,
             wire.HOLDERS: self._node_requests.on_answer,
+            wire.NAMED: self._node_requests.on_answer,
+            wire.LIST_NAMES: self._node_requests.on_answer,
             wire.FREED: local_refs.on_freed,
             wire.CLOSED: local_refs.on_closed,
             wire.GONE: self._on_gone,
@@ -312,6 +319,14 @@ class Client:
         self.enter()
         return [machine.describe(NODE_ID, self.totals)]
 
+    def get_actor(self, name, namespace):
+        self.enter()
+        return self._named_actors.get_actor(name, namespace)
+
+    def list_named_actors(self):
+        self.enter()
+        return self._named_actors.list_named_actors()
+
     def resources(self):
         self.enter()
         answer = self._node_requests.ask(wire.RESOURCES)
@@ -405,20 +420,26 @@ class Client:
     def _on_reply(self, frame, head):
         _, _, raised, source, serial, count, _, _ = head
         pins = self._pins(frame, wire.HEADER_BYTES) if count == 1 else ()
+        channel = self._by_process.get(source)
+        pending = self.tasks.pending if channel is None else channel.pending
+        if count == 1 and not raised:
+            with self._bare_lock:
+                ref = pending.get(serial)
+                plain = type(ref) is Reference and ref.hold is ref.waiters is None and not self.watches
+                if plain and (channel is None or (channel.handles and not channel.outbox)):
+                    del pending[serial]
+                    ref.pins, ref.start, ref.frame = pins, wire.HEADER_BYTES, frame
+                    return
         with self.mailbox.lock:
-            channel = self._by_process.get(source)
-            if channel is None:
-                refs = self.tasks.pending.pop(serial, None)
-            else:
-                refs = channel.pending.pop(serial, None)
-                if not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2):
-                    self._advance(channel)
+            refs = pending.pop(serial, None)
+            if channel is not None and (
+                not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2)
+            ):
+                self._advance(channel)
             if raised and refs is not None:  # without a reference the error is lost at once
                 pins = (self._unseen_errors.pin(frame, wire.HEADER_BYTES),)
             if count != 1 or type(refs) is not Reference:
                 self._settle_several(refs, frame, count, pins)
-            elif refs.hold is None:
-                refs.settle(frame, wire.HEADER_BYTES, pins)
             else:
                 self._settle_one(refs, frame, wire.HEADER_BYTES, pins)
 
@@ -426,6 +447,8 @@ class Client:
         """Gives the results of a call their values, or all of them the only one there is. Lock held."""
         if type(refs) is Reference:
             refs = (refs,)
+        elif type(refs) is Call:
+            refs = (refs.refs,) if type(refs.refs) is Reference else refs.refs
         elif refs is None:  # a late reply: what it holds is released with the pins
             refs = ()
         if count == 1:

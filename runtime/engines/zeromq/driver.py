@@ -31,14 +31,17 @@ class Driver(Client):
     Args:
         node: the node agent, started.
         totals: all resources of the session.
+        namespace: of names of actors that are given without one.
         interrupts: closed at the end.
     """
 
     process, _last_word = wire.DRIVER, wire.SHUTDOWN
 
-    def __init__(self, node: NodeProcess | RunningSession, totals: dict[str, float], interrupts: Interrupts):
+    def __init__(
+        self, node: NodeProcess | RunningSession, totals: dict[str, float], namespace: str, interrupts: Interrupts
+    ):
         allow_many_files()
-        super().__init__(self.process, node.session, node.pid, totals)
+        super().__init__(self.process, node.session, node.pid, totals, namespace)
         self._node, self._interrupts, self._stopped = node, interrupts, False
         self._goodbye = Waiter()
         self._handlers |= {
@@ -83,7 +86,7 @@ class Driver(Client):
 
     def context(self) -> RuntimeContext:
         self.enter()
-        return RuntimeContext(self.session_id, NODE_ID, f"{self.process:x}")
+        return RuntimeContext(self.session_id, NODE_ID, f"{self.process:x}", namespace=self.namespace)
 
     def _on_log(self, frame, head):
         stream = sys.stdout if head[2] == wire.STDOUT else sys.stderr
@@ -120,7 +123,7 @@ class Guest(Driver):
     def __init__(self, node: RunningSession, interrupts: Interrupts, config: EngineConfig):
         self.process = random.SystemRandom().randrange(wire.FIRST_GUEST, 2 * wire.FIRST_GUEST)
         self._joined, self._shows_logs, self.environment = Waiter(), config.log_to_driver, config.environment
-        super().__init__(node, node.resources, interrupts)
+        super().__init__(node, node.resources, config.namespace, interrupts)
 
     def _begin(self):
         self._handlers[wire.JOIN] = lambda frame, head: self._joined.tick()

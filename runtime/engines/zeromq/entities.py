@@ -16,9 +16,9 @@ class ProcessKind(Enum):
 
 
 class ActorState(Enum):
-    """The life of an actor: it waits for resources, then for its constructor."""
+    """The life of an actor: it waits for resources, then for its constructor; between two lives for a moment."""
 
-    PENDING, STARTING, ALIVE, DEAD = "pending", "starting", "alive", "dead"
+    PENDING, STARTING, ALIVE, RESTARTING, DEAD = "pending", "starting", "alive", "restarting", "dead"
 
 
 @dataclass(slots=True)
@@ -52,10 +52,14 @@ class Actor:
     """An actor until nobody knows it any more.
 
     Attributes:
+        owner: process with which it ends; NODE if it is detached.
         frame: sent to its process when it is ready.
+        process: where it lives, or lived last.
         ending: why it is to end ("" while it is not).
         watchers: processes that learn of its state.
         last: the last message to them.
+        restarts: how often it was started again.
+        early_deaths: number of its last deaths in a row that came soon after a start.
     """
 
     key: bytes
@@ -68,6 +72,13 @@ class Actor:
     ending: str = ""
     watchers: set[int] = field(default_factory=set)
     last: bytes = b""
+    restarts: int = 0
+    early_deaths: int = 0
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether it has lives left."""
+        return self.spec.max_restarts < 0 or self.restarts < self.spec.max_restarts
 
 
 @dataclass(slots=True)
@@ -83,6 +94,7 @@ class Process:
         contacts: processes that may have a socket to it.
         pool: what its task or actor has its resources from: the session's, or those of a bundle.
         leaving: the reason it gave before it ended by itself.
+        killed: why it was killed, if its actor may start again.
         waits: what its call has waited for during some seconds, else None.
         environment: in which it was started; see runtime_env.py.
     """
@@ -102,6 +114,7 @@ class Process:
     calls: dict[bytes, int] = field(default_factory=dict)
     contacts: set[int] = field(default_factory=set)
     leaving: str = ""
+    killed: str = ""
     waits: structs.Waits | None = None
     environment: str = ""
 
@@ -118,7 +131,7 @@ class Process:
             how: "signal SIGKILL", "exit code 1".
             output: the last lines it wrote.
         """
-        reason = self.leaving or (self.actor.ending if self.actor is not None else "")
+        reason = self.leaving or self.killed or (self.actor.ending if self.actor is not None else "")
         if reason:
             return reason
         text = f"died by {how}" if how.startswith("signal") else f"ended with {how}"
@@ -144,6 +157,16 @@ class Spawn:
     held: dict[str, float] = field(default_factory=dict)
     gpu_ids: tuple[str, ...] = ()
     environment: str = ""
+    restarts: int = 0
+
+
+@dataclass(slots=True)
+class Later:
+    """`NodeState.due(key, process)` is to be called in some seconds."""
+
+    seconds: float
+    key: bytes
+    process: int
 
 
 @dataclass(slots=True)

@@ -62,6 +62,7 @@ class NodeProcess:
                 "log_to_driver": config.log_to_driver,
                 "environment": config.environment,
                 "dedup_logs": config.dedup_logs,
+                "namespace": config.namespace,
                 "path": _import_path(),
                 "inherited": {"ready": its, "lock": lock},
             }

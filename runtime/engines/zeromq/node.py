@@ -7,6 +7,7 @@ the session when the driver asks for it or has died. It imports neither numpy no
 from __future__ import annotations
 
 import contextlib
+import heapq
 import math
 import os
 import select
@@ -25,7 +26,7 @@ import zmq
 from ...runtime_env import environment_dict
 from ..resources import units
 from . import boot, structs, wire
-from .entities import Close, Grow, Kill, Poke, Send, Spawn
+from .entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from .interrupts import POKE_SIGNAL
 from .joining import describe_session
 from .mailbox import mailbox_path, mailbox_socket, peer_socket
@@ -84,6 +85,7 @@ class Node:
         self._output = WorkerOutput(self._poll, self._print if config["log_to_driver"] else None)
         self._encode = msgspec.msgpack.Encoder().encode
         self._next_tick = 0.0
+        self._due: list[tuple[float, bytes, int]] = []  # heap of what `NodeState.due` is to be called with, and when
         self._handlers = self._table()
         self.malformed = 0
 
@@ -115,14 +117,17 @@ class Node:
     def _timeout(self):
         if self._output.partial:
             return PARTIAL_LINE_S
-        due = self._repeats.next_due if self._repeats is not None else None
-        limit = 1.0 if self._state.needs_ticks else None
-        if due is None:
-            return limit
-        left = max(0.0, due - time.monotonic())
-        return left if limit is None else min(left, limit)
+        left = [1.0] if self._state.needs_ticks else []
+        left += [max(0.0, due - time.monotonic()) for due, _, _ in self._due[:1]]
+        if self._repeats is not None and self._repeats.next_due is not None:
+            left.append(max(0.0, self._repeats.next_due - time.monotonic()))
+        return min(left, default=None)
 
     def _tick(self):
+        while self._due and time.monotonic() >= self._due[0][0]:
+            _, key, process = heapq.heappop(self._due)
+            self._state.due(key, process)
+            self._carry_out()
         if self._state.needs_ticks:
             now = time.monotonic()
             if now >= self._next_tick:
@@ -152,7 +157,7 @@ class Node:
 
     def _table(self) -> dict[int, Callable]:
         """Kind of message -> what it means: a function of (frame, source, serial, a, c)."""
-        state, decode, key = self._state, structs.decode, wire.key
+        state, names, decode, key = self._state, self._state.names, structs.decode, wire.key
         return {
             wire.SUBMIT: lambda f, source, serial, a, c: state.submit(source, serial, decode(structs.Task, f, a), f),
             wire.DONE: lambda f, source, serial, a, c: state.done(source, serial, a),
@@ -163,12 +168,15 @@ class Node:
             wire.CREATE: lambda f, source, serial, a, c: state.create(source, serial, decode(structs.Create, f, a), f),
             wire.READY: lambda f, source, *_: state.ready(source),
             wire.ALIVE: lambda f, source, *_: state.alive(source),
-            wire.START_FAILED: lambda f, source, *_: state.start_failed(source, f[wire.HEADER_BYTES :]),
+            wire.START_FAILED: self._start_failed,
             wire.WATCH: lambda f, source, serial, a, c: state.watch(source, key(serial, a)),
-            wire.CANCEL: lambda f, source, serial, a, c: state.cancel(source, serial, a, f[3]),
+            wire.CANCEL: lambda f, source, serial, a, c: state.cancel(source, serial, a, f[wire.KIND_AT + 1]),
             wire.CREDIT: lambda f, source, serial, a, c: state.pass_on(a, f),
             wire.POKE: lambda f, source, serial, a, c: self._poke(a),
-            wire.KILL: lambda f, source, serial, a, c: state.kill(key(serial, a)),
+            wire.KILL: lambda f, source, serial, a, c: state.kill(key(serial, a), restart=bool(c)),
+            wire.CLAIM_NAME: lambda f, source, serial, *_: names.claim(source, serial, decode(structs.Claim, f)),
+            wire.FIND_NAME: lambda f, source, serial, *_: names.find(source, serial, decode(structs.Name, f)),
+            wire.LIST_NAMES: lambda f, source, serial, *_: names.list(source, serial),
             wire.DEFINE: lambda f, source, *_: state.define(source, decode(structs.Define, f), f),
             wire.SUBSCRIBE: lambda f, source, serial, a, c: state.subscribe(source, key(serial, a)),
             wire.GRANT: lambda f, source, serial, a, c: state.grant(source, serial, c),
@@ -186,6 +194,12 @@ class Node:
     def _tell_holders(self, source, serial):
         body = self._state.memory_report().encode()
         self._send(source, wire.message(wire.HOLDERS, wire.NODE, serial, body=body))
+
+    def _start_failed(self, frame, source, serial, a, c):
+        if serial:
+            self._state.not_created(source, serial, frame[wire.HEADER_BYTES :])
+        else:
+            self._state.start_failed(source, frame[wire.HEADER_BYTES :])
 
     def _tell_resources(self, source, serial):
         body = structs.encode(structs.Free(self._state.resources.free))
@@ -212,6 +226,9 @@ class Node:
                 self._poke(instruction.process)
             elif kind is Grow:
                 self._grow(instruction)
+            elif kind is Later:
+                due = time.monotonic() + instruction.seconds
+                heapq.heappush(self._due, (due, instruction.key, instruction.process))
             elif kind is Close:
                 os.close(self._segments.pop(instruction.segment))
 
@@ -244,6 +261,8 @@ class Node:
             path=self._config["path"],
             working_dir=own.get("working_dir") or session.get("working_dir", ""),
             environment=spawn.environment,
+            namespace=self._config["namespace"],
+            restarts=spawn.restarts,
         )
         its = self._output.open(spawn.process)
         try:

@@ -1,4 +1,4 @@
-"""What a process asks the node and waits for: shared memory, and what resources are free."""
+"""What a process asks the node and waits for: shared memory, free resources, names of actors."""
 
 from __future__ import annotations
 

@@ -18,16 +18,20 @@ from ...options import RESOURCE_UNITS
 from ..placement_groups import Group, GroupInfo, Placement, PlacementGroups, group_info
 from ..resources import Request, Resources, quantities
 from . import structs, wire
-from .entities import Actor, ActorState, Grow, Kill, Poke, Process, ProcessKind, Send, Spawn, Task
+from .actor_names import ActorNames
+from .entities import Actor, ActorState, Grow, Kill, Later, Poke, Process, ProcessKind, Send, Spawn, Task
 from .file_budget import FileBudget
 from .object_directory import ObjectDirectory
 from .refcounts import ACTOR, BLOCK, RefCounts
 from .shared_memory import SharedMemory
 
+NOT_CREATED = structs.Create(b"", "", (), (), [], "")
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while a task or an actor waits
 IDLE_TICKS = 60
 COLLECT_TICKS = 10  # of a wait for memory, between two collections of garbage
 HOLDERS_NAMED = 10
+BACK_OFF_S = 0.0, 0.1, 0.5, 2.0, 10.0  # before a restart, by the number of deaths in a row that came early
+STEADY_S = 5.0  # an actor that has lived this long does not die early
 
 
 class NodeState:
@@ -57,6 +61,7 @@ class NodeState:
         self.object_directory = ObjectDirectory(self.refcounts, self._hold, self._tell)
         self.processes = {wire.DRIVER: Process(wire.DRIVER, ProcessKind.DRIVER, self.resources, ready=True)}
         self.actors: dict[bytes, Actor] = {}
+        self.names = ActorNames(self._hold, self._tell)
         cpus = dict(total).get("CPU", 0) // RESOURCE_UNITS
         self.largest_worker_count = 8 * cpus + 64
         self._kept_idle = max(1, cpus)
@@ -353,20 +358,32 @@ class NodeState:
         creator = self.processes.get(source)
         if creator is None:
             return
-        actor = Actor(wire.key(serial, source), source, frame, create, watchers={source})
-        self.actors[actor.key] = actor
-        self.refcounts.register(actor.key, ACTOR, source)
+        actor = self._new_actor(source, serial, create, frame)
         for key in create.items:
             self.refcounts.add(key, actor.key, 1)
         self._waiting_actors.append(actor)
-        watchers, why = self._early.pop(actor.key, ((), ""))
-        actor.watchers.update(watchers)
         refusal = create.placement and self.groups.refusal(create.placement, create.request)
         if refusal:
-            why = f"cannot start: {refusal[1]}"
-        if why:
-            self.kill(actor.key, why)
+            actor.ending = f"cannot start: {refusal[1]}"
+        if actor.ending:
+            self.kill(actor.key, actor.ending)
         self._dispatch()
+
+    def not_created(self, source: int, serial: int, value: bytes) -> None:
+        """A process will not create an actor that others may know of: an argument of its constructor has failed."""
+        if source in self.processes:
+            self._bury(self._new_actor(source, serial, NOT_CREATED, b""), wire.ACTOR_START_FAILED, value)
+
+    def _new_actor(self, source, serial, create, frame):
+        owner = wire.NODE if create.detached else source
+        actor = Actor(wire.key(serial, source), owner, frame, create, watchers={source})
+        self.actors[actor.key] = actor
+        self.refcounts.register(actor.key, ACTOR, source)
+        if create.detached:
+            self.refcounts.add(actor.key, wire.NODE, 1)
+        watchers, actor.ending = self._early.pop(actor.key, ((), ""))
+        actor.watchers.update(watchers)
+        return actor
 
     def alive(self, process: int) -> None:
         """An actor's constructor has returned."""
@@ -376,6 +393,8 @@ class NodeState:
         actor = worker.actor
         actor.state = ActorState.ALIVE
         self._announce(actor, wire.ACTOR_ALIVE, process)
+        if actor.early_deaths:
+            self._send(Later(STEADY_S, actor.key, process))
         if actor.ending:
             self._send(Send(process, wire.message(wire.STOP, wire.NODE)))
 
@@ -385,19 +404,58 @@ class NodeState:
         if worker is not None and worker.actor is not None:
             self._bury(worker.actor, wire.ACTOR_START_FAILED, value)
 
-    def kill(self, key: bytes, why: str = "was killed by runtime.kill()") -> None:
-        """Ends an actor now."""
+    def kill(self, key: bytes, why: str = "was killed by runtime.kill()", restart: bool = False) -> None:
+        """Ends an actor now.
+
+        Args:
+            why: for messages.
+            restart: it starts again as after any other death, if it may.
+        """
         actor = self.actors.get(key)
-        if actor is None and wire.KEY.unpack(key)[1] in self.processes:
+        if actor is None and not restart and wire.KEY.unpack(key)[1] in self.processes:
             self._early[key] = self._early.get(key, (set(), ""))[0], why
         if actor is None or actor.state == ActorState.DEAD:
             return
+        running = actor.state in (ActorState.STARTING, ActorState.ALIVE)
+        if restart and actor.spec.max_restarts:
+            if running:
+                self.processes[actor.process].killed = why
+                self._send(Kill(actor.process))
+            return
         actor.ending = why
+        if running:
+            self._send(Kill(actor.process))
+        else:
+            self._stop_waiting(actor)
+            self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {why}".encode())
+
+    def _stop_waiting(self, actor):
         if actor.state == ActorState.PENDING:
             self._waiting_actors.remove(actor)
-            self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {why}".encode())
+
+    def _restart(self, actor, reason):
+        """Its process has died: it gets another one, at once or, if it dies early again and again, a little later."""
+        actor.restarts += 1
+        pause = BACK_OFF_S[min(actor.early_deaths, len(BACK_OFF_S) - 1)]
+        actor.early_deaths += 1
+        actor.state = ActorState.RESTARTING
+        self._announce(actor, wire.ACTOR_RESTARTING, body=f"actor {actor.spec.name} {reason}".encode())
+        if pause:
+            self._send(Later(pause, actor.key, actor.process))
         else:
-            self._send(Kill(actor.process))
+            self.due(actor.key, actor.process)
+
+    def due(self, key: bytes, process: int) -> None:
+        """The time of a `Later` has come: the pause before a restart is over, or an actor has lived for a while."""
+        actor = self.actors.get(key)
+        if actor is None or actor.process != process:
+            return
+        if actor.state == ActorState.RESTARTING:
+            actor.state = ActorState.PENDING
+            self._waiting_actors.append(actor)
+            self._dispatch()
+        elif actor.state == ActorState.ALIVE:
+            actor.early_deaths = 0
 
     def watch(self, source: int, key: bytes) -> None:
         """A process that has received a handle asks where the actor is."""
@@ -438,8 +496,8 @@ class NodeState:
             worker.actor, worker.name, worker.gpus = actor, actor.spec.name, actor.gpus
             actor.state, actor.process = ActorState.STARTING, worker.number
             worker.environment = actor.spec.environment
-            held = quantities(actor.spec.held)
-            self._send(Spawn(worker.number, actor.spec.name, held, actor.gpus, worker.environment))
+            held, restarts = quantities(actor.spec.held), actor.restarts
+            self._send(Spawn(worker.number, actor.spec.name, held, actor.gpus, worker.environment, restarts))
             self._notice_oversubscription()
         for actor in refused:  # now, since its end may end others that wait
             self._bury(actor, wire.ACTOR_DEAD, self._files.refusal(actor.spec.name).encode())
@@ -471,7 +529,10 @@ class NodeState:
         if actor.state == ActorState.DEAD:
             return
         actor.state, actor.frame = ActorState.DEAD, b""
+        self.names.release(actor.key)
         self.refcounts.drop_holder(actor.key)
+        if actor.spec.detached:
+            self.refcounts.add(actor.key, wire.NODE, -1)
         self._announce(actor, state, body=body)
         self._settle_refcounts()
 
@@ -596,7 +657,10 @@ class NodeState:
     def _actor_ended(self, worker, reason):
         actor = worker.actor
         self._give_back(worker, actor.spec.held, actor.gpus)
-        self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {reason}".encode())
+        if actor.may_restart and not worker.leaving and not actor.ending and actor.state != ActorState.DEAD:
+            self._restart(actor, reason)
+        else:
+            self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {reason}".encode())
 
     def _owner_ended(self, process):
         """A process has died: its tasks are cancelled, its actors end, and values it owed are lost."""
@@ -620,6 +684,7 @@ class NodeState:
             for watcher in sorted(self._early.pop(key)[0]):
                 self.watch(watcher, key)
         self.object_directory.owner_ended(process)
+        self.names.creator_ended(process, self.actors)
 
     def _new_process(self, kind):
         process = Process(self._next_process, kind, self.resources)
@@ -718,8 +783,9 @@ class NodeState:
         if actor is None or actor.state == ActorState.DEAD:
             return
         actor.ending = "ended with its last handle"
-        if actor.state == ActorState.PENDING:
-            self._waiting_actors.remove(actor)
+        self.names.release(key)
+        if actor.state in (ActorState.PENDING, ActorState.RESTARTING):
+            self._stop_waiting(actor)
             self.refcounts.drop_holder(key)
         elif actor.state == ActorState.ALIVE:
             self._send(Send(actor.process, wire.message(wire.STOP, wire.NODE)))

@@ -37,7 +37,13 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Create(msgspec.Struct, array_like=True, frozen=True):
-    """What the node and the worker must know to start an actor; `request` must be free, `held` is taken for life."""
+    """What the node and the worker must know to start an actor; `request` must be free, `held` is taken for life.
+
+    Attributes:
+        name: for messages.
+        max_restarts: -1 for no limit.
+        detached: it outlives its handles and its creator.
+    """
 
     digest: bytes
     name: str
@@ -46,6 +52,52 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
     items: list[bytes]
     environment: str
     placement: Placement | None = None
+    max_restarts: int = 0
+    detached: bool = False
+
+
+class CallName(msgspec.Struct, array_like=True, frozen=True):
+    """What a call that is not a plain one has in the place of the method's name.
+
+    Attributes:
+        group: concurrency group; "" for that of methods without one.
+        retries: how often it is made again after exceptions; -1 for no limit.
+        retry_on: pickled `MethodOptions.retry_exceptions`; empty for none.
+    """
+
+    method: str
+    group: str
+    retries: int
+    retry_on: bytes
+
+
+class Name(msgspec.Struct, array_like=True, frozen=True):
+    """A name that is looked up."""
+
+    namespace: str
+    name: str
+
+
+class Claim(msgspec.Struct, array_like=True, frozen=True):
+    """A name for an actor that is about to be created.
+
+    Attributes:
+        key: of the actor.
+        share: whether an actor that has the name already will do.
+        description: of the actor for those that find it by name; the clients' own affair.
+    """
+
+    namespace: str
+    name: str
+    key: bytes
+    share: bool
+    description: bytes
+
+
+class Names(msgspec.Struct, array_like=True, frozen=True):
+    """(namespace, name) of all actors that have one."""
+
+    names: list[tuple[str, str]]
 
 
 class NewGroup(msgspec.Struct, array_like=True, frozen=True):
@@ -123,6 +175,8 @@ class Settings(msgspec.Struct, frozen=True):
         path: the driver's import path.
         working_dir: where it runs, and from where it imports first; empty for the driver's.
         environment: its own, which what it calls inherits; see runtime_env.py.
+        namespace: of names that are given without one.
+        restarts: how often the actor was started before.
     """
 
     process: int
@@ -136,10 +190,12 @@ class Settings(msgspec.Struct, frozen=True):
     path: list[str]
     working_dir: str = ""
     environment: str = ""
+    namespace: str = ""
+    restarts: int = 0
 
 
 encode = msgspec.msgpack.Encoder().encode
-_received = Task, Create, Define, References, Waits, Failed, Free, NewGroup, Groups
+_received = Task, Create, CallName, Name, Claim, Names, Define, References, Waits, Failed, Free, NewGroup, Groups
 _decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in _received}
 
 

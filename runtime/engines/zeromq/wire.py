@@ -37,20 +37,21 @@ LARGEST_ITEM_COUNT = 2**24
 # Kinds of messages, with the meaning of (serial, a, b, c). Between clients:
 BATCH = 32  # a: number of frames; each behind its length (8 B)
 CALL = 1  # serial of the first result, bytes of the method's name, number of results, number of values; name, values
+CALL_WITH = 74  # the same with a struct instead of the method's name
 REPLY = 2  # serial of the first result, number of values; values
 # From a client to the node:
 SUBMIT = 3  # serial of the first result, bytes of the struct, number of results, number of values; struct, values
 DONE = 4  # serial of the task, its owner
 CREATE = 5  # serial of the actor, bytes of the struct, -, number of values; struct, values
 ALIVE = 6  # the constructor of the sender's actor has returned
-START_FAILED = 7  # it has raised; a value (the failure)
+START_FAILED = 7  # it has raised; a value (the failure). With a serial: this actor of the sender's is not created
 REFERENCES = 8  # struct: what is held and released
 SUBSCRIBE = 9  # serial, a: process of the object that is wanted
 GRANT = 10  # serial of the request, c: bytes
 RETURN = 11  # a: segment that is not needed any more
 BLOCKED = 12  # the sender waits in get() or wait()
 UNBLOCKED = 13
-KILL = 14  # serial, a: process of the actor
+KILL = 14  # serial, a: process of the actor; c: 1 if it may start again
 WATCH = 15  # serial, a: process of the actor whose state is wanted
 DEFINE = 16  # struct: a function or class; also from the node to workers
 READY = 17  # a worker's mailbox is bound
@@ -65,6 +66,9 @@ HOLDERS = 39  # serial of the request; answered in kind: text: who holds the sha
 WAITING = 33  # struct: what the sender's call has waited for during some seconds; nothing when that is over
 CANCEL = 35  # serial, a: owner of the call; flags: FORCE, RECURSIVE; also to the owner, and to the process that has it
 POKE = 36  # a: process that is to read its mailbox even while user code runs
+CLAIM_NAME = 70  # serial of the request; struct: of an actor to be created; answered by NAMED
+FIND_NAME = 71  # serial of the request; struct; answered by NAMED
+LIST_NAMES = 72  # serial of the request; answered in kind, with a struct
 # From the node to a client:
 ACTOR_STATE = (
     21  # serial, a: key of the actor; b: its process or 0; flags: see below; c: number of values; text or value
@@ -80,16 +84,18 @@ NOTICE = 29  # flags: level; text for the driver's logger
 STOP = 30  # the actor ends after the calls it has
 GOODBYE = 31
 COLLECT = 34  # memory is short: garbage may hold values
+NAMED = 73  # serial of the request; flags: see below; key of the actor and its description if it is held from now on
 
 # From a worker to the caller of a generator, and back:
 ITEM = 37  # serial of the call, a: index; a value
 CREDIT = 38  # serial of the call, a: process that runs it, c: number of values its caller has taken; by the node
 
-LAST_KIND = 63
+LAST_KIND = 74
 
 STDOUT, STDERR = 1, 2
 
-ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED = 1, 2, 3  # flags of ACTOR_STATE
+ACTOR_ALIVE, ACTOR_DEAD, ACTOR_START_FAILED, ACTOR_RESTARTING = 1, 2, 3, 4  # flags of ACTOR_STATE
+NAME_GRANTED, NAME_HELD, NAME_TAKEN, NAME_UNKNOWN = 1, 2, 3, 4  # flags of NAMED; HELD: by the receiver, with an actor
 
 RAISED = 1  # flag of REPLY: the value is what the call raised
 LOST = 1  # flag of OBJECT: the body is a text that says why

@@ -22,6 +22,7 @@ from time import monotonic
 
 import msgspec
 import numpy as np
+import zmq
 
 from ... import context
 from ...errors import ActorStartError, TaskCancelledError
@@ -39,6 +40,7 @@ from .held_replies import HeldReplies
 from .interrupts import POKE_SIGNAL, confine_handlers_to_user_code, runs_no_user_code, runs_user_code
 from .mailbox import Waiter
 from .process import adopt_orphans, die_with_parent, reap_adopted
+from .received_calls import received_call
 from .refs import SERIAL_STEP, Reference, Watch
 from .serializer import error_value
 from .store import IDLE_SEGMENT_S
@@ -96,14 +98,14 @@ class Worker(Client):
     """
 
     def __init__(self, settings: structs.Settings):
-        super().__init__(settings.process, settings.session, settings.node_pid, settings.resources)
+        super().__init__(settings.process, settings.session, settings.node_pid, settings.resources, settings.namespace)
         self._wait = self._wait_lending
         self._settings, self.environment = settings, settings.environment
         self._inbox = Inbox()
         self._definitions: dict[bytes, object] = {}  # digest -> frame, or the function or class itself
         self._names: dict[bytes, str] = {}
         self._methods: dict[str, Callable] = {}  # of the instance
-        self._held = HeldReplies(self.mailbox)
+        self._held, self._sends = HeldReplies(self.mailbox), self.mailbox.sends
         self._instance: object = None
         self._actor: bytes | None = None
         self._running: tuple | None = None  # (kind, serial, source, name, first serial of its own calls) of what runs
@@ -111,7 +113,12 @@ class Worker(Client):
         self._blocked = self._waiting = self._stopping = False
         self._main = threading.get_ident()
         self._goodbye = Waiter()
-        self._run = {wire.CALL: self._run_call, wire.SUBMIT: self._run_task, wire.CREATE: self._run_create}
+        self._run = {
+            wire.CALL: self._run_call,
+            wire.CALL_WITH: self._run_call_with,
+            wire.SUBMIT: self._run_task,
+            wire.CREATE: self._run_create,
+        }
         self._cancellations = Cancellations(
             self.mailbox, self._inbox.queue, self._run, lambda: self._running, self.cancel_since
         )
@@ -120,6 +127,7 @@ class Worker(Client):
         add = self._inbox.add
         self._handlers |= {
             wire.CALL: lambda frame, head: add(frame),
+            wire.CALL_WITH: lambda frame, head: add(frame),
             wire.SUBMIT: lambda frame, head: add(frame),
             wire.CREATE: lambda frame, head: add(frame),
             wire.STOP: lambda frame, head: add(frame),
@@ -184,7 +192,7 @@ class Worker(Client):
                 args, kwargs = self._load_arguments(frame, start, count)
             method = self._methods.get(name)
             if method is None:
-                method = self._methods[name] = find_method(self._instance, name)
+                method = self._method(name)
             value = method(*args, **kwargs)
             args = kwargs = None
             reply = self._result(source, serial, num_returns, value)
@@ -195,10 +203,46 @@ class Worker(Client):
         if queue and self._held.expects(raw, monotonic() - began, queue[0]):
             self._held.add(source, reply)
             return
+        if self._held.count:
+            self._send_held()
+        with self._bare_lock:
+            send = self._sends.get(source)
+            if send is not None:
+                send(reply, zmq.DONTWAIT)
+        if send is None:
+            with self.mailbox.lock:
+                self.mailbox.send(source, reply)
+
+    @runs_user_code
+    def _run_call_with(self, frame):
+        call = received_call(frame)
+        self._running = (wire.CALL, call.serial, call.source, call.method, self._next_serial())
+        attempts = call.retries
+        while True:
+            try:
+                args, kwargs = self._load_arguments(frame, call.start, call.count)
+                value = self._method(call.method)(*args, **kwargs)
+                args = kwargs = None
+                reply = self._result(call.source, call.serial, call.num_returns, value)
+            except SystemExit as error:
+                raise self._left(error) from None
+            except BaseException as error:
+                self._end_if_forked(error)
+                if attempts != 0 and call.worth_retrying(error):
+                    attempts -= 1
+                    continue
+                reply = self._failure(call.serial, error, f"actor method {self._settings.name}.{call.method}()")
+            break
+        value = None
         with self.mailbox.lock:
-            if self._held.count:
-                self._held.send()
-            self.mailbox.send(source, reply)
+            self._held.send()
+            self.mailbox.send(call.source, reply)
+
+    def _method(self, name):
+        method = self._methods.get(name)
+        if method is None:
+            method = self._methods[name] = find_method(self._instance, name)
+        return method
 
     def _send_held(self):
         with self.mailbox.lock:
@@ -489,6 +533,8 @@ class Worker(Client):
             gpu_ids=tuple(settings.gpu_ids),
             resources=quantities(self._request),
             placement=self.placements.current,
+            namespace=self.namespace,
+            was_current_actor_reconstructed=settings.restarts > 0,
         )
 
     # -- the end ------------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ import pytest
 from runtime.engines.placement_groups import Placement
 from runtime.engines.resources import quantities, units
 from runtime.engines.zeromq import structs, wire
-from runtime.engines.zeromq.entities import Close, Grow, Kill, Poke, Send, Spawn
+from runtime.engines.zeromq.entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from runtime.engines.zeromq.file_budget import PROCESS_FILES, SEGMENT_FILES
-from runtime.engines.zeromq.state import NodeState
+from runtime.engines.zeromq.state import BACK_OFF_S, STEADY_S, NodeState
 
 DIGEST = bytes(32)
 CPU = (("CPU", 10_000),)
@@ -40,9 +40,9 @@ class Driven:
         self.state.new_group(source, self.serial, new)
         return wire.key(self.serial, source)
 
-    def create(self, request=(), held=(), source=1, name="A", items=(), placement=None):
+    def create(self, request=(), held=(), source=1, name="A", items=(), **options):
         self.serial += 1
-        create = structs.Create(DIGEST, name, request, held, list(items), "", placement)
+        create = structs.Create(DIGEST, name, request, held, list(items), "", **options)
         self.state.create(source, self.serial, create, b"create")
         return wire.key(self.serial, source)
 
@@ -813,3 +813,200 @@ def test_a_report_of_the_memory_names_the_holders():
     report = d.state.memory_report()
     assert f"actor Learner (process {process:x}) has made 0.0 MB in 1 segments" in report
     assert "driver 1 holds 1 blocks" in report and "the arguments of task train() holds 1 blocks" in report
+
+
+def states(instructions, process=1):
+    """Flags of the messages about actors that a process gets."""
+    headers = [wire.header(frame) for frame in frames(instructions, process)]
+    return [head[2] for head in headers if head[1] == wire.ACTOR_STATE]
+
+
+def live_again(d, key):
+    """An actor that waits for its next life gets it; its process."""
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    d.state.alive(spawn.process)
+    return spawn.process
+
+
+def test_an_actor_is_restarted_as_often_as_it_may():
+    d = Driven()
+    _, process = d.start_actor(held=CPU, max_restarts=2)
+    for restarts in (1, 2):
+        d.state.exited(process, "signal SIGKILL", "    last words")
+        taken = d.take()
+        pauses = [i for i in taken if type(i) is Later]
+        assert states(taken) == [wire.ACTOR_RESTARTING] and d.free == {"CPU": 1 if not pauses else 2}
+        for later in pauses:
+            d.state.due(later.key, later.process)
+            taken += d.take()
+        [spawn] = [i for i in taken if type(i) is Spawn]
+        assert spawn.restarts == restarts
+        process = spawn.process
+        d.state.ready(process)
+        d.state.alive(process)
+        assert states(d.take())[-1] == wire.ACTOR_ALIVE
+    d.state.exited(process, "exit code 1")
+    taken = d.take()
+    assert states(taken) == [wire.ACTOR_DEAD] and not [i for i in taken if type(i) in (Spawn, Later)]
+    assert d.free == {"CPU": 2}
+
+
+def test_pauses_before_restarts_grow_until_the_actor_lives_for_a_while():
+    d = Driven()
+    _, process = d.start_actor(max_restarts=-1)
+    pauses = []
+    for _ in range(7):
+        d.state.exited(process, "exit code 1")
+        taken = d.take()
+        later = [i for i in taken if type(i) is Later]
+        pauses += [i.seconds for i in later] or [0.0]
+        for i in later:
+            assert not [other for other in taken if type(other) is Spawn]
+            d.state.due(i.key, i.process)
+            d.state.due(i.key, i.process)  # once is enough
+            taken += d.take()
+        [process] = [i.process for i in taken if type(i) is Spawn]
+    assert pauses == [*BACK_OFF_S, BACK_OFF_S[-1], BACK_OFF_S[-1]]
+    d.state.ready(process)
+    d.state.alive(process)
+    [steady] = d.take(Later)
+    assert steady.seconds == STEADY_S
+    d.state.due(steady.key, steady.process)
+    d.state.exited(process, "exit code 1")
+    assert [type(i) for i in d.take() if type(i) in (Later, Spawn)] == [Spawn]
+
+
+@pytest.mark.parametrize("why", ["leaves", "is killed", "has no handle", "fails to start", "loses its owner"])
+def test_an_actor_that_is_meant_to_end_is_not_restarted(why):
+    d = Driven()
+    owner = d.start_actor()[1]
+    key, process = d.start_actor(max_restarts=-1, source=owner)
+    if why == "leaves":
+        d.state.leaving(process, "called exit_actor()")
+    elif why == "is killed":
+        d.state.kill(key)
+    elif why == "has no handle":
+        d.state.references(owner, structs.References([], [], [], [key]))
+    elif why == "fails to start":
+        d.state.start_failed(process, b"failure")
+    else:
+        d.state.exited(owner, "signal SIGKILL")
+    d.take()
+    d.state.exited(process, "exit code 0")
+    assert not d.take(Spawn)
+
+
+def test_kill_with_restart_and_without():
+    d = Driven()
+    key, process = d.start_actor(max_restarts=1)
+    d.state.kill(key, restart=True)
+    assert d.take(Kill) == [Kill(process)]
+    d.state.exited(process, "signal SIGKILL")
+    taken = d.take()
+    assert states(taken) == [wire.ACTOR_RESTARTING] and "killed by runtime.kill()" in text(frames(taken, 1)[0])
+    d.state.kill(key, restart=True)  # it starts already: nothing is to be done
+    [spawn] = [i for i in taken if type(i) is Spawn]
+    assert d.take(Kill) == [Kill(spawn.process)]
+    d.state.kill(key)
+    d.state.exited(spawn.process, "signal SIGKILL")
+    assert states(d.take()) == [wire.ACTOR_DEAD]
+    lonely, process = d.start_actor()
+    d.state.kill(lonely, restart=True)  # it has no restarts: this is its end
+    d.state.exited(process, "signal SIGKILL")
+    assert states(d.take()) == [wire.ACTOR_DEAD]
+
+
+def test_an_actor_that_waits_for_its_restart_can_be_killed_and_dropped():
+    for end in ("kill", "drop"):
+        d = Driven()
+        key, process = d.start_actor(held=CPU, max_restarts=-1)
+        for _ in range(2):
+            d.state.exited(process, "exit code 1")
+            taken = d.take()
+            process = next((i.process for i in taken if type(i) is Spawn), 0)
+        [later] = [i for i in taken if type(i) is Later]
+        if end == "kill":
+            d.state.kill(key)
+            assert states(d.take()) == [wire.ACTOR_DEAD]
+        else:
+            d.state.references(1, structs.References([], [], [], [key]))
+        d.state.due(later.key, later.process)
+        assert not d.take(Spawn) and d.free == {"CPU": 2}
+
+
+def claim(d, name="n", source=1, share=False, namespace="ns", key=b"", description=b"what"):
+    """The flag and the body of the answer to a claim."""
+    d.serial += 1
+    key = key or wire.key(d.serial + 1, source)
+    d.state.names.claim(source, d.serial, structs.Claim(namespace, name, key, share, description))
+    [frame] = frames(d.take(), source)
+    return wire.header(frame)[2], frame[wire.HEADER_BYTES :]
+
+
+def find(d, name="n", source=1, namespace="ns"):
+    d.state.names.find(source, 7, structs.Name(namespace, name))
+    [frame] = frames(d.take(), source)
+    return wire.header(frame)[2], frame[wire.HEADER_BYTES :]
+
+
+def test_a_name_has_one_actor_until_it_ends():
+    d = Driven()
+    other = d.start_actor()[1]
+    assert find(d) == (wire.NAME_UNKNOWN, b"")
+    assert claim(d) == (wire.NAME_GRANTED, b"")
+    key = d.create()
+    [spawn] = d.take(Spawn)
+    assert claim(d, source=other) == (wire.NAME_TAKEN, b"")
+    assert claim(d, source=other, share=True) == (wire.NAME_HELD, key + b"what")
+    assert find(d, source=other) == (wire.NAME_HELD, key + b"what")
+    assert find(d, namespace="other") == (wire.NAME_UNKNOWN, b"")
+    assert d.state.refcounts.held_by(other)[key] == 2
+    d.state.ready(spawn.process)
+    d.state.alive(spawn.process)
+    d.state.exited(spawn.process, "exit code 1")
+    d.take()
+    assert find(d) == (wire.NAME_UNKNOWN, b"")
+
+
+def test_a_name_is_free_when_its_actor_has_no_handle_or_no_creator():
+    d = Driven()
+    creator = d.start_actor()[1]
+    claim(d)
+    key = d.create()
+    d.take()
+    d.state.references(1, structs.References([], [], [], [key]))
+    d.take()
+    assert find(d) == (wire.NAME_UNKNOWN, b"")
+    claim(d, source=creator)
+    d.state.exited(creator, "signal SIGKILL")  # before it has created the actor
+    d.take()
+    assert find(d) == (wire.NAME_UNKNOWN, b"")
+
+
+def test_those_that_know_an_actor_learn_that_it_is_not_created():
+    d = Driven()
+    other = d.start_actor()[1]
+    claim(d)
+    key = wire.key(d.serial + 1, 1)
+    assert find(d, source=other)[0] == wire.NAME_HELD
+    d.state.watch(other, key)
+    d.state.not_created(1, d.serial + 1, b"failure")
+    taken = d.take()
+    assert states(taken, other) == [wire.ACTOR_START_FAILED] and text(frames(taken, other)[-1]) == "failure"
+    assert find(d) == (wire.NAME_UNKNOWN, b"")
+    for process in (1, other):
+        d.state.references(process, structs.References([], [], [], [key]))
+    assert key not in d.state.actors and not d.state.refcounts.items.get(key)
+
+
+def test_a_detached_actor_outlives_handles_and_creator():
+    d = Driven()
+    creator = d.start_actor()[1]
+    key, process = d.start_actor(source=creator, detached=True)
+    d.state.references(creator, structs.References([], [], [], [key]))
+    d.state.exited(creator, "exit code 0")
+    assert not d.take(Kill) and key in d.state.actors
+    d.state.kill(key)
+    d.state.exited(process, "signal SIGKILL")
+    assert key not in d.state.actors and key not in d.state.refcounts.items

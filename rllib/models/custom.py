@@ -20,12 +20,13 @@ class TorchLayout(Layout):
     """The parameters of a torch.nn.Module, one after the other.
 
     Args:
-        make: () -> the module with its initial weights.
+        make: (*widths) -> the module with its initial weights.
+        widths: numbers in a row of each thing that the module reads, and whatever else `make` is called with.
     """
 
-    def __init__(self, make: Callable[[], nn.Module]):
-        self.make = make
-        super().__init__({name: tuple(parameter.shape) for name, parameter in make().named_parameters()})
+    def __init__(self, make: Callable[..., nn.Module], *widths: int):
+        self.make, self.widths = partial(make, *widths), widths
+        super().__init__({name: tuple(parameter.shape) for name, parameter in self.make().named_parameters()})
 
     def initialize(self, weights: np.ndarray, rng: np.random.Generator) -> None:
         """Fills the weights as the module's constructor does, with torch's generator seeded by `rng`."""
@@ -57,7 +58,7 @@ class CustomSpec(PolicySpec):
         return cls(**vars(spec), make=make, **more)
 
     def layout(self) -> TorchLayout:
-        return TorchLayout(partial(self.make, self.encoder.size, self.distribution.num_inputs))
+        return TorchLayout(self.make, self.encoder.size, self.distribution.num_inputs)
 
     def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         layout.initialize(weights, rng)
@@ -66,7 +67,7 @@ class CustomSpec(PolicySpec):
         return ActingNetwork(self.torch(layout, torch.from_numpy(weights), None), gives_values=True)
 
     def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
-        return FlatModule(Reader(layout.make()).to(flat.device), flat)
+        return FlatModule(Reader(layout).to(flat.device), flat)
 
 
 @dataclass(frozen=True)
@@ -84,33 +85,32 @@ class CustomModule:
 
     def layout(self, widths: Mapping[str, int]) -> TorchLayout:
         """Where the parameters lie; `widths` has the length of each thing that can be read."""
-        return TorchLayout(partial(self.make, *(widths[name] for name in self.reads)))
+        return TorchLayout(self.make, *(widths[name] for name in self.reads))
 
     def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         """Fills the weights as the module's constructor does."""
         layout.initialize(weights, rng)
 
     def torch(self, layout: TorchLayout, flat: Tensor) -> FlatModule:
-        return FlatModule(Reader(layout.make(), self.reads).to(flat.device), flat)
+        return FlatModule(Reader(layout, len(self.reads)).to(flat.device), flat)
 
 
 class Reader(nn.Module):
-    """Calls a module with what it reads.
+    """Calls a module with what it reads, without the column of ones that ends encoded observations.
 
     Args:
-        module: computes the results.
-        reads: what the arguments of a call are.
+        layout: makes the module.
+        num_read: how many of the layout's widths are those of arguments of a call.
     """
 
-    def __init__(self, module: nn.Module, reads: tuple[str, ...] = ("observation",)):
+    def __init__(self, layout: TorchLayout, num_read: int = 1):
         super().__init__()
-        self.module, self._reads = module, reads
+        self.module, self._widths = layout.make(), layout.widths[:num_read]
 
     def forward(self, *read: Tensor):
-        named = zip(self._reads, read, strict=True)
-        return self.module(*(without_ones(part) if name == "observation" else part for name, part in named))
+        return self.module(*(first_columns(rows, width) for rows, width in zip(read, self._widths, strict=True)))
 
 
-def without_ones(inputs: Tensor) -> Tensor:
-    """Encoded observations without their last column, of ones; images as they are."""
-    return inputs[:, :-1] if inputs.dim() == 2 else inputs
+def first_columns(rows: Tensor, width: int) -> Tensor:
+    """The first numbers of each row; images [B, ...] as they are."""
+    return rows[:, :width] if rows.dim() == 2 else rows

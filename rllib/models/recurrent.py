@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rllib.models.custom import CustomSpec, TorchLayout, without_ones
+from rllib.models.custom import CustomSpec, TorchLayout, first_columns
 from rllib.models.torch_network import FlatModule
 
 
@@ -31,10 +31,10 @@ class RecurrentSpec(CustomSpec):
     max_seq_len: int = 20
 
     def network(self, layout: TorchLayout, weights: np.ndarray, backend: str = "numpy") -> "RecurrentActing":
-        return RecurrentActing(self.torch(layout, torch.from_numpy(weights), None).module.step)
+        return RecurrentActing(self.torch(layout, torch.from_numpy(weights), None).module.step, layout.widths[0])
 
     def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
-        return FlatModule(Unrolled(layout.make()).to(flat.device), flat)
+        return FlatModule(Unrolled(layout.make(), layout.widths[0]).to(flat.device), flat)
 
 
 class Unrolled(nn.Module):
@@ -42,11 +42,12 @@ class Unrolled(nn.Module):
 
     Args:
         step: (observations, states) -> distribution inputs, values, next states; [rows, ...] each.
+        width: numbers in an observation.
     """
 
-    def __init__(self, step: nn.Module):
+    def __init__(self, step: nn.Module, width: int):
         super().__init__()
-        self.step = step
+        self.step, self._width = step, width
 
     def forward(self, inputs: Tensor, seq_lens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B].
@@ -56,7 +57,7 @@ class Unrolled(nn.Module):
             seq_lens: int [S], lengths of the sequences.
             state: [S, state_size] before their first rows.
         """
-        observations = without_ones(inputs)
+        observations = first_columns(inputs, self._width)
         lengths, by_length = seq_lens.sort(descending=True, stable=True)
         starts = (seq_lens.cumsum(0) - seq_lens)[by_length]
         state, rows, steps = state[by_length], [], []
@@ -74,21 +75,22 @@ class RecurrentActing:
     """The network of a policy with a memory, for acting: on the CPU, without gradients.
 
     Args:
-        step: as for Unrolled.
+        step, width: as for Unrolled.
     """
 
     closed_form = False
     gives_values = True
 
-    def __init__(self, step: nn.Module):
-        self._step = step
+    def __init__(self, step: nn.Module, width: int):
+        self._step, self._width = step, width
 
     @torch.inference_mode()
     def step(
         self, inputs: np.ndarray, state: np.ndarray, next_state: np.ndarray, values: np.ndarray | None = None
     ) -> np.ndarray:
         """Distribution inputs [B, K]; writes the next states [B, state_size], and the values [B] if they are given."""
-        dist_inputs, computed, following = self._step(without_ones(torch.from_numpy(inputs)), torch.from_numpy(state))
+        observations = first_columns(torch.from_numpy(inputs), self._width)
+        dist_inputs, computed, following = self._step(observations, torch.from_numpy(state))
         next_state[:] = following.numpy()
         if values is not None:
             values[:] = computed.numpy()

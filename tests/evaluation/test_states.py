@@ -114,7 +114,7 @@ def test_unrolling_is_stepping():
     module, lengths = Cell(3, 2), [4, 1, 6, 4]
     inputs, state = torch.randn(15, 3), torch.randn(4, SIZE)
     encoded = torch.cat([inputs, torch.ones(15, 1)], 1)
-    dist_inputs, values = Unrolled(module)(encoded, torch.tensor(lengths), state)
+    dist_inputs, values = Unrolled(module, 3)(encoded, torch.tensor(lengths), state)
     row = 0
     for sequence, length in enumerate(lengths):
         own = state[sequence : sequence + 1]

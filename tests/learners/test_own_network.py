@@ -42,6 +42,7 @@ class Convolution(nn.Module):
 
 
 VECTORS, IMAGES = gym.spaces.Box(-1, 1, (4,)), gym.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+BOTH = gym.spaces.Dict({"image": IMAGES, "vector": VECTORS})  # stored as rows of 64 + 4 numbers
 
 
 def make_policy(space=VECTORS, module=Gated, seed=0, **model):
@@ -68,8 +69,12 @@ def test_its_constructor_draws_the_weights_by_the_seed():
 
 @pytest.mark.parametrize(
     ("space", "module", "model"),
-    [(VECTORS, Gated, {}), (IMAGES, Convolution, {"conv_filters": [[4, 8, 1]]})],
-    ids=["vectors", "images"],
+    [
+        (VECTORS, Gated, {}),
+        (IMAGES, Convolution, {"conv_filters": [[4, 8, 1]]}),
+        (BOTH, Gated, {"conv_filters": [[4, 8, 1]]}),
+    ],
+    ids=["vectors", "images", "both"],
 )
 def test_a_learner_trains_it_in_place(space, module, model):
     policy = make_policy(space, module, **model)

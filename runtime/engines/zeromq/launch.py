@@ -17,7 +17,7 @@ from .interrupts import interruptible
 from .process import readable
 from .session_key import create_key
 
-LONGEST_DIRECTORY = 80  # the path of a unix socket has at most 107 bytes
+LONGEST_DIRECTORY = 80  # bytes; the path of a unix socket has at most 107 bytes
 PREFIX, LOCK = "rts-", "lock"
 START_S = 30.0
 INTERRUPT_S = 1.0
@@ -137,8 +137,8 @@ def create_session_directory() -> tuple[str, int]:
     errors = []
     for base in session_places():
         try:
-            if len(base) > LONGEST_DIRECTORY:
-                raise OSError(errno.ENAMETOOLONG, f"longer than {LONGEST_DIRECTORY} characters")
+            if len(os.fsencode(base)) > LONGEST_DIRECTORY:
+                raise OSError(errno.ENAMETOOLONG, f"longer than {LONGEST_DIRECTORY} bytes")
             _sweep(base)
             return _create_in(base)
         except OSError as error:

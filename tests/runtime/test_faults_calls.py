@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from runtime_support import wait_until
+from runtime_support import History, note, wait_until
 
 import runtime
 
@@ -47,6 +47,23 @@ def after(path, value=None):
     while not path.exists():
         time.sleep(0.005)
     return value
+
+
+def wait_for_file(path):
+    while not path.exists():
+        time.sleep(0.005)
+
+
+def call_and_tell(handles, path, called):
+    """Calls an actor, says so by a file, and waits."""
+    ref = handles[0].call.remote(note, path, "other", 0)
+    called.touch()
+    runtime.get(ref)
+
+
+def resident_bytes(pid):
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_timeout_leaves_the_task_running(fresh, tmp_path):
@@ -108,7 +125,7 @@ def test_another_caller_is_not_held_up_by_an_argument_that_is_not_there(fresh, t
     assert runtime.get(waiting, timeout=20) == 4
 
 
-@pytest.mark.parametrize("driver", ["sleeps", "computes"])
+@pytest.mark.parametrize("driver", ["sleeps", "computes", "computes in numpy"])
 def test_work_goes_on_while_the_driver_is_busy(fresh, tmp_path, driver):
     fresh()
     actor = Actor.remote()
@@ -121,16 +138,19 @@ def test_work_goes_on_while_the_driver_is_busy(fresh, tmp_path, driver):
         assert time.monotonic() < end
         if driver == "sleeps":
             time.sleep(0.01)
+        elif driver == "computes in numpy":
+            np.sort(np.arange(1_000_000)[::-1])
     runtime.get(third, timeout=20)
 
 
-def test_a_deep_recursion_on_one_cpu(fresh):
+@pytest.mark.parametrize("depth", [20, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_deep_recursion_on_one_cpu(fresh, depth):
     @runtime.remote
     def deep(n):
         return 0 if n == 0 else 1 + runtime.get(deep.remote(n - 1))
 
     fresh(num_cpus=1)
-    assert runtime.get(deep.remote(30), timeout=60) == 30
+    assert runtime.get(deep.remote(depth), timeout=60) == depth
 
 
 def test_a_recursion_without_end_is_refused(fresh):
@@ -159,6 +179,28 @@ def test_two_actors_that_wait_for_each_other(fresh):
         runtime.get(a.ask.remote(b, a), timeout=30)
     runtime.kill(a)
     runtime.kill(b)
+
+
+def test_a_flood_of_calls_leaves_room_for_other_callers(fresh, tmp_path):
+    """An actor that does not answer receives a window of calls; the rest waits with the caller, in order."""
+    fresh()
+    actor, history, count = Actor.remote(), History(tmp_path / "history"), 10_000
+    pid = runtime.get(actor.pid.remote(), timeout=20)
+    before = resident_bytes(pid)
+    first = actor.call.remote(wait_for_file, tmp_path / "go")
+    flood = [actor.call.remote(note, history.path, "driver", number) for number in range(count)]
+    other = run.remote(call_and_tell, [actor], history.path, tmp_path / "called")
+    wait_until((tmp_path / "called").exists, 20)
+    assert resident_bytes(pid) < before + 2**24
+    (tmp_path / "go").touch()
+    runtime.get([first, other], timeout=60)
+    runtime.get(flood, timeout=60)
+    for number in range(count):
+        history.enter("driver", number, True)
+    history.enter("other", 0, True)
+    assert not history.problems()
+    lines = history.path.read_text().splitlines()
+    assert [line.split()[0] for line in lines].index("other") < count / 2
 
 
 def test_threads_share_the_driver(fresh):

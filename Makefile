@@ -1,7 +1,9 @@
 # Every target does all it needs from a fresh clone: Python >= 3.11, make and a package index are enough.
 #   make train      trains PPO on CartPole with four rollout workers, and says where the results are
 #   make test       lint and the quick tests, at most four at a time
-#   make learning   the tests that train for minutes, and the longer fault tests
+#   make faults     all tests of the runtime, with the longer ones
+#   make soak       ten minutes of mixed load on the runtime while its processes are killed (SEED=n repeats a run)
+#   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
 #   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)
@@ -13,7 +15,7 @@ BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead
 
-.PHONY: train test learning ray types benchmark clean
+.PHONY: train test faults soak learning ray types benchmark clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -22,6 +24,12 @@ train: $(VENV)/installed
 test: $(VENV)/installed
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not learning and not slow and not ray"
+
+faults: $(VENV)/installed
+	@$(BIN)/python -m pytest -m "not ray" tests/runtime --timeout 600
+
+soak: $(VENV)/installed
+	@$(BIN)/python tests/runtime/soak.py $(if $(SEED),--seed $(SEED))
 
 learning: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "(learning or slow) and not ray" --timeout 3600

@@ -1,5 +1,6 @@
 """Sessions for the tests of the runtime; after every one of them the checker of runtime_support runs."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import uuid
 
 import pytest
 from ray_cluster import RayCluster
-from runtime_support import ENGINES, MARKER, RAY_DIFFERENCES, Leftovers, marked_processes, wait_until
+from runtime_support import ENGINES, MARKER, RAY_DIFFERENCES, Leftovers, marked_processes, unsettled, wait_until
 
 import runtime
 
@@ -65,7 +66,11 @@ def engine(shared_session):
 
 @pytest.fixture
 def fresh(session_parent, libraries_loaded):
-    """Function to start a session of one's own, ended after the test if the test did not."""
+    """Function to start a session of one's own, ended after the test if the test did not.
+
+    Before it is ended, everything must have come back to it (`runtime_support.unsettled`). A test that leaves work
+    running sets `fresh.settles = False`; one that sends nonsense to the node, `fresh.malformed = None`.
+    """
     assert not runtime.is_initialized()
     marker = os.environ[MARKER] = uuid.uuid4().hex
     leftovers = Leftovers(marker, session_parent)
@@ -78,9 +83,15 @@ def fresh(session_parent, libraries_loaded):
 
     start.leftovers, start.own = leftovers, True
     start.processes = lambda: marked_processes(marker)
+    start.settles, start.malformed = True, 0
     yield start
-    runtime.shutdown()
-    leftovers.check(own=start.own)
+    try:
+        if runtime.is_initialized() and start.settles:
+            left = functools.partial(unsettled, start.malformed)
+            wait_until(lambda: not left(), 10, lambda: f"left: {left()}\nnot back")
+    finally:
+        runtime.shutdown()
+        leftovers.check(own=start.own)
 
 
 @pytest.fixture

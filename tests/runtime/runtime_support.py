@@ -1,17 +1,23 @@
-"""What the tests of the runtime share: waiting, finding processes, and the checker of what a session left behind.
+"""What the tests of the runtime share: waiting, finding processes, and the checker of what must hold after each.
 
-Whatever a test does, afterwards nothing may be left: no process, no session directory, no file in /dev/shm, no
-descriptor, no thread. Processes are recognised by an environment variable that each test sets anew, so they are also
-found when they have left the process tree.
+Whatever a test does, afterwards its session has all resources again, nobody holds a value or an actor, and no message
+was malformed (`unsettled`); and when the session has ended, nothing is left: no process, no session directory, no file
+in /dev/shm, no descriptor, no thread (`Leftovers`). Processes are recognised by an environment variable that each test
+sets anew, so they are also found when they have left the process tree. `History` checks that no call is lost or
+executed twice.
 """
 
+import gc
 import os
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from ray_cluster import needs_ray
+
+import runtime
 
 ENGINES = ["local", "zeromq", pytest.param("ray", marks=needs_ray)]
 # Tests that do not hold on Ray, and why; docs/runtime.md has the same table.
@@ -87,6 +93,80 @@ def _shared_memory_files():
         if os.path.isdir("/dev/shm")
         else set()
     )
+
+
+def unsettled(malformed: int | None = 0) -> list[str]:
+    """A line for each thing that the session of this process has not got back; none when there is no session.
+
+    Args:
+        malformed: number of messages that the node was to drop; None for any.
+    """
+    gc.collect()
+    lines = []
+    try:
+        free, total = runtime.available_resources(), runtime.cluster_resources()
+        if free != total:
+            lines.append(f"free resources: {free} of {total}")
+        held = getattr(runtime.context.current_engine(), "held", None)  # an engine without processes has none
+        if held is not None:
+            answer = held()
+            if answer.items:
+                lines.append(f"{answer.items} values or actors that somebody holds")
+            if malformed is not None and answer.malformed != malformed:
+                lines.append(f"{answer.malformed} malformed messages")
+    except runtime.RuntimeFailure:  # the session has ended
+        return []
+    return lines
+
+
+class History:
+    """What calls have executed and what came of them, to check that none is lost, doubled or overtaken.
+
+    Executions are lines of a file, which calls append by `note`; outcomes are entered by the callers.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path):
+        self.path, self.outcomes = Path(path), {}
+        self.path.touch()
+
+    def enter(self, caller: str, number: int, succeeded: bool) -> None:
+        """The outcome of a call: its value came, or an error."""
+        assert (caller, number) not in self.outcomes, f"two outcomes of call {number} of {caller}"
+        self.outcomes[caller, number] = succeeded
+
+    def problems(self, retried: bool = False) -> list[str]:
+        """A line for each violation.
+
+        Args:
+            retried: a call may be executed several times, and its order is not kept.
+        """
+        executions, last, lines = Counter(), {}, []
+        for line in self.path.read_text().splitlines():
+            caller, number, pid = line.rsplit(" ", 2)
+            call = caller, int(number)
+            executions[call] += 1
+            if not retried and last.get((caller, pid), -1) >= call[1]:
+                lines.append(f"call {number} of {caller} was executed after call {last[caller, pid]} in process {pid}")
+            last[caller, pid] = call[1]
+        lines += [f"call {call} has no outcome" for call in executions if call not in self.outcomes]
+        for call, succeeded in self.outcomes.items():
+            if succeeded and not executions[call]:
+                lines.append(f"call {call} succeeded and was not executed")
+            if executions[call] > 1 and not retried:
+                lines.append(f"call {call} was executed {executions[call]} times")
+        return lines
+
+
+def note(path, caller: str, number: int) -> None:
+    """Appends an execution to the file of a `History`; whole lines, though several processes write."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(file, f"{caller} {number} {os.getpid()}\n".encode())
+    finally:
+        os.close(file)
 
 
 class Leftovers:

@@ -485,6 +485,7 @@ def test_actors_that_wait_for_one_another_are_named(fresh, caplog):
     def ask_for(others):
         return runtime.get(others[0].answer.remote())
 
+    fresh.settles = False  # they wait for ever
     fresh(num_cpus=2)
     alone, one, two, tasked, patient, sleeper, timed = [
         Asker.options(name=name).remote() for name in ("alone", "one", "two", "tasked", "patient", "sleeper", "timed")

@@ -59,6 +59,7 @@ def everything(seal, path):
 
 @pytest.mark.parametrize("seal", ["no key", "wrong key", "version 1"])
 def test_without_the_key_nothing_is_delivered(fresh, tmp_path, seal):
+    fresh.malformed = None
     fresh()
     counter = Counter.remote()
     assert runtime.get(counter.add.remote()) == 1

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from runtime_support import process_alive, wait_until
@@ -155,7 +156,7 @@ class Actor:
 
 def take_memory():
     """Asks for more than this process may have from now on."""
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, resource.getrlimit(resource.RLIMIT_AS)[1]))
     return len(bytearray(2**30))
 
@@ -203,7 +204,7 @@ print("fine")
 @pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_threads_and_forks_of_torch(fresh, script):
-    """Parallel kernels before and after the forks of the runtime, and worker processes of a DataLoader on both sides."""
+    """Parallel kernels before and after the forks of the runtime, and processes of a DataLoader on both sides."""
     pytest.importorskip("torch")
     done = script(TORCH_DRIVER, timeout_s=400)
     assert done.stdout.strip() == "fine" and done.returncode == 0, done.stderr

@@ -328,9 +328,12 @@ class Client:
         return self._named_actors.list_named_actors()
 
     def resources(self):
+        return dict(self.totals), quantities(self.held().free)
+
+    def held(self) -> structs.Free:
+        """What the session has left and holds, by the node's account."""
         self.enter()
-        answer = self._node_requests.ask(wire.RESOURCES)
-        return dict(self.totals), quantities(structs.decode(structs.Free, answer).free)
+        return structs.decode(structs.Free, self._node_requests.ask(wire.RESOURCES))
 
     def forked(self):
         self._refusal = errors.ForkedProcessError

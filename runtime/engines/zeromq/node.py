@@ -202,7 +202,8 @@ class Node:
             self._state.start_failed(source, frame[wire.HEADER_BYTES :])
 
     def _tell_resources(self, source, serial):
-        body = structs.encode(structs.Free(self._state.resources.free))
+        state = self._state
+        body = structs.encode(structs.Free(state.resources.free, len(state.refcounts.items), self.malformed))
         self._send(source, wire.message(wire.RESOURCES, wire.NODE, serial, body=body))
 
     def _tell_groups(self, source, serial):

@@ -155,9 +155,17 @@ class Failed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Free(msgspec.Struct, array_like=True, frozen=True):
-    """Free resources in 1/10000; the totals are known to everyone."""
+    """What a session has left, and what it holds.
+
+    Attributes:
+        free: resources in 1/10000; the totals are known to everyone.
+        items: number of blocks, objects and actors that somebody holds.
+        malformed: number of messages that the node has dropped.
+    """
 
     free: dict[str, int]
+    items: int
+    malformed: int
 
 
 class Settings(msgspec.Struct, frozen=True):

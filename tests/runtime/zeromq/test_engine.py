@@ -98,7 +98,7 @@ def test_constant_shapes_need_constant_memory(session):
 
 def test_garbage_in_every_mailbox(session):
     """Only this user can write to a mailbox; still, nothing that is written there by mistake does any harm."""
-    rng, keeper = random.Random(1), Keeper.remote()
+    session.malformed, rng, keeper = None, random.Random(1), Keeper.remote()
     assert runtime.get(keeper.keep.remote(1)) == 1 and runtime.get(identity.remote(2)) == 2
     directory, context = runtime.context.current_engine().session, zmq.Context()
     mailboxes = [name for name in os.listdir(directory) if name not in ("lock", "key", "session.json")]
@@ -118,6 +118,7 @@ def test_garbage_in_every_mailbox(session):
     context.term()
     assert runtime.get([keeper.keep.remote(i) for i in range(20)], timeout=20) == list(range(20))
     assert runtime.get([identity.remote(i) for i in range(20)], timeout=20) == list(range(20))
+    assert runtime.context.current_engine().held().malformed > 100
 
 
 def test_a_preloaded_module_with_threads(session, fresh, tmp_path, monkeypatch):

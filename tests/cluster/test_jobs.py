@@ -21,21 +21,12 @@ def test_a_driver_that_comes_as_a_job(cluster, tmp_path):
     port = free_port()
     cluster(2, dashboard=port)
     environment = {"env_vars": {"RUNTIME_ENGINE": "ray", "PYTHONPATH": str(DEPLOY.parent)}}
-    training = [
-        "rllib",
-        "train",
-        "PPO",
-        "CartPole-v1",
-        "num_rollout_workers=2",
-        "train_batch_size=256",
-        "--name",
-        "job",
-    ]
+    training = [sys.executable, "-m", "rllib", "train", "PPO", "CartPole-v1", "num_rollout_workers=2"]
     done = subprocess.run(
         [
             *(str(Path(sys.executable).with_name("ray")), "job", "submit", "--address", f"http://127.0.0.1:{port}"),
-            *("--runtime-env-json", json.dumps(environment), "--", str(Path(sys.executable).with_name(training[0]))),
-            *(*training[1:], "--name", "job", "--stop", "iterations=3", "--results-dir", str(tmp_path)),
+            *("--runtime-env-json", json.dumps(environment), "--", *training),
+            *("train_batch_size=256", "--name", "job", "--stop", "iterations=3", "--results-dir", str(tmp_path)),
         ],
         env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
         capture_output=True,

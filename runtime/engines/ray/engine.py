@@ -21,7 +21,7 @@ from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
 from . import placement
 from .failures import error_of
-from .values import ActorId, Argument, Reference, decode, dumps, encode, refuse_plain_pickle
+from .values import ActorId, Argument, Reference, Refusal, decode, dumps, encode, refuse_plain_pickle
 from .worker import RaisedAgain, Session, Shipment, actor_class, here, task_function
 
 logger = logging.getLogger("runtime")
@@ -46,6 +46,7 @@ class RayEngine:
         self._functions = weakref.WeakKeyDictionary()  # definition -> {id of options: (options, Ray's function)}
         self._classes = weakref.WeakKeyDictionary()  # definition -> Ray's actor class
         self._exported: dict[bytes, object] = {}  # leases that were pickled
+        self._killed: set[bytes] = set()  # actors, by this process
         self._placed = Counter()  # node -> number of actors that this process has placed there
         self.totals: dict[str, float] = {}
 
@@ -119,6 +120,8 @@ class RayEngine:
 
     def call(self, actor_id, method, args, kwargs, num_returns, options=None):
         self._enter()
+        if self._killed and num_returns < DYNAMIC and actor_id in self._killed:
+            return self._refused(actor_id, num_returns)  # Ray would run calls until its message has arrived there
         remote = actor_id.calls.get((method, num_returns, options))
         if remote is None:
             name = f"{actor_id.class_name}.{method}"
@@ -130,8 +133,15 @@ class RayEngine:
     def kill(self, actor_id, no_restart=True):
         self._enter()
         ray.kill(actor_id.handle, no_restart=no_restart)
+        if no_restart:
+            self._killed.add(actor_id)
         if no_restart and actor_id.on_end is not None:
             actor_id.on_end()
+
+    def _refused(self, actor_id, num_returns):
+        """References of a call to an actor that was killed here."""
+        error = errors.ActorDiedError(f"the actor {actor_id.class_name} was killed by runtime.kill()")
+        return [Reference(self, ray.put(Refusal(error))) for _ in range(num_returns)]
 
     def cancel(self, ref, force, recursive):
         self._enter()
@@ -150,10 +160,7 @@ class RayEngine:
 
     def _references(self, remote, arguments, num_returns):
         """Makes a call. Without a reference Ray has one all the same: when it is dropped, Ray reports an error."""
-        try:
-            made = remote(*arguments)
-        except RayError as error:
-            raise error_of(error) from None
+        made = _asked(remote, *arguments)
         if num_returns in (1, DYNAMIC):
             return [Reference(self, made)]
         if num_returns >= STREAMING:
@@ -191,21 +198,14 @@ class RayEngine:
             encoded = encode(value)
         except Exception as error:
             refuse(value, "the value", error, dumps)
-        try:
-            return Reference(self, ray.put(encoded))
-        except RayError as error:
-            raise error_of(error) from None
+        return Reference(self, _asked(ray.put, encoded))
 
     def get(self, refs, timeout_s):
         self._enter()
         for ref in refs:
             if type(ref) is not Reference or ref.engine is not self:
                 self._check_own(ref)
-        try:
-            stored = ray.get([ref.inner for ref in refs], timeout=timeout_s)
-        except RayError as error:
-            raise error_of(error) from None
-        return [decode(value) for value in stored]
+        return [decode(value) for value in _asked(ray.get, [ref.inner for ref in refs], timeout=timeout_s)]
 
     def wait(self, refs, num_returns, timeout_s):
         self._enter()
@@ -330,6 +330,19 @@ class RayEngine:
             raise errors.SessionClosedError(f"{ref!r} belongs to another session")
 
 
+def _asked(verb, *args, **kwargs):
+    """What a verb of Ray returns; its error as ours."""
+    try:
+        return verb(*args, **kwargs)
+    except RayError as error:
+        failure = error_of(error)
+        error.__traceback__ = None  # a frame there holds the error: both would keep all that the callers hold
+    try:
+        raise failure
+    finally:
+        del failure
+
+
 class Turn(Reference):
     """Done when a generator has its next value, or has ended; for `wait`, which Ray does with the generator itself."""
 
@@ -391,13 +404,15 @@ def _returns(returns: int) -> dict:
 
 def _actor_options(options: ActorOptions, node: str | None) -> dict:
     cpus = 0 if options.oversubscribe else options.num_cpus
+    if cpus is None and options.held():
+        cpus = 0  # beside other resources Ray would hold one
     placed = {"num_cpus": cpus} if cpus is not None else {}
     placed |= placement.options_of(options.scheduling_strategy)
     if node is not None:
         placed["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
     return {
         **placed,
-        "num_gpus": options.num_gpus,
+        "num_gpus": options.num_gpus or None,
         "resources": options.resources or None,
         "memory": options.memory or None,
         "runtime_env": _variables(options.environment),

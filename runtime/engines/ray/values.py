@@ -85,6 +85,12 @@ class Argument(NamedTuple):
     index: int
 
 
+class Refusal(NamedTuple):
+    """Stands for a value that there will never be; `decode` raises its error."""
+
+    error: Exception
+
+
 class Packed:
     """A pickled value that is more than bytes.
 
@@ -126,6 +132,8 @@ def decode(stored: bytes | Packed):
     """A new copy of the value; its arrays share the stored memory."""
     if type(stored) is bytes:
         return pickle.loads(stored)
+    if type(stored) is Refusal:
+        raise stored.error
     if isinstance(stored, ray.DynamicObjectRefGenerator):
         engine = context.current_engine()
         return DynamicObjectRefGenerator([Reference(engine, inner) for inner in stored])

@@ -30,6 +30,7 @@ from .api import (
     nodes,
     put,
     remote,
+    timeline,
     wait,
 )
 from .errors import *  # noqa: F403
@@ -61,6 +62,7 @@ __all__ = [
     "put",
     "remote",
     "shutdown",
+    "timeline",
     "wait",
 ]
 __all__ += errors.__all__

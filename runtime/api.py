@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -269,6 +270,23 @@ def nodes() -> list[dict]:
 def get_gpu_ids() -> list[int | str]:
     """The GPUs that the calling task or actor holds: their indices, or the ids that CUDA_VISIBLE_DEVICES has."""
     return [int(gpu) if gpu.isdigit() else gpu for gpu in engine().context().gpu_ids]
+
+
+def timeline(filename: str | None = None) -> list[dict] | None:
+    """When which task, constructor and method ran in which process, as the events of a Chrome trace.
+
+    They are written down by sessions that were started with the environment variable RUNTIME_TIMELINE=1; those of a
+    worker come out when it has nothing to do.
+
+    Args:
+        filename: where to write them as JSON; None: they are returned.
+    """
+    events = engine().timeline()
+    if filename is None:
+        return events
+    with open(filename, "w") as file:
+        json.dump(events, file)
+    return None
 
 
 def get_runtime_context() -> RuntimeContext:

@@ -261,6 +261,7 @@ def _config(
         log_to_driver=bool(log_to_driver),
         environment=environment,
         dedup_logs=os.environ.get("RUNTIME_DEDUP_LOGS", "1") != "0",
+        timeline=os.environ.get("RUNTIME_TIMELINE", "0") not in ("", "0"),
     )
 
 

@@ -59,6 +59,7 @@ class EngineConfig:
         log_to_driver: whether the output of workers is shown in the driver.
         environment: of all tasks and actors; see runtime_env.py. It is theirs unless their options say otherwise.
         dedup_logs: whether lines that several workers print alike are shown once, and counted.
+        timeline: whether it is written down when what ran where.
         address: of a session (or cluster) that runs already, to be joined; None: a new one is started. If it is given,
             what else describes the session has no meaning.
         given: arguments of init() that were given, for an engine that hands them on.
@@ -74,6 +75,7 @@ class EngineConfig:
     log_to_driver: bool = True
     environment: str = ""
     dedup_logs: bool = True
+    timeline: bool = False
     address: str | None = None
     given: dict[str, Any] = field(default_factory=dict)
     namespace: str = ""
@@ -490,6 +492,9 @@ class Engine(Protocol):
 
     def nodes(self) -> list[dict]:
         """The machines: dicts with Ray's keys, see `api.nodes`."""
+
+    def timeline(self) -> list[dict]:
+        """The events of a Chrome trace, if the session writes them down."""
 
     def context(self) -> RuntimeContext:
         """Where the calling thread runs."""

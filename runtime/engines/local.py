@@ -423,6 +423,9 @@ class LocalEngine:
 
     # -- information --------------------------------------------------------------------------------------------------
 
+    def timeline(self):
+        return []
+
     def address_info(self):
         return {
             "address": "local",

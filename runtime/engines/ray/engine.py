@@ -276,6 +276,10 @@ class RayEngine:
         self._enter()
         return ray.nodes()
 
+    def timeline(self):
+        self._enter()
+        return ray.timeline() or []
+
     def context(self):
         self._enter()
         theirs = ray.get_runtime_context()

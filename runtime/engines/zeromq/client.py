@@ -25,6 +25,7 @@ from . import structs, wire
 from .actor_calls import ActorCalls
 from .actor_channels import ActorChannels
 from .arguments import Arguments, Call
+from .inspector import Inspector
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
 from .named_actors import NamedActors
@@ -48,7 +49,7 @@ class Client:
     """The engine of one process: its own verbs, and those of its parts.
 
     `submit` is that of Tasks, `create_actor`, `call` and `kill` are those of ActorCalls, `handle_added` and
-    `handle_dropped` those of ActorChannels.
+    `handle_dropped` those of ActorChannels, `status`, `memory`, `logs` and `timeline` those of Inspector.
 
     Args:
         process: own number.
@@ -97,6 +98,9 @@ class Client:
         self.namespace, self._named_actors = namespace, named
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
         self.call, self.kill, self._cancel_call = actors.call, actors.kill, actors.cancel
+        inspector = Inspector(session, self._node_requests.ask, self.enter)
+        self.status, self.memory = inspector.status, inspector.memory
+        self.logs, self.timeline = inspector.logs, inspector.timeline
         self.handle_added, self.handle_dropped = self.actor_channels.handle_added, self.actor_channels.handle_dropped
         # What every verb and every reply needs, one lookup away.
         self._bare_lock = mailbox.lock.bare
@@ -118,6 +122,7 @@ class Client:
             wire.HOLDERS: self._node_requests.on_answer,
             wire.NAMED: self._node_requests.on_answer,
             wire.LIST_NAMES: self._node_requests.on_answer,
+            wire.INSPECT: self._node_requests.on_answer,
             wire.FREED: local_refs.on_freed,
             wire.CLOSED: local_refs.on_closed,
             wire.GONE: self._on_gone,

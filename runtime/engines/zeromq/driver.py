@@ -19,6 +19,7 @@ from .launch import START_S, NodeProcess
 from .mailbox import Waiter
 from .process import allow_many_files
 from .serializer import error_value
+from .stack_files import StackFile
 
 logger = logging.getLogger("runtime")
 
@@ -56,6 +57,7 @@ class Driver(Client):
             raise
         self.mailbox.watch_node(node.pidfd)
         self.mailbox.start_keeper()
+        self._stack_file = StackFile(node.session, self.process, "driver")
 
     def _begin(self):
         self._node.wait_ready()
@@ -67,6 +69,7 @@ class Driver(Client):
         self._stopped, self._refusal = True, SessionClosedError
         with contextlib.ExitStack() as closing:  # what follows is closed though Ctrl-C ends the wait for the node
             closing.callback(self._interrupts.close)
+            closing.callback(self._stack_file.close)
             closing.callback(self._node.close)
             closing.callback(self.store.close)
             closing.callback(self._abandon)

@@ -63,6 +63,7 @@ class NodeProcess:
                 "environment": config.environment,
                 "dedup_logs": config.dedup_logs,
                 "namespace": config.namespace,
+                "timeline": config.timeline,
                 "path": _import_path(),
                 "inherited": {"ready": its, "lock": lock},
             }

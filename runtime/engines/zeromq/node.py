@@ -25,7 +25,7 @@ import zmq
 
 from ...runtime_env import environment_dict
 from ..resources import units
-from . import boot, structs, wire
+from . import boot, inspection, stack_files, structs, wire
 from .entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from .interrupts import POKE_SIGNAL
 from .joining import describe_session
@@ -34,6 +34,7 @@ from .process import adopt_orphans, allow_many_files, describe_exit, kill_childr
 from .repeated_lines import RepeatedLines
 from .session_key import use_key
 from .spilling import default_directory, unnamed_file
+from .stack_files import StackFile
 from .state import NodeState
 from .worker_output import PARTIAL_LINE_S, WorkerOutput
 
@@ -78,6 +79,8 @@ class Node:
         self._ending = False
         self._driver = os.pidfd_open(config["driver"])
         self._guests: dict[int, int] = {}  # process -> pidfd, of drivers that have joined
+        self._driver_pids = {wire.NODE: os.getpid(), wire.DRIVER: config["driver"]}
+        self._followers: set[int] = set()  # drivers that are shown what all workers print
         self._poll = select.epoll()
         for descriptor in (self._pull.fileno(), self._channel.fileno(), self._driver):
             self._poll.register(descriptor, select.EPOLLIN)
@@ -187,6 +190,7 @@ class Node:
             wire.REMOVE_GROUP: lambda f, source, serial, a, c: state.remove_group(key(serial, a)),
             wire.GROUPS: lambda f, source, serial, *_: self._tell_groups(source, serial),
             wire.HOLDERS: lambda f, source, serial, *_: self._tell_holders(source, serial),
+            wire.INSPECT: lambda f, source, serial, a, c: self._inspect(source, serial, c),
             wire.RESOURCES: lambda f, source, serial, *_: self._tell_resources(source, serial),
             wire.SHUTDOWN: lambda *_: setattr(self, "_ending", True),
         }
@@ -209,6 +213,21 @@ class Node:
     def _tell_groups(self, source, serial):
         body = structs.encode(structs.Groups(self._state.group_table()))
         self._send(source, wire.message(wire.GROUPS, wire.NODE, serial, body=body))
+
+    def _inspect(self, source, serial, what):
+        pids = {**self._driver_pids, **self._pids}
+        if what == inspection.STATUS:
+            told = inspection.status(self._state, pids)
+        elif what == inspection.MEMORY:
+            told = inspection.memory(self._state, pids)
+        else:
+            told = [
+                {"pid": self._pids.get(process), "name": self._state.name_of(process), "lines": lines}
+                for process, lines in self._output.last_lines().items()
+            ]
+            if what == inspection.FOLLOW:
+                self._followers.add(source)
+        self._send(source, wire.message(wire.INSPECT, wire.NODE, serial, body=structs.encode(told)))
 
     # -- instructions -------------------------------------------------------------------------------------------------
 
@@ -260,6 +279,7 @@ class Node:
             gpu_ids=spawn.gpu_ids,
             env_vars={**session.get("env_vars", {}), **own.get("env_vars", {})},
             path=self._config["path"],
+            timeline=self._config["timeline"],
             working_dir=own.get("working_dir") or session.get("working_dir", ""),
             environment=spawn.environment,
             namespace=self._config["namespace"],
@@ -317,7 +337,11 @@ class Node:
     def _show(self, place, lines):
         driver, stream, prefix = place
         body = "".join(f"{prefix}{line}\n" for line in lines).encode()
-        self._send(driver, wire.message(wire.LOG, wire.NODE, body=body, flags=stream))
+        receivers = {driver, *self._followers}
+        if not self._config["log_to_driver"]:
+            receivers.discard(wire.DRIVER)
+        for receiver in receivers:
+            self._send(receiver, wire.message(wire.LOG, wire.NODE, body=body, flags=stream))
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
@@ -355,6 +379,7 @@ class Node:
         pid = self._pids.pop(process, None)
         self._unborn.discard(process)
         if pid is not None:
+            stack_files.remove(self._session, process, pid)
             _signal_group(pid, signal.SIGKILL)  # processes that it started
             kill_children(but=self._zygote)  # and those of them that have left its group: they are the node's now
         output = self._output.close(process)
@@ -390,6 +415,7 @@ class Node:
         except (OSError, OverflowError):  # it has ended already
             return
         self._poll.register(self._guests[process], select.EPOLLIN)
+        self._driver_pids[process], self._output.show = pid, self._print
         self._state.driver_joined(process)
         self._send(process, wire.message(wire.JOIN, wire.NODE))
 
@@ -402,6 +428,8 @@ class Node:
     def _guest_ended(self, process):
         """A driver that had joined has left or died: what is its own ends."""
         pidfd = self._guests.pop(process)
+        stack_files.remove(self._session, process, self._driver_pids.pop(process))
+        self._followers.discard(process)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         peer = self._peers.pop(process, None)
@@ -475,6 +503,7 @@ def main(config: dict, zygote: int, channel: socket.socket) -> None:
     try:
         node = Node(config, zygote, channel)
         describe_session(config["session"], config)
+        StackFile(config["session"], wire.NODE, "node agent")
     except ProcessLookupError:  # the driver has died already
         shutil.rmtree(config["session"], ignore_errors=True)
         os._exit(1)

@@ -97,6 +97,14 @@ class RefCounts:
             }
         )
 
+    def holders(self) -> dict[bytes, list[int | bytes]]:
+        """Key -> who holds it."""
+        found: dict[bytes, list[int | bytes]] = {}
+        for holder, counts in self._counts.items():
+            for key in counts:
+                found.setdefault(key, []).append(holder)
+        return found
+
     def take_freed(self) -> list[tuple[bytes, Item]]:
         """What became free since the last call."""
         freed, self.freed = self.freed, []

@@ -53,6 +53,10 @@ class SharedMemory:
         self._next_segment = 1
         self._grants: deque[Grow] = deque()  # that wait for memory
 
+    def segments(self) -> list[tuple[int, Segment]]:
+        """All segments, by their numbers."""
+        return sorted(self._segments.items())
+
     @property
     def is_short(self) -> bool:
         """Whether somebody waits for memory: nothing is to be kept for later."""

@@ -873,10 +873,15 @@ class NodeState:
         actors = (actor for actor in self.actors.values() if actor.state != ActorState.DEAD)
         return any(owned.owner == process for owned in (*tasks, *actors))
 
-    def _what_waits(self):
+    def waiting_for_resources(self) -> list[tuple[str, Request]]:
+        """What each placement group, actor and task that waits is called, and what it needs."""
         waiting = [(f"placement group {g.name or g.id.hex()}", _sum(g.bundles)) for g in self.groups.waiting]
         waiting += [(f"actor {a.spec.name}", a.spec.request) for a in self._waiting_actors]
-        waiting += [(f"task {queue[0][2].spec.name}()", queue[0][2].request) for queue in self._queues.values()]
+        tasks = [task for queue in self._queues.values() for _, _, task in queue if not task.cancelled]
+        return waiting + [(f"task {task.spec.name}()", task.request) for task in tasks]
+
+    def _what_waits(self):
+        waiting = list(dict.fromkeys(self.waiting_for_resources()))
         name, request = waiting[0]
         needs = ", ".join(f"{n}: {q:g}" for n, q in quantities(request).items()) or "a free worker"
         free = ", ".join(f"{n}: {q:g}" for n, q in quantities(self.resources.free).items() if q > 0) or "nothing"

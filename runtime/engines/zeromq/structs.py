@@ -185,6 +185,7 @@ class Settings(msgspec.Struct, frozen=True):
         environment: its own, which what it calls inherits; see runtime_env.py.
         namespace: of names that are given without one.
         restarts: how often the actor was started before.
+        timeline: whether what it runs is written to a trace file.
     """
 
     process: int
@@ -200,6 +201,7 @@ class Settings(msgspec.Struct, frozen=True):
     environment: str = ""
     namespace: str = ""
     restarts: int = 0
+    timeline: bool = False
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -58,6 +58,7 @@ READY = 17  # a worker's mailbox is bound
 LEAVING = 18  # the sender ends by itself; text: why; answered by GOODBYE
 SHUTDOWN = 19  # the driver ends the session
 RESOURCES = 20  # serial of the request; answered in kind
+INSPECT = 44  # serial of the request, c: what (inspection.py); answered in kind: msgpack of built-in types
 JOIN = 43  # c: pid of the sender, a further driver with a number it has chosen; answered in kind
 NEW_GROUP = 40  # serial of the placement group, which is that of the request; struct. Answered: a text, why not
 REMOVE_GROUP = 41  # serial, a: process of the placement group

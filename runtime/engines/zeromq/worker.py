@@ -43,8 +43,10 @@ from .process import adopt_orphans, die_with_parent, reap_adopted
 from .received_calls import received_call
 from .refs import SERIAL_STEP, Reference, Watch
 from .serializer import error_value
+from .stack_files import StackFile
 from .store import IDLE_SEGMENT_S
 from .streams import Outgoing
+from .trace_files import TraceFile
 
 REPORT_WAIT_S = 5.0
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
@@ -119,6 +121,10 @@ class Worker(Client):
             wire.SUBMIT: self._run_task,
             wire.CREATE: self._run_create,
         }
+        self._trace: TraceFile | None = None
+        if settings.timeline:
+            self._trace = TraceFile(settings.session, settings.process, self._name_of)
+            self._run = {kind: self._trace.traced(function) for kind, function in self._run.items()}
         self._cancellations = Cancellations(
             self.mailbox, self._inbox.queue, self._run, lambda: self._running, self.cancel_since
         )
@@ -152,6 +158,8 @@ class Worker(Client):
                         with self.mailbox.lock:
                             self.flush()
                     _flush_output()
+                    if self._trace is not None:
+                        self._trace.flush()
                     if monotonic() >= reap_at:
                         reap_adopted()
                         reap_at = monotonic() + REAP_S
@@ -171,6 +179,15 @@ class Worker(Client):
             except SystemExit as error:  # of a signal handler
                 return self._leave(self._left(error))
             frame = None
+
+    def _name_of(self, frame):
+        """The category and the name of what a frame runs, for the trace."""
+        _, kind, _, _, _, size, _, _ = wire.HEADER.unpack_from(frame)
+        if kind == wire.SUBMIT:
+            return "task", f"{structs.decode(structs.Task, frame, size).name}()"
+        if kind == wire.CREATE:
+            return "constructor", f"{self._settings.name}.__init__()"
+        return "call", f"{self._settings.name}.{received_call(frame).method}()"
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -590,6 +607,7 @@ def run(settings: structs.Settings, parent: int) -> None:
     die_with_parent(parent)
     adopt_orphans()  # background processes of this worker become the node's, which kills them, only when it dies
     _set_up(settings)
+    StackFile(settings.session, settings.process, settings.name)
     code = 1
     try:
         worker = Worker(settings)

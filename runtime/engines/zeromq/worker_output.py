@@ -47,11 +47,12 @@ class WorkerOutput:
         show: (process, 1 for stdout or 2 for stderr, lines); None: nothing is shown.
 
     Attributes:
+        show: as given; may be changed.
         partial: pipes with a line that has no end yet.
     """
 
     def __init__(self, poll: select.epoll, show: Callable[[int, int, list[str]], None] | None):
-        self._poll, self._show = poll, show
+        self._poll, self.show = poll, show
         self._outputs: dict[int, Output] = {}
         self._streams: dict[int, Stream] = {}  # by pipe
         self.partial: set[int] = set()
@@ -100,6 +101,10 @@ class WorkerOutput:
         for pipe in [p for p in self.partial if self._streams[p].show_partial_at <= now]:
             self._show_partial_line(pipe)
 
+    def last_lines(self) -> dict[int, list[str]]:
+        """The last lines of each living worker, by its number."""
+        return {process: list(output.tail) for process, output in self._outputs.items()}
+
     def close(self, process: int) -> deque[str]:
         """The last lines of a worker that has ended."""
         output = self._outputs.get(process)
@@ -129,7 +134,7 @@ class WorkerOutput:
         output = self._outputs[stream.process]
         texts = [line.decode(errors="replace") for line in lines]
         output.tail.extend(text[:TAIL_LINE_CHARACTERS] for text in texts)
-        if self._show is None or not texts:
+        if self.show is None or not texts:
             return
         second, size = int(time.monotonic()), sum(map(len, lines))
         if second != output.second:
@@ -140,7 +145,7 @@ class WorkerOutput:
         if output.bytes_used > LOG_BYTES_PER_S:
             output.dropped += len(texts)
         else:
-            self._show(stream.process, stream.number, texts)
+            self.show(stream.process, stream.number, texts)
 
     def _close_pipe(self, pipe):
         self._show_partial_line(pipe)

@@ -1,0 +1,113 @@
+"""What a session's node can tell of it, in built-in types: for `runtime status` and `runtime memory`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..resources import quantities
+from . import wire
+from .refcounts import BLOCK
+from .state import NodeState
+
+STATUS, MEMORY, LOGS, FOLLOW = 1, 2, 3, 4  # what may be asked for: see wire.INSPECT
+
+
+def status(state: NodeState, pids: dict[int, int]) -> dict:
+    """Resources, processes with what they run, and what waits.
+
+    Args:
+        state: of the node.
+        pids: of the processes by their numbers.
+    """
+    return {
+        "resources": quantities(state.resources.total),
+        "available": quantities(state.resources.free),
+        "memory": {"used": state.memory.size_bytes, "quota": state.memory.quota},
+        "processes": [_process(state, process, pids) for process in state.processes.values()],
+        "waiting": [
+            {"what": what, "count": count, "needs": quantities(request)}
+            for (what, request), count in Counter(state.waiting_for_resources()).items()
+        ],
+        "placement_groups": [{**group.describe(), "bundles": group.bundles} for group in state.group_table()],
+    }
+
+
+def _process(state, process, pids):
+    runs = f"task {process.task.spec.name}()" if process.task is not None else ""
+    held, gpus = (process.task.request, process.task.gpus) if process.task is not None else ((), ())
+    if process.actor is not None:
+        runs, held, gpus = f"actor {process.actor.spec.name}", process.actor.spec.held, process.actor.gpus
+    return {
+        "number": process.number,
+        "pid": pids.get(process.number),
+        "kind": process.kind.value,
+        "runs": runs,
+        "state": _state_of(process),
+        "holds": quantities(held),
+        "gpus": list(gpus),
+        "driver": process.driver,
+    }
+
+
+def _state_of(process):
+    if process.leaving:
+        return "leaving"
+    if not process.ready:
+        return "starting"
+    if process.waits is not None:
+        return f"waits in {process.waits.name}"
+    if process.blocked:
+        return "waits"
+    if process.actor is not None:
+        return process.actor.state.value
+    return "running" if process.task is not None else "idle" if process.kind.value == "task" else ""
+
+
+def memory(state: NodeState, pids: dict[int, int]) -> dict:
+    """What is shared, the segments it lies in, and the processes that have them; arguments as for `status`."""
+    return {
+        "objects": _objects(state),
+        "segments": _segments(state),
+        "processes": [_process(state, process, pids) for process in state.processes.values()],
+    }
+
+
+def _objects(state):
+    """What more than one process knows: id, kind, bytes, who made it and who holds it. Blocks count their segment once.
+
+    A holder is a process's number, or what a queued task, an actor or another object needs.
+    """
+    holders = state.refcounts.holders()
+    listed = []
+    for key, item in state.refcounts.items.items():
+        if item.kind is None:
+            continue
+        listed.append(
+            {
+                "id": key.hex(),
+                "kind": item.kind,
+                "bytes": len(item.value) if item.value is not None else None,
+                "segment": item.segment if item.kind == BLOCK else None,
+                "creator": item.creator,
+                "holders": [h if isinstance(h, int) else _holder(state, h) for h in holders.get(key, ())],
+            }
+        )
+    return listed
+
+
+def _segments(state):
+    """The segments of shared memory: number, bytes, process that made it, blocks that others know, readers."""
+    return [
+        {"segment": n, "bytes": s.size, "creator": s.creator, "blocks": s.live, "readers": sorted(s.readers)}
+        for n, s in state.memory.segments()
+    ]
+
+
+def _holder(state, key):
+    actor = state.actors.get(key)
+    if actor is not None:
+        return f"arguments of actor {actor.spec.name}"
+    item = state.refcounts.items.get(key)
+    if item is not None:
+        return f"value of {key.hex()}"
+    return "arguments of a task" if len(key) == wire.KEY_BYTES else "a function or class"

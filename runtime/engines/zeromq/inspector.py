@@ -1,0 +1,45 @@
+"""What a driver asks of its session for people to read: `runtime status`, `memory`, `logs`, `timeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from . import inspection, wire
+from .trace_files import read_events
+
+
+class Inspector:
+    """Asks the node, and reads the files of the session.
+
+    Args:
+        session: the session's directory.
+        ask: `NodeRequests.ask`.
+        enter: `Client.enter`.
+    """
+
+    def __init__(self, session: str, ask: Callable[..., bytes], enter: Callable[[], None]):
+        self._session, self._ask, self._enter = session, ask, enter
+        self._decode = msgspec.msgpack.Decoder().decode
+
+    def status(self) -> dict:
+        """Resources, processes with what they run, and what waits; see inspection.status."""
+        return self._answer(inspection.STATUS)
+
+    def memory(self) -> dict:
+        """What more than one process knows, segments of shared memory, and the processes that hold them."""
+        return self._answer(inspection.MEMORY)
+
+    def logs(self, follow: bool = False) -> list[dict]:
+        """The last lines of each worker: pid, name and lines. With `follow` new ones of all workers are shown here."""
+        return self._answer(inspection.FOLLOW if follow else inspection.LOGS)
+
+    def timeline(self) -> list[dict]:
+        """The events of all workers, as a Chrome trace has them; none without RUNTIME_TIMELINE=1."""
+        self._enter()
+        return read_events(self._session)
+
+    def _answer(self, what):
+        self._enter()
+        return self._decode(memoryview(self._ask(wire.INSPECT, c=what))[wire.HEADER_BYTES :])

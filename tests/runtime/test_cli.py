@@ -1,0 +1,137 @@
+"""The command `runtime`, on a session that runs in another process: this one."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+from runtime_support import wait_until
+
+import runtime
+from runtime.engines.zeromq import stack_files
+
+
+@runtime.remote
+class Named:
+    def __init__(self, array=None):
+        self.array = array
+
+    def sleep_deeply(self):
+        time.sleep(100)
+
+    def speak(self, text):
+        print(text)
+
+    def hold(self, values):
+        self.array = values
+        return True
+
+
+RUN = """
+import json, sys
+from click.testing import CliRunner
+from runtime.cli import main
+results = [CliRunner().invoke(main, arguments) for arguments in json.loads(sys.argv[1])]
+print(json.dumps([(result.exit_code, result.output) for result in results]))
+"""
+
+
+def commands(address, *lines):
+    """Exit code and output of each command, all run by one process: it is the start that takes time."""
+    arguments = json.dumps([[*line.split(), "--address", str(address)] for line in lines])
+    done = subprocess.run([sys.executable, "-c", RUN, arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_status_memory_and_stack(fresh):
+    session = fresh(num_cpus=2)
+    actor = Named.options(num_cpus=1, name="keeper").remote()
+    shared = runtime.put(np.zeros(1_000_000))
+    assert runtime.get(actor.hold.remote([shared]))
+    actor.sleep_deeply.remote()
+    waiting = [runtime.remote(num_cpus=2)(time.sleep).remote(0) for _ in range(3)]
+    results = commands(session.session_dir, "status --json", "status", "memory --json", "memory", "stack")
+    assert [code for code, _ in results] == [0] * 5, results
+    status, status_text, memory, memory_text, stack = (text for _, text in results)
+
+    status = json.loads(status)
+    assert status["resources"]["CPU"] == 2 and status["available"]["CPU"] == 1
+    kinds = {(p["kind"], p["runs"], p["state"]) for p in status["processes"]}
+    assert ("actor", "actor keeper", "alive") in kinds
+    assert sum(p["kind"] == "driver" for p in status["processes"]) == 2, "the command itself has joined"
+    assert status["waiting"] == [{"what": "task sleep()", "count": 3, "needs": {"CPU": 2}}]
+    assert "CPU: 1 of 2 in use" in status_text and "waiting: 3 x task sleep(), each needs CPU: 2" in status_text
+
+    memory = json.loads(memory)
+    numbers = {p["pid"]: p["number"] for p in memory["processes"]}
+    [keeper] = [p["number"] for p in memory["processes"] if p["runs"] == "actor keeper"]
+    [held] = [o for o in memory["objects"] if o["kind"] == "object" and keeper in o["holders"]]
+    [block] = [o for o in memory["objects"] if f"value of {held['id']}" in o["holders"]]
+    assert block["kind"] == "block" and block["creator"] == numbers[os.getpid()]
+    assert sum(s["bytes"] for s in memory["segments"]) >= 8_000_000
+    assert f"actor keeper ({next(p for p, n in numbers.items() if n == keeper)})" in memory_text
+
+    assert "in sleep_deeply" in stack and "== keeper, process" in stack and "== node agent" in stack
+    assert f"== driver, process {os.getpid()}" in stack and "test_status_memory_and_stack" in stack
+    runtime.kill(actor)
+    runtime.get(waiting)
+
+
+def test_a_stack_shows_processes_that_hang_even_the_node(fresh):
+    session = fresh()
+    spin = runtime.remote(lambda: [0 for _ in iter(int, 1)])
+    spin.remote()
+    wait_until(lambda: "lambda" in "".join(text for _, text in stack_files.read_stacks(session.session_dir).values()))
+    node = runtime.context.current_engine().node_pid
+    os.kill(node, 19)
+    try:
+        name, text = stack_files.read_stacks(session.session_dir)[node]
+        assert name == "node agent" and "no answer" in text
+    finally:
+        os.kill(node, 18)
+
+
+def test_logs(fresh):
+    session = fresh()
+    actor = Named.remote()
+    runtime.get(actor.speak.remote("a first line"))
+    follower = subprocess.Popen(
+        [sys.executable, "-u", "-m", "runtime.cli", "logs", "-f", "--address", session.session_dir],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stdout.readline().endswith(") a first line\n")
+    runtime.get(actor.speak.remote("a second line"))
+    assert follower.stdout.readline().endswith(") a second line\n")
+    runtime.shutdown()
+    assert follower.wait(10) == 0
+    follower.stdout.close()
+
+
+def test_timeline(fresh, monkeypatch, tmp_path):
+    monkeypatch.setenv("RUNTIME_TIMELINE", "1")
+    session = fresh()
+    actor = Named.remote()
+    runtime.get([actor.speak.remote("x"), runtime.remote(time.sleep).remote(0.05)])
+
+    def names():
+        return {event["name"] for event in runtime.timeline() if event["ph"] == "X"}
+
+    wait_until(lambda: names() == {"Named.__init__()", "Named.speak()", "sleep()"}, message=lambda: str(names()))
+    [(code, text)] = commands(session.session_dir, f"timeline -o {tmp_path / 't.json'}")
+    assert code == 0 and "5 events in" in text  # two of them name the processes
+    [sleep] = [event for event in json.loads((tmp_path / "t.json").read_text()) if event["name"] == "sleep()"]
+    assert sleep["dur"] >= 50_000 and sleep["cat"] == "task"
+    assert runtime.timeline(str(tmp_path / "u.json")) is None and (tmp_path / "u.json").exists()
+
+
+def test_where_there_is_nothing_to_show(fresh, tmp_path):
+    session = fresh()
+    assert runtime.timeline() == []
+    [(code, text)] = commands(session.session_dir, "timeline -o -")
+    assert code == 1 and "start the first driver with RUNTIME_TIMELINE=1" in text
+    for code, text in commands(tmp_path / "none", "status", "stack", "memory", "timeline", "logs"):
+        assert code == 1 and f"there is no session at {tmp_path / 'none'}" in text

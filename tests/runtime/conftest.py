@@ -79,6 +79,7 @@ def fresh(session_parent, libraries_loaded):
         if engine == "ray":
             kwargs.setdefault("address", "local")
             start.own = False  # Ray keeps threads and descriptors for its next connection
+            start.settles = False  # and returns resources when it likes
         return runtime.init(engine, **{"num_cpus": 2, "log_to_driver": False, **kwargs})
 
     start.leftovers, start.own = leftovers, True

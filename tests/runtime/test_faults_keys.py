@@ -81,6 +81,7 @@ def test_without_the_key_nothing_is_delivered(fresh, tmp_path, seal):
 
 def test_with_the_key_such_a_frame_is_a_call(fresh, tmp_path):
     """What the test above injects would do harm, were the key right: it is the key that protects."""
+    fresh.malformed = None
     fresh()
     counter = Counter.remote()
     assert runtime.get(counter.add.remote()) == 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .engines.placement_groups import Placement
+    from .scheduling import Placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import context
 from .errors import SessionClosedError
 
 if TYPE_CHECKING:
-    from .engines.base import Engine
     from .refs import ObjectRef
 
 GROUP_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 WAIT_S = 30
+PENDING, CREATED, REMOVED = "PENDING", "CREATED", "REMOVED"  # states of a group
 
 
 class PlacementGroup:
@@ -80,7 +80,7 @@ class PlacementGroup:
             engine.get(done, None)
         return bool(done)
 
-    def _engine(self) -> Engine:
+    def _engine(self):
         engine = context.current_engine()
         if engine is None:
             raise SessionClosedError(f"{self!r} belongs to a session that has been shut down")
@@ -153,6 +153,37 @@ class NodeAffinitySchedulingStrategy:
             raise TypeError(f"node_id must be a string, got {self.node_id!r}")
         if not isinstance(self.soft, bool):
             raise TypeError(f"soft must be True or False, got {self.soft!r}")
+
+
+class Placement(NamedTuple):
+    """Where in a group a call is placed: the group's id, the bundle (-1: any), whether its children are, too."""
+
+    group: bytes
+    bundle: int
+    captures: bool
+
+
+class GroupInfo(NamedTuple):
+    """What the user may know of a group; `bundles` are resources by name."""
+
+    id: bytes
+    name: str
+    bundles: list[dict[str, float]]
+    strategy: str
+    state: str
+    node_id: str
+
+    def describe(self) -> dict:
+        """The entry of `util.placement_group_table`, as Ray has it."""
+        placed = self.state == CREATED
+        return {
+            "placement_group_id": self.id.hex(),
+            "name": self.name,
+            "bundles": dict(enumerate(self.bundles)),
+            "bundles_to_node_id": {index: self.node_id if placed else "" for index in range(len(self.bundles))},
+            "strategy": self.strategy,
+            "state": self.state,
+        }
 
 
 SchedulingStrategy = PlacementGroupSchedulingStrategy | NodeAffinitySchedulingStrategy | str | None

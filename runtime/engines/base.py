@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from ..options import ActorOptions, TaskOptions
     from ..refs import ObjectRef
     from ..runtime_context import RuntimeContext
-    from ..scheduling import PlacementGroup
-    from .placement_groups import GroupInfo
+    from ..scheduling import GroupInfo, PlacementGroup
 
 logger = logging.getLogger("runtime")
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..errors import UnschedulableError
 from ..options import ActorOptions, TaskOptions, check_feasible
-from ..scheduling import NodeAffinitySchedulingStrategy, PlacementGroup, PlacementGroupSchedulingStrategy
+from ..scheduling import (
+    CREATED,
+    PENDING,
+    REMOVED,
+    GroupInfo,
+    NodeAffinitySchedulingStrategy,
+    Placement,
+    PlacementGroup,
+    PlacementGroupSchedulingStrategy,
+)
 from .base import Definition
 from .resources import Request, Resources, quantities
 
-PENDING, CREATED, REMOVED = "PENDING", "CREATED", "REMOVED"
 LARGEST_REMOVED_COUNT = 1000  # removed groups that are remembered
 
 
@@ -21,14 +28,6 @@ def _booked(group):
 
 
 WHEN_BOOKED = Definition(_booked)  # run as a task, in the group, with `ready_options`
-
-
-class Placement(NamedTuple):
-    """Where in a group a call is placed: the group's id, the bundle (-1: any), whether its children are, too."""
-
-    group: bytes
-    bundle: int
-    captures: bool
 
 
 @dataclass
@@ -124,29 +123,6 @@ class PlacementGroups:
                 self._resources.join(pool)
             if not group.pools:
                 self._emptying.remove(group)
-
-
-class GroupInfo(NamedTuple):
-    """What the user may know of a group; `bundles` are resources by name."""
-
-    id: bytes
-    name: str
-    bundles: list[dict[str, float]]
-    strategy: str
-    state: str
-    node_id: str
-
-    def describe(self) -> dict:
-        """The entry of `util.placement_group_table`, as Ray has it."""
-        placed = self.state == CREATED
-        return {
-            "placement_group_id": self.id.hex(),
-            "name": self.name,
-            "bundles": dict(enumerate(self.bundles)),
-            "bundles_to_node_id": {index: self.node_id if placed else "" for index in range(len(self.bundles))},
-            "strategy": self.strategy,
-            "state": self.state,
-        }
 
 
 def group_info(group: Group, node_id: str) -> GroupInfo:

@@ -8,11 +8,12 @@ from ray.util.placement_group import PlacementGroup as RayGroup
 from ray.util.placement_group import get_current_placement_group, placement_group_table
 
 from ...scheduling import (
+    GroupInfo,
     NodeAffinitySchedulingStrategy,
+    Placement,
     PlacementGroupSchedulingStrategy,
     SchedulingStrategy,
 )
-from ..placement_groups import GroupInfo, Placement
 
 
 def create(bundles: list[dict[str, float]], strategy: str, name: str, detached: bool) -> bytes:

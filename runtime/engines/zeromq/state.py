@@ -15,7 +15,8 @@ from collections import deque
 from heapq import heappop, heappush
 
 from ...options import RESOURCE_UNITS
-from ..placement_groups import Group, GroupInfo, Placement, PlacementGroups, group_info
+from ...scheduling import GroupInfo, Placement
+from ..placement_groups import Group, PlacementGroups, group_info
 from ..resources import Request, Resources, quantities
 from . import structs, wire
 from .actor_names import ActorNames

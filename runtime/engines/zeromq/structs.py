@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..placement_groups import GroupInfo, Placement
+from ...scheduling import GroupInfo, Placement
 from . import wire
 
 LARGEST_BYTES = 2**28  # of a struct; the largest legal one holds a definition of 100 MB

@@ -4,12 +4,12 @@ import logging
 
 import pytest
 
-from runtime.engines.placement_groups import Placement
 from runtime.engines.resources import quantities, units
 from runtime.engines.zeromq import structs, wire
 from runtime.engines.zeromq.entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from runtime.engines.zeromq.file_budget import PROCESS_FILES, SEGMENT_FILES
 from runtime.engines.zeromq.state import BACK_OFF_S, STEADY_S, NodeState
+from runtime.scheduling import Placement
 
 DIGEST = bytes(32)
 CPU = (("CPU", 10_000),)

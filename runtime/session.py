@@ -102,7 +102,7 @@ def init(
         logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
         address: "session": joins the session of this user that was started last, as a further driver; or the
             `session_dir` of the session to join. Its references and actors are its own and end with it; the session
-            ends with the driver that has started it. None or "local": a session of its own.
+            ends with the driver that has started it. None or "local": a new session.
             With engine="ray" that of a cluster: "host:port", "auto" (one of this machine), "ray://host:port" or "local"
             (a new one here); without it RAY_ADDRESS decides, as in Ray.
         include_dashboard: goes to Ray; the other engines have no dashboard and take False (or None) only.

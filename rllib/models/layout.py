@@ -2,7 +2,7 @@
 
 `Layout` serves any module: its parameters lie one after the other. `LayersLayout` is that of fully connected layers and
 the heads behind them. A head computes one result (the policy's distribution inputs, the value), and either has hidden
-layers of its own, its tower, or shares them with all others. The layers of all towers are computed by one product: the
+separate layers, its tower, or shares them with all others. The layers of all towers are computed by one product: the
 first ones stand side by side in one matrix, later ones are stacked, and a layer's bias is the last row of its weights.
 The blocks of this layout are
 
@@ -62,7 +62,7 @@ class LayersLayout(Layout):
         num_inputs: size of what the first layer reads (of the torso's features), without the closing 1.
         hiddens: widths of the hidden layers.
         heads: name -> number of outputs.
-        shared: name of the hidden layers that all heads read; None: each head has a tower of its own, with its name.
+        shared: name of the hidden layers that all heads read; None: each head has a separate tower, with its name.
         num_log_std: length of the free log standard deviation, 0 for none.
         layer_norm: every hidden layer is normalised before its activation.
         torso: convolutions, whose features the first layer reads; each tower has its own.

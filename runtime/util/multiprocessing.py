@@ -4,7 +4,7 @@
         pool.map(square, range(100))
 
 What differs: functions, arguments and initializers may be lambdas and closures; large arrays travel by shared memory;
-an exception is an instance of its own class and of `runtime.TaskError`, with the remote traceback; a call whose process
+an exception is an instance of its class and of `runtime.TaskError`, with the remote traceback; a call whose process
 has died raises ActorDiedError, where multiprocessing would wait for ever, and another process takes its place.
 """
 

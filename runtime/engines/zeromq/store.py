@@ -187,7 +187,7 @@ class Store:
 
     Attributes:
         idle_segments: number of those that are free and kept for the next objects.
-        ended: segments on a disk that are free, for whoever has called `free` to close and to give back.
+        ended: segments on a disk that are free, for the caller of `free` to close and to give back.
     """
 
     def __init__(self, node_pid: int, grow, give_back, new_key, release):

@@ -110,7 +110,7 @@ class Worker(Client):
         self._held, self._sends = HeldReplies(self.mailbox), self.mailbox.sends
         self._instance: object = None
         self._actor: bytes | None = None
-        self._running: tuple | None = None  # (kind, serial, source, name, first serial of its own calls) of what runs
+        self._running: tuple | None = None  # kind, serial, source, name, first serial of the calls that it makes
         self._request = ()
         self._blocked = self._waiting = self._stopping = False
         self._main = threading.get_ident()

@@ -86,11 +86,6 @@ class RayEngine:
 
     def create_actor(self, cls, args, kwargs, options):
         self._enter()
-        if options.name is not None or options.detached:
-            raise ValueError(
-                f"actors with a name or lifetime='detached' are not available on Ray; {cls.name} asks for name="
-                f"{options.name!r}, lifetime={options.lifetime!r}. For what messages call it use .options(label=...)"
-            )
         self._check_feasible(options.request(), f"actor {options.label or cls.name}")
         remote = self._classes.get(cls)
         if remote is None:
@@ -103,7 +98,16 @@ class RayEngine:
             and placement.current() is None
         )
         node = self._choose_node(options) if chooses else None
-        handle = remote.options(**_actor_options(options, node)).remote(dumps(options), *carried)
+        try:
+            handle = remote.options(**_actor_options(options, node)).remote(dumps(options), *carried)
+        except ValueError as error:
+            if options.name is None:
+                raise
+            namespace = options.namespace or ray.get_runtime_context().namespace
+            raise ValueError(
+                f"a living actor has the name {options.name!r} in the namespace {namespace!r} already. Find it with "
+                "runtime.get_actor(), add .options(get_if_exists=True), or take another name"
+            ) from error
         actor_id = ActorId(handle, self.session_id, cls.name)
         if node is not None:
             self._placed[node] += 1
@@ -112,11 +116,17 @@ class RayEngine:
 
     def get_actor(self, name, namespace):
         self._enter()
-        raise LookupError(name)  # see create_actor
+        try:
+            handle = ray.get_actor(name, namespace=namespace)
+            class_name, methods = decode(_asked(ray.get, handle.describe.remote()))
+        except (ValueError, errors.ActorDiedError):
+            raise LookupError(name) from None
+        return ActorId(handle, self.session_id, class_name), class_name, methods
 
     def list_named_actors(self):
         self._enter()
-        return []
+        found = ray.util.list_named_actors(all_namespaces=True)
+        return sorted((actor["namespace"], actor["name"]) for actor in found)
 
     def call(self, actor_id, method, args, kwargs, num_returns, options=None):
         self._enter()
@@ -211,10 +221,14 @@ class RayEngine:
         self._enter()
         for ref in refs:
             self._check_own(ref)
-        ours = {ref.inner: ref for ref in refs}
-        done, _ = ray.wait(list(ours), num_returns=num_returns, timeout=timeout_s)
-        chosen = set(done)
-        return [ours[inner] for inner in done], [ref for inner, ref in ours.items() if inner not in chosen]
+        inner = [ref.inner for ref in refs]
+        done, _ = ray.wait(inner, num_returns=num_returns, timeout=timeout_s)
+        if done and len(inner) > num_returns:  # older Rays give any of those that are done: we give the first
+            done, _ = ray.wait(inner, num_returns=len(inner), timeout=0)
+        found = set(done)
+        chosen = [ref for ref in refs if ref.inner in found][:num_returns]
+        found = {ref.inner for ref in chosen}
+        return chosen, [ref for ref in refs if ref.inner not in found]
 
     def empty(self, shape, dtype):
         self._enter()
@@ -284,7 +298,8 @@ class RayEngine:
         self._enter()
         theirs = ray.get_runtime_context()
         if here.name is None:
-            return RuntimeContext(self.session_id, theirs.get_node_id(), theirs.get_worker_id())
+            ids = self.session_id, theirs.get_node_id(), theirs.get_worker_id()
+            return RuntimeContext(*ids, namespace=theirs.namespace)
         return RuntimeContext(
             session_id=self.session_id,
             node_id=theirs.get_node_id(),
@@ -420,6 +435,10 @@ def _actor_options(options: ActorOptions, node: str | None) -> dict:
         "resources": options.resources or None,
         "memory": options.memory or None,
         "runtime_env": _variables(options.environment),
+        "name": options.name,
+        "namespace": options.namespace,
+        "lifetime": "detached" if options.detached else None,
+        "get_if_exists": options.get_if_exists,
         "max_restarts": options.max_restarts,
         "max_task_retries": options.max_task_retries or 0,
         "max_pending_calls": options.max_pending_calls,

@@ -19,7 +19,7 @@ from ... import context
 from ...failures import RemoteFailure, describe_exception
 from ...options import DYNAMIC, ActorOptions, TaskOptions
 from ...unpicklable import refuse
-from ..base import Engine, describe_exit, find_method, iterate, split_returns
+from ..base import ClassDefinition, Engine, describe_exit, find_method, iterate, split_returns
 from .values import Argument, Packed, decode, dumps, encode, loads
 
 
@@ -155,7 +155,8 @@ class Instance:
 
     def __init__(self, options: bytes, packed: bytes | Packed | None = None, *values):
         _enter(self.shipment.session)
-        options: ActorOptions = loads(options)
+        self._options: ActorOptions = loads(options)
+        options = self._options
         self._label, self._held = options.label or self.shipment.name, options.held()
         self._methods, self._instance, self._ended = {}, None, None
         if directory := options.environment.get("working_dir"):
@@ -177,6 +178,11 @@ class Instance:
                 method = self._methods[name] = find_method(self._instance, name)
             return _results(method(*args, **kwargs), returns, what, running)
 
+    def describe(self):
+        """What the maker of a further handle has to know: the name of the class, and its methods."""
+        cls = _load(self.shipment.digest, self.shipment.data)
+        return encode((self.shipment.name, ClassDefinition(cls).methods_of(self._options)))
+
     def stream(self, *call):
         """The same for what Ray wants of a generator function."""
         yield from self.call(*call)
@@ -188,7 +194,8 @@ class Instance:
         """The actor ends after the calls that it has got; those see the text."""
         if self._instance is not None:  # else it ends with its constructor
             self._methods, self._instance, self._ended = {}, None, text
-            ray.get_runtime_context().current_actor.__ray_terminate__.remote()
+            handle = ray.get_runtime_context().current_actor  # Ray's methods do not hold it
+            handle.__ray_terminate__.remote()
         return ActorExited(text)
 
 

@@ -482,7 +482,8 @@ class Worker(Client):
                 outgoing.go_on()
 
     def _on_poke(self, number, frame):
-        _thread.start_new_thread(self._read_mailbox, ())  # not here: this may have interrupted what reads it
+        if self._refusal is None:  # else in a child that user code has forked
+            _thread.start_new_thread(self._read_mailbox, ())  # not here: this may have interrupted what reads it
 
     def _read_mailbox(self):
         self.mailbox.start_keeper()

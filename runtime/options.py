@@ -96,7 +96,9 @@ class ActorOptions:
         max_restarts: how often it is started again, by its constructor, when its process dies; -1: always.
         max_task_retries: how often a call that the actor's death has interrupted is made again after the restart; -1:
             always. With 0 such a call raises ActorUnavailableError; it may have run.
-        max_concurrency, concurrency_groups: for programs written for Ray; an actor runs one call at a time.
+        max_concurrency: number of calls that run at a time, in threads or as coroutines; None: 1, or 1000 if a method
+            is a coroutine function.
+        concurrency_groups: group -> number of calls of its methods that run at a time, beside those of all others.
         max_pending_calls: largest number of calls of one process that wait for it; -1: no limit.
         oversubscribe: start it even when too few CPUs are free (or exist); the other resources are still needed.
         env_vars: environment variables of its process, in short for those of runtime_env.
@@ -116,7 +118,7 @@ class ActorOptions:
     max_restarts: int = 0
     max_task_retries: int = 0
     max_concurrency: int | None = None
-    concurrency_groups: dict | None = None
+    concurrency_groups: dict = field(default_factory=dict)
     max_pending_calls: int = -1
     oversubscribe: bool = False
     env_vars: dict = field(default_factory=dict)
@@ -382,10 +384,10 @@ def _lifetime(name, value):
     return value
 
 
-def _one_at_a_time(name, value):
-    if value not in (None, 1, {}):
-        raise ValueError(f"{name}={value!r} is not available: an actor runs one call at a time")
-    return value or None
+def _concurrency_groups(name, value):
+    if not isinstance(value, dict | None) or not all(isinstance(group, str) and group for group in value or ()):
+        raise TypeError(f"{name} must be a dict of group -> number of calls at a time, got {value!r}")
+    return {group: check_count(f"{name}[{group!r}]", count, minimum=1) for group, count in (value or {}).items()}
 
 
 def _max_pending_calls(name, value):
@@ -417,8 +419,8 @@ _CHECKS = {
     "label": check_name,
     "max_restarts": lambda name, value: check_count(name, value, minimum=-1),
     "max_task_retries": lambda name, value: None if value is None else check_count(name, value, minimum=-1),
-    "max_concurrency": _one_at_a_time,
-    "concurrency_groups": _one_at_a_time,
+    "max_concurrency": lambda name, value: None if value is None else check_count(name, value, minimum=1),
+    "concurrency_groups": _concurrency_groups,
     "concurrency_group": check_name,
     "max_pending_calls": _max_pending_calls,
     "oversubscribe": _flag,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("runtime")
 
+ASYNC_CONCURRENCY = 1000  # default of max_concurrency, for classes with coroutine functions
 METHOD_OPTIONS = "__runtime_method_options__"  # attribute of a function that @method has decorated
 LARGE_DEFINITION_BYTES = 10 * 2**20
 LARGEST_DEFINITION_BYTES = 100 * 2**20
@@ -247,7 +248,7 @@ class ClassDefinition(Definition):
         defaults = CallOptions(
             max_task_retries=options.max_task_retries or 0,
             max_pending_calls=options.max_pending_calls,
-            groups=tuple(options.concurrency_groups or ()),
+            groups=tuple(options.concurrency_groups),
         )
         if defaults not in self._methods_of:
             self._methods_of[defaults] = {
@@ -260,12 +261,17 @@ class ClassDefinition(Definition):
 def _methods(cls):
     methods = {name: (MethodOptions(), 1, ()) for name in BUILT_IN_METHODS}
     for name, value in inspect.getmembers(cls, callable):
-        if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
-            raise TypeError(f"{cls.__qualname__}.{name} is async; the methods of a remote class must be ordinary ones")
+        if inspect.isasyncgenfunction(value):
+            raise TypeError(f"{cls.__qualname__}.{name} is an async generator; methods are functions or coroutines")
         if name[:2] != "__" or name == "__call__" or name in BUILT_IN_METHODS:
             options = getattr(value, METHOD_OPTIONS, MethodOptions())
             methods[name] = options, options.returns(value), method_parameters(cls, name)
     return methods
+
+
+def has_coroutines(cls: type) -> bool:
+    """Whether a class has methods that are coroutine functions: its actors have an event loop."""
+    return any(inspect.iscoroutinefunction(value) for _, value in inspect.getmembers(cls, callable))
 
 
 def find_method(instance, name: str) -> Callable:

@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import inspect
 import io
 import itertools
 import logging
@@ -113,6 +114,10 @@ class Reference(ObjectRef):
     @property
     def done(self) -> bool:
         return self.stored is not None or self.error is not None
+
+    def __await__(self):
+        return self.engine.get([self], None)[0]
+        yield  # it is there at once, or never
 
 
 class Actor:
@@ -542,6 +547,8 @@ class LocalEngine:
                     args = [self._value(a, None) if isinstance(a, Reference) else a for a in args]
                     kwargs = {k: self._value(a, None) if isinstance(a, Reference) else a for k, a in kwargs.items()}
                     value = job.call()(*args, **kwargs)
+                    if inspect.iscoroutine(value):
+                        value = _run_coroutine(value)
                     if job.actor is not None and job.actor.restarts != life:
                         self._interrupted(job)
                     else:
@@ -751,6 +758,18 @@ class LocalEngine:
 
     def _new_id(self) -> bytes:
         return next(self._ids).to_bytes(16, "big")
+
+
+def _run_coroutine(coroutine):
+    """Runs it to its end, on a loop of its own, though another one may be running further up."""
+    import asyncio  # takes long, and few sessions need it
+
+    outer = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        return asyncio.run(coroutine)
+    finally:
+        asyncio._set_running_loop(outer)
 
 
 def _has_retries(job) -> bool:

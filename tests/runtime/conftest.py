@@ -11,7 +11,16 @@ import uuid
 
 import pytest
 from ray_cluster import RayCluster
-from runtime_support import ENGINES, MARKER, RAY_DIFFERENCES, Leftovers, marked_processes, unsettled, wait_until
+from runtime_support import (
+    ENGINES,
+    MARKER,
+    RAY_DIFFERENCES,
+    RAY_LACKS,
+    Leftovers,
+    marked_processes,
+    unsettled,
+    wait_until,
+)
 
 import runtime
 
@@ -140,6 +149,8 @@ def pytest_collection_modifyitems(items):
         engines = getattr(getattr(item, "callspec", None), "params", {}).values()
         if "ray" in engines and item.originalname in RAY_DIFFERENCES:
             item.add_marker(pytest.mark.skip(reason=RAY_DIFFERENCES[item.originalname]))
+        if "ray" in engines and item.module.__name__ in RAY_LACKS:
+            item.add_marker(pytest.mark.skip(reason=RAY_LACKS[item.module.__name__]))
 
 
 def pytest_generate_tests(metafunc):

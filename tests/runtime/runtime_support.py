@@ -29,6 +29,7 @@ RAY_DIFFERENCES = {
     "test_an_error_whose_reference_is_dropped_unseen_is_logged_once": "an error that nobody has seen",
     "test_an_error_that_somebody_has_seen_is_not_logged": "an error that nobody has seen",
 }
+RAY_LACKS = {"test_conformance_concurrency": "actors that run several calls at a time are refused on Ray"}  # by file
 MARKER = "RUNTIME_TEST_MARKER"
 NOT_OURS = ("torch_", "sem.", "psm_")  # what other programs on the machine put into /dev/shm meanwhile
 

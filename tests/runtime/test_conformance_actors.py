@@ -340,15 +340,6 @@ def test_direct_calls(engine):
         counter.add()
 
 
-def test_async_methods_are_refused(engine):
-    class Async:
-        async def work(self):
-            return 1
-
-    with pytest.raises(TypeError, match=r"work is async"):
-        runtime.remote(Async)
-
-
 def test_handles_have_methods_to_complete(engine):
     assert {"add", "both", "twice"} <= set(dir(Counter.remote()))
 
@@ -683,8 +674,9 @@ def test_an_actor_sees_where_it_runs(engine):
         ({"max_restarts": False}, TypeError, "max_restarts must be an integer"),
         ({"max_task_retries": 1.5}, TypeError, "max_task_retries must be an integer"),
         ({"max_pending_calls": 0}, ValueError, "at least 1, or -1"),
-        ({"max_concurrency": 2}, ValueError, "one call at a time"),
-        ({"concurrency_groups": {"io": 2}}, ValueError, "one call at a time"),
+        ({"max_concurrency": 0}, ValueError, "max_concurrency must be >= 1"),
+        ({"concurrency_groups": {"io": 0}}, ValueError, "concurrency_groups\\['io'\\] must be >= 1"),
+        ({"concurrency_groups": ["io"]}, TypeError, "dict of group -> number"),
         ({"lifetime": "forever"}, ValueError, "'detached' or 'non_detached', got 'forever'"),
         ({"name": ""}, ValueError, "name must not be the empty string"),
         ({"name": 3}, TypeError, "name must be a string"),

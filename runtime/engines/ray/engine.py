@@ -16,7 +16,7 @@ from ...options import DYNAMIC, STREAMING, ActorOptions, TaskOptions, check_feas
 from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse, refuse_call
-from ..base import CallOptions, Definition
+from ..base import CallOptions, Definition, has_coroutines
 from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
 from . import placement
@@ -86,6 +86,10 @@ class RayEngine:
 
     def create_actor(self, cls, args, kwargs, options):
         self._enter()
+        if options.max_concurrency not in (None, 1) or options.concurrency_groups or has_coroutines(cls.target):
+            raise ValueError(
+                f"actors that run several calls at a time are not available on Ray; {cls.name} asks for it"
+            )
         self._check_feasible(options.request(), f"actor {options.label or cls.name}")
         remote = self._classes.get(cls)
         if remote is None:

@@ -109,6 +109,8 @@ class ActorCalls:
             placement=placement,
             max_restarts=options.max_restarts,
             detached=options.detached,
+            max_concurrency=options.max_concurrency or 0,
+            groups=options.concurrency_groups,
         )
         data = structs.encode(create)
         head = _pack(self._seal, wire.CREATE, 0, self._process, serial, len(data), 0, 1 + len(arguments[1]))

@@ -43,6 +43,8 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
         name: for messages.
         max_restarts: -1 for no limit.
         detached: it outlives its handles and its creator.
+        max_concurrency: 0 for the default.
+        groups: concurrency group -> number of calls at a time.
     """
 
     digest: bytes
@@ -54,6 +56,8 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
     placement: Placement | None = None
     max_restarts: int = 0
     detached: bool = False
+    max_concurrency: int = 0
+    groups: dict[str, int] = {}
 
 
 class CallName(msgspec.Struct, array_like=True, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import faulthandler
+import logging
 import os
 import pickle
 import random
@@ -31,11 +32,12 @@ from ...generators import DynamicObjectRefGenerator
 from ...options import DYNAMIC, STREAMING
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse
-from ..base import describe_exit, find_method, iterate, split_returns
+from ..base import ASYNC_CONCURRENCY, describe_exit, find_method, has_coroutines, iterate, split_returns
 from ..resources import quantities
 from . import structs, wire
 from .cancellation import Cancellations, cancelled_reply
 from .client import BLOCKED_AFTER_S, NODE_ID, Client
+from .concurrent_calls import ConcurrentCalls, running
 from .held_replies import HeldReplies
 from .interrupts import POKE_SIGNAL, confine_handlers_to_user_code, runs_no_user_code, runs_user_code
 from .mailbox import Waiter
@@ -47,6 +49,8 @@ from .stack_files import StackFile
 from .store import IDLE_SEGMENT_S
 from .streams import Outgoing
 from .trace_files import TraceFile
+
+logger = logging.getLogger("runtime")
 
 REPORT_WAIT_S = 5.0
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
@@ -113,6 +117,9 @@ class Worker(Client):
         self._running: tuple | None = None  # kind, serial, source, name, first serial of the calls that it makes
         self._request = ()
         self._blocked = self._waiting = self._stopping = False
+        self._concurrent: ConcurrentCalls | None = None
+        self._exit: Leave | None = None  # of a call beside others
+        self._blocks_loop = False  # it was said
         self._main = threading.get_ident()
         self._goodbye = Waiter()
         self._run = {
@@ -152,7 +159,7 @@ class Worker(Client):
         while True:
             try:
                 if inbox.frame is None:
-                    if self._stopping:
+                    if self._stopping and (self._concurrent is None or self._concurrent.idle):
                         raise Leave(0, "ended")
                     if self._dropped or self._dropped_handles:
                         with self.mailbox.lock:
@@ -169,6 +176,8 @@ class Worker(Client):
                 frame = inbox.take()
                 kind = frame[wire.KIND_AT]
                 if kind == wire.STOP:
+                    if self._exit is not None:
+                        raise self._exit
                     self._stopping = True
                 else:
                     run[kind](frame)
@@ -331,7 +340,35 @@ class Worker(Client):
             value = error_value(failure.error(ActorStartError))
             self._tell_node(wire.START_FAILED, body=value)
             raise Leave(1, "could not start") from None
+        self._allow_concurrency(create)
         self._tell_node(wire.ALIVE)
+
+    def _allow_concurrency(self, create):
+        has_loop = has_coroutines(type(self._instance))
+        limits = {"": create.max_concurrency or (ASYNC_CONCURRENCY if has_loop else 1), **create.groups}
+        if has_loop or limits != {"": 1}:
+            self._concurrent = ConcurrentCalls(limits, self._method, self._load_arguments, self._end_call, has_loop)
+            self._run[wire.CALL] = self._run[wire.CALL_WITH] = self._concurrent.start
+            self._running = None
+
+    def _end_call(self, call, value, raised):
+        """A call that ran beside others has ended; in its thread."""
+        if isinstance(raised, SystemExit):
+            self._exit = self._left(raised)
+        else:
+            label = f"actor method {self._settings.name}.{call.method}()"
+            try:
+                if raised is not None:
+                    raise raised
+                reply = self._result(call.source, call.serial, call.num_returns, value)
+            except BaseException as error:
+                reply = self._failure(call.serial, error, label)
+            with self.mailbox.lock:
+                self.mailbox.send(call.source, reply)
+        if self._exit is not None or self._stopping:  # the main thread is to look
+            self._inbox.add(wire.message(wire.STOP, self.process))
+            with self.mailbox.lock:
+                self.mailbox.send(self.process, b"")
 
     def _load_arguments(self, frame, start, count):
         """(args, kwargs) of a call; values that were references at the top stand in their places."""
@@ -438,7 +475,7 @@ class Worker(Client):
         return pickle.loads(task.retry_on).retries_on(error)
 
     def _call_name(self):
-        name = self._running[3]
+        name = (self._running or running.get())[3]
         return f"{self._settings.name}.{name}()" if self._actor is not None else f"{name}()"
 
     def _definition(self, digest):
@@ -498,7 +535,15 @@ class Worker(Client):
         """
         if self._held.count:
             self._send_held()
-        if threading.get_ident() != self._main:
+        thread = threading.get_ident()
+        if thread != self._main:
+            if self._concurrent is not None and thread == self._concurrent.loop_thread and not self._blocks_loop:
+                self._blocks_loop = True
+                logger.warning(
+                    "get() or wait() in a coroutine of actor %s stops its event loop, and with it all its other "
+                    "coroutines; use `await ref` instead",
+                    self._settings.name,
+                )
             return self.mailbox.wait(target, timeout_s)
         try:
             return self.mailbox.wait(target, timeout_s, BLOCKED_AFTER_S, self._lend_cpus)
@@ -539,8 +584,8 @@ class Worker(Client):
 
     def context(self):
         self.enter()
-        running, settings = self._running, self._settings
-        kind, serial, source, name, _ = running if running is not None else (None, 0, 0, None, 0)
+        now, settings = self._running or running.get(), self._settings
+        kind, serial, source, name, _ = now if now is not None else (None, 0, 0, None, 0)
         return RuntimeContext(
             session_id=self.session_id,
             node_id=NODE_ID,

@@ -1,0 +1,116 @@
+"""Calls of an actor that run at the same time: in threads, or as coroutines on one event loop."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from queue import SimpleQueue
+
+from . import wire
+from .received_calls import ReceivedCall, received_call
+
+running: ContextVar[tuple | None] = ContextVar("running", default=None)  # as Worker._running, of this thread or task
+
+
+class ConcurrentCalls:
+    """Runs the calls of one actor, while the worker's main thread reads the mailbox.
+
+    Each concurrency group, and the methods without one (group ""), have threads of their own, which are started when
+    they are needed. Coroutine functions run on an event loop in a further thread; then an ordinary method without a
+    group has one thread, so that it does not stop the loop.
+
+    Args:
+        limits: group -> number of calls at a time.
+        method: name -> the bound method.
+        load: (frame, start, count) -> arguments.
+        finish: (call, value of the method or None, what it raised or None); answers the caller, never raises.
+        has_loop: whether one of the methods is a coroutine function.
+
+    Attributes:
+        loop_thread: its ident, None without a loop.
+    """
+
+    def __init__(self, limits: dict[str, int], method: Callable, load: Callable, finish: Callable, has_loop: bool):
+        self._method, self._load, self._finish = method, load, finish
+        self._limits = {**limits, "": 1} if has_loop else limits
+        self._queues: dict[str, SimpleQueue] = {group: SimpleQueue() for group in limits}
+        self._threads = dict.fromkeys(limits, 0)
+        self._open, self._lock = 0, threading.Lock()
+        self.loop_thread: int | None = None
+        if has_loop:
+            import asyncio  # takes long, and few actors need it
+
+            self._loop = asyncio.new_event_loop()
+            self._slots = {group: asyncio.Semaphore(limit) for group, limit in limits.items()}
+            self._tasks: set = set()
+            thread = threading.Thread(target=self._loop.run_forever, name="runtime-loop", daemon=True)
+            thread.start()
+            self.loop_thread = thread.ident
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call waits or runs."""
+        return not self._open
+
+    def start(self, frame: bytes) -> None:
+        """A call has arrived."""
+        call = received_call(frame)
+        group = call.group if call.group in self._limits else ""
+        with self._lock:
+            self._open += 1
+        if self.loop_thread is not None and inspect.iscoroutinefunction(self._method(call.method)):
+            self._loop.call_soon_threadsafe(self._start_coroutine, call, group)
+            return
+        self._queues[group].put(call)
+        if self._threads[group] < min(self._limits[group], self._open):
+            self._threads[group] += 1
+            threading.Thread(target=self._work, args=(group,), name=f"runtime-calls {group}", daemon=True).start()
+
+    def _work(self, group):
+        while True:
+            call = self._queues[group].get()
+            running.set((wire.CALL, call.serial, call.source, call.method, 0))
+            attempts = call.retries
+            value = raised = None
+            while True:
+                try:
+                    args, kwargs = self._load(call.frame, call.start, call.count)
+                    value = self._method(call.method)(*args, **kwargs)
+                except BaseException as error:
+                    if attempts != 0 and call.worth_retrying(error):
+                        attempts -= 1
+                        continue
+                    raised = error
+                break
+            args = kwargs = None
+            self._end(call, value, raised)
+            value = raised = None
+
+    def _start_coroutine(self, call, group):
+        task = self._loop.create_task(self._run_coroutine(call, group))
+        self._tasks.add(task)  # the loop itself would not keep it
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_coroutine(self, call: ReceivedCall, group: str):
+        async with self._slots[group]:
+            running.set((wire.CALL, call.serial, call.source, call.method, 0))
+            attempts = call.retries
+            value = raised = None
+            while True:
+                try:
+                    args, kwargs = self._load(call.frame, call.start, call.count)
+                    value = await self._method(call.method)(*args, **kwargs)
+                except BaseException as error:
+                    if attempts != 0 and call.worth_retrying(error):
+                        attempts -= 1
+                        continue
+                    raised = error
+                break
+            self._end(call, value, raised)
+
+    def _end(self, call, value, raised):
+        with self._lock:
+            self._open -= 1
+        self._finish(call, value, raised)

@@ -1,0 +1,82 @@
+"""Actors that run several calls at a time, on every engine."""
+
+import pytest
+
+import runtime
+
+
+@runtime.remote(num_cpus=0)
+class Async:
+    def __init__(self):
+        self.calls = 0
+
+    async def add(self, a, b=1):
+        import asyncio
+
+        await asyncio.sleep(0)
+        self.calls += 1
+        return a + b
+
+    async def call(self, other, value):
+        return await other.add.remote(value)
+
+    async def fail(self):
+        raise ArithmeticError("in fail")
+
+    @runtime.method(num_returns=2)
+    async def both(self):
+        return self.calls, runtime.get_runtime_context().get_task_id()
+
+    def count(self):
+        return self.calls
+
+
+def test_coroutine_methods(engine):
+    actor = Async.remote()
+    assert runtime.get([actor.add.remote(i) for i in range(20)]) == list(range(1, 21))
+    with pytest.raises(ArithmeticError, match="in fail"):
+        runtime.get(actor.fail.remote())
+    assert runtime.get(actor.count.remote()) == 20
+    (calls, first), (_, second) = runtime.get(actor.both.remote()), runtime.get(actor.both.remote())
+    assert calls == 20 and first != second
+    with pytest.raises(TypeError, match=r"Async\.add"):
+        actor.add.remote()
+
+
+def test_coroutines_wait_for_references(engine):
+    one, two = Async.remote(), Async.remote()
+    assert runtime.get([one.call.remote(two, i) for i in range(5)]) == [1, 2, 3, 4, 5]
+
+
+@runtime.remote(num_cpus=0, max_concurrency=3, concurrency_groups={"io": 2})
+class Grouped:
+    def compute(self, value):
+        return value
+
+    @runtime.method(concurrency_group="io")
+    def read(self, value):
+        return value
+
+    def fail(self):
+        raise ArithmeticError("in fail")
+
+
+def test_groups_and_threads(engine):
+    actor = Grouped.remote()
+    refs = [actor.compute.remote(1), actor.read.remote(2), actor.compute.options(concurrency_group="io").remote(3)]
+    assert runtime.get(refs) == [1, 2, 3]
+    with pytest.raises(ArithmeticError, match="in fail"):
+        runtime.get(actor.fail.remote())
+    with pytest.raises(ValueError, match=r"concurrency_group='disk', but its class has the groups 'io'"):
+        actor.compute.options(concurrency_group="disk")
+
+
+def test_a_method_in_an_unknown_group(engine):
+    @runtime.remote
+    class Wrong:
+        @runtime.method(concurrency_group="io")
+        def read(self):
+            return 1
+
+    with pytest.raises(ValueError, match=r"Wrong\.read asks for concurrency_group='io', but its class has no"):
+        Wrong.remote()

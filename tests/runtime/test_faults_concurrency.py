@@ -1,0 +1,131 @@
+"""Calls that run at the same time in one actor, on processes."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import runtime
+
+
+@runtime.remote(num_cpus=0)
+class Threads:
+    def __init__(self, parties=2):
+        self.barrier = threading.Barrier(parties)
+        self.most = self.now = 0
+
+    def meet(self):
+        return self.barrier.wait(20)
+
+    @runtime.method(concurrency_group="io")
+    def answer(self):
+        return threading.current_thread().name
+
+    def work(self):
+        self.now += 1
+        self.most = max(self.most, self.now)
+        time.sleep(0.05)
+        self.now -= 1
+        return self.most
+
+    def ask(self, me):
+        return runtime.get(me.answer_self.remote())
+
+    def answer_self(self):
+        return "answer"
+
+    def leave(self):
+        runtime.exit_actor()
+
+
+def test_calls_run_in_threads_up_to_the_limit(fresh):
+    fresh()
+    actor = Threads.options(max_concurrency=3, concurrency_groups={"io": 1}).remote(3)
+    assert sorted(runtime.get([actor.meet.remote() for _ in range(3)], timeout=30)) == [0, 1, 2]
+    assert max(runtime.get([actor.work.remote() for _ in range(9)], timeout=30)) == 3
+
+
+def test_a_group_is_not_held_up_by_other_calls(fresh):
+    fresh()
+    actor = Threads.options(concurrency_groups={"io": 1}).remote()
+    blocked = actor.meet.remote()
+    assert "io" in runtime.get(actor.answer.remote(), timeout=20)
+    assert not runtime.wait([blocked], timeout=0.1)[0]
+    runtime.kill(actor)
+
+
+def test_an_actor_that_waits_for_itself_has_another_thread(fresh):
+    fresh()
+    actor = Threads.options(max_concurrency=2, concurrency_groups={"io": 1}).remote()
+    assert runtime.get(actor.ask.remote(actor), timeout=20) == "answer"
+
+
+def test_exit_actor_in_a_thread(fresh):
+    fresh()
+    actor = Threads.options(max_concurrency=2, concurrency_groups={"io": 1}).remote()
+    assert runtime.get(actor.work.remote(), timeout=20) == 1
+    with pytest.raises(runtime.ActorDiedError, match="exit_actor"):
+        runtime.get(actor.leave.remote(), timeout=20)
+
+
+@runtime.remote(num_cpus=0)
+class Loop:
+    def __init__(self):
+        self.event = None
+
+    async def wait(self):
+        self.event = self.event or asyncio.Event()
+        await self.event.wait()
+        return "set"
+
+    async def set(self):
+        self.event = self.event or asyncio.Event()
+        self.event.set()
+
+    async def tick(self):
+        return "tick"
+
+    def block(self, seconds):
+        time.sleep(seconds)
+        return "blocked"
+
+    async def gather(self, me, count):
+        return await asyncio.gather(*[me.tick.remote() for _ in range(count)])
+
+    async def fail(self):
+        await asyncio.sleep(0)
+        raise LookupError("in fail")
+
+
+def test_coroutines_run_at_the_same_time(fresh):
+    fresh()
+    actor = Loop.remote()
+    waiting = [actor.wait.remote() for _ in range(20)]
+    assert not runtime.wait(waiting, timeout=0.2)[0]
+    runtime.get(actor.set.remote(), timeout=20)
+    assert runtime.get(waiting, timeout=20) == ["set"] * 20
+
+
+def test_async_actor_sync_method_blocks(fresh):
+    """An ordinary method of an actor with coroutines does not stop its loop."""
+    fresh()
+    actor = Loop.remote()
+    blocked = actor.block.remote(2.0)
+    assert runtime.get(actor.tick.remote(), timeout=20) == "tick"
+    assert not runtime.wait([blocked], timeout=0)[0]
+    assert runtime.get(blocked, timeout=20) == "blocked"
+
+
+def test_await_many_and_async_exception(fresh):
+    fresh()
+    actor = Loop.remote()
+    assert runtime.get(actor.gather.remote(actor, 50), timeout=30) == ["tick"] * 50
+    with pytest.raises(LookupError, match="in fail"):
+        runtime.get(actor.fail.remote(), timeout=20)
+
+
+def test_the_last_handle_lets_running_calls_end(fresh):
+    fresh()
+    refs = [Loop.remote().block.remote(0.2), Threads.options(concurrency_groups={"io": 1}).remote(1).meet.remote()]
+    assert runtime.get(refs, timeout=20) == ["blocked", 0]

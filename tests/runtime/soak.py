@@ -26,6 +26,8 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # of modules that runtime_support shares with other tests
 from runtime_support import MARKER, History, Leftovers, note, unsettled, wait_until
 
 import runtime

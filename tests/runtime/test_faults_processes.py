@@ -712,6 +712,7 @@ class Speaker:
     def speak(self, number):
         print("the same line, by", number)
 speakers = [Speaker.remote() for _ in range(4)]
+runtime.get([speaker.__ray_ready__.remote() for speaker in speakers])  # lines are alike for 5 s
 for number, speaker in enumerate(speakers):
     runtime.get(speaker.speak.remote(number))
 runtime.shutdown()

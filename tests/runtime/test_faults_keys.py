@@ -124,6 +124,7 @@ def test_a_key_that_is_none_is_refused(tmp_path, damage):
 
 def test_two_sessions_of_one_user_do_not_touch_each_other(fresh, script):
     """Fault 57: frames of one session, injected into another, are dropped, whatever they ask for."""
+    fresh.malformed = None
     fresh()
     counter = Counter.remote()
     assert runtime.get(counter.add.remote()) == 1

@@ -444,6 +444,8 @@ class Node:
 
     def _end(self):
         """Ends all processes, then removes every trace."""
+        if self._repeats is not None:  # first, since the driver does not wait for ever
+            self._show_repeated(math.inf)
         self._unborn -= {spawn.process for spawn in self._spawns}
         self._spawns.clear()
         for number, wait_s in ((signal.SIGTERM, TERMINATE_S), (signal.SIGKILL, KILL_S)):

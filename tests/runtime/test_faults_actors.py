@@ -195,6 +195,7 @@ def test_named_actor_race(fresh, tmp_path):
         actor = Diary.options(name=name, get_if_exists=True, lifetime="detached").remote(tmp_path / name)
         return runtime.get(actor.pid.remote())
 
+    fresh.settles = False  # detached actors live on
     fresh()
     for name in ("first", "second"):
         assert len(set(runtime.get([ask.remote(name) for _ in range(20)]))) == 1

@@ -49,10 +49,14 @@ class Cancellations:
         """Whether a task or call was cancelled."""
         return (serial, owner) in self._work
 
+    def closes(self, serial: int, owner: int) -> bool:
+        """Whether nobody wants the results of a generator any more."""
+        return bool(self._work.get((serial, owner), 0) & wire.CLOSE)
+
     def cancel_task(self, serial: int, owner: int, flags: int) -> None:
         """The node says so of the task that it has sent last: it runs, will run, or has just ended.
 
-        With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `includes`.
+        With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `closes`.
         """
         self._add(wire.SUBMIT, (serial, owner), flags, self._run_task)
         if not flags & wire.CLOSE:
@@ -68,7 +72,7 @@ class Cancellations:
     def cancel_call(self, serial: int, caller: int, flags: int) -> None:
         """A caller says so of a call of this actor: it is dropped if it waits; while it runs, nothing happens.
 
-        With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `includes`.
+        With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `closes`.
         """
         work = serial, caller
         for kind in CALLS:  # before looking: from here on it cannot begin

@@ -438,9 +438,9 @@ class Worker(Client):
                 if limit:
                     with self.mailbox.lock:
                         outgoing.need(index + 2 - limit)
-                    if outgoing.frame is None and not self._cancellations.includes(serial, source):
+                    if outgoing.frame is None and not self._cancellations.closes(serial, source):
                         self._wait(outgoing, None)
-                if self._cancellations.includes(serial, source):
+                if self._cancellations.closes(serial, source):
                     getattr(values, "close", lambda: None)()
                     return
         finally:

@@ -164,7 +164,8 @@ def test_what_a_cancelled_task_has_called(fresh, tmp_path, recursive):
 
     @runtime.remote
     def parent(actor):
-        running, waiting = wait_for.remote(tmp_path / "go"), work.options(num_cpus=4).remote(tmp_path)
+        running = wait_for.remote(tmp_path / "go")
+        waiting = work.options(num_cpus=4).remote(tmp_path, "sleep", 0.1)
         kept = [running, waiting, identity.remote(running), actor.touch.remote(tmp_path / "touched")]
         (tmp_path / "refs").mkdir()
         (tmp_path / "begun").write_text("1")

@@ -60,8 +60,8 @@ class Cancellations:
         """
         self._add(wire.SUBMIT, (serial, owner), flags, self._run_task)
         if not flags & wire.CLOSE:
-            self._interrupts.interrupt((serial, owner))  # first: the end of a child may end what the task waits for
-            self.cancel_children(serial, owner)
+            # What it has called is cancelled when it ends: before, that might end what it waits for.
+            self._interrupts.interrupt((serial, owner))
 
     def cancel_children(self, serial: int, owner: int) -> None:
         """Cancels what the task has called so far, if it runs and was cancelled with that."""

@@ -306,7 +306,7 @@ class Worker(Client):
             except BaseException as error:
                 cancelled = self._cancellations.includes(serial, source)
                 if cancelled and isinstance(error, KeyboardInterrupt | TaskCancelledError):
-                    self._cancellations.cancel_children(serial, source)  # it went on until it was interrupted
+                    self._cancellations.cancel_children(serial, source)
                     reply = cancelled_reply(self.process, serial, f"task {task.name}()")
                 elif attempts != 0 and not cancelled and self._worth_retrying(task, error):
                     attempts -= 1

@@ -146,10 +146,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "engine" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(60))
-        engines = getattr(getattr(item, "callspec", None), "params", {}).values()
-        if "ray" in engines and item.originalname in RAY_DIFFERENCES:
+        parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+        on_ray = any(isinstance(value, str) and value == "ray" for value in parameters)
+        if on_ray and item.originalname in RAY_DIFFERENCES:
             item.add_marker(pytest.mark.skip(reason=RAY_DIFFERENCES[item.originalname]))
-        if "ray" in engines and item.module.__name__ in RAY_LACKS:
+        if on_ray and item.module.__name__ in RAY_LACKS:
             item.add_marker(pytest.mark.skip(reason=RAY_LACKS[item.module.__name__]))
 
 

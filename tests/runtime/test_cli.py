@@ -82,6 +82,7 @@ def test_status_memory_and_stack(fresh):
 
 def test_a_stack_shows_processes_that_hang_even_the_node(fresh):
     session = fresh()
+    fresh.settles = False
     spin = runtime.remote(lambda: [0 for _ in iter(int, 1)])
     spin.remote()
     wait_until(lambda: "lambda" in "".join(text for _, text in stack_files.read_stacks(session.session_dir).values()))

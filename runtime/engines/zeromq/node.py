@@ -324,7 +324,7 @@ class Node:
     def _print(self, process, stream, lines):
         """Shows new lines of a worker, but not those that others have just printed."""
         name = self._state.name_of(process)
-        place = self._state.driver_of(process), stream, f"({name} pid={self._pids.get(process, '?')}) "
+        place = self._state.driver_of(process), stream, f"({name} pid={self._output.pid(process)}) "
         if self._repeats is not None:
             lines = self._repeats.add(process, place, lines, time.monotonic())
         if lines:
@@ -356,6 +356,7 @@ class Node:
         if status == wire.BORN:
             self._unborn.discard(process)
             self._pids[process] = pid
+            self._output.began(process, pid)
         return process, pid, status
 
     def _read_report(self):

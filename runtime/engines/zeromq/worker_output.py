@@ -20,8 +20,9 @@ LOG_BYTES_PER_S = 2**20  # per worker; more is dropped and counted
 
 @dataclass
 class Output:
-    """Of one worker: its pipes, the last lines, and how much of this second's share is used."""
+    """Of one worker: its pipes, its pid once it runs, the last lines, and how much of this second's share is used."""
 
+    pid: int | None = None
     pipes: list[int] = field(default_factory=list)
     tail: deque = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     second: int = 0
@@ -69,6 +70,15 @@ class WorkerOutput:
             self._streams[read] = Stream(process, number)
             self._poll.register(read, select.EPOLLIN)
         return its
+
+    def began(self, process: int, pid: int) -> None:
+        """A worker runs now."""
+        if process in self._outputs:
+            self._outputs[process].pid = pid
+
+    def pid(self, process: int) -> int | None:
+        """Pid of a worker, also while its last lines are read after its end."""
+        return self._outputs[process].pid
 
     def read(self, pipe: int) -> bool:
         """Passes on the lines that are in a pipe; False when there is nothing to read now."""

@@ -54,7 +54,13 @@ class TrialActor:
 
     def step(self) -> tuple[dict, str | None]:
         """One result, and the path of a checkpoint that came with it."""
-        result = self._trainable.train()
+        if self._shares_process:  # between two steps it is the user's script again
+            session.activate(self._trainable._context, None)
+        try:
+            result = self._trainable.train()
+        finally:
+            if self._shares_process:
+                session.activate(None, None)
         path = self._trainable.take_reported() if hasattr(self._trainable, "take_reported") else None
         return result, path
 

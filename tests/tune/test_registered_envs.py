@@ -68,7 +68,7 @@ def test_a_registered_environment_that_cannot_travel_says_so_where_it_is_used(ru
         run("PPO", config={**SMALL, "env": "immovable"}, stop=ONCE)
 
 
-def test_a_trial_in_the_drivers_process_leaves_its_registrations_alone(run):
+def test_a_trial_in_the_drivers_process_leaves_that_as_it_was(run):
     before = dict(registry._creators)  # private: the registered names show nowhere else
     runtime.shutdown()
     runtime.init(engine="local")
@@ -78,3 +78,5 @@ def test_a_trial_in_the_drivers_process_leaves_its_registrations_alone(run):
         runtime.shutdown()
         runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
     assert trial.last_result["loss"] == 1.0 and registry._creators == before
+    with pytest.raises(RuntimeError):
+        tune.get_trial_id()

@@ -14,7 +14,7 @@ from runtime.util import list_named_actors
 
 @runtime.remote(num_cpus=0, max_restarts=1)
 class Diary:
-    """Writes every call of `note` into a file: life, number. Dies in the call that it is told to die in."""
+    """Writes every call of `note` into a file: life, number. In life `dies_in_life`, the call kills the process."""
 
     def __init__(self, path, birth_s=0.0, dies_at_birth=0):
         births = path.with_suffix(".births")
@@ -127,7 +127,7 @@ def test_a_call_that_kills_its_actor_again_and_again_fails(fresh, tmp_path):
 
 
 def test_restart_intensity(fresh, tmp_path):
-    """The pauses between the attempts of a constructor that crashes grow; in the end its last words are told."""
+    """The pauses between restarts of a crashing constructor grow; the final error names its exit code."""
     fresh()
     actor = Diary.options(max_restarts=3).remote(tmp_path / "notes", 0.0, 99)
     os.kill(runtime.get(actor.pid.remote()), signal.SIGKILL)

@@ -445,6 +445,7 @@ class Node:
 
     def _end(self):
         """Ends all processes, then removes every trace."""
+        self._output.read_all()  # lines that were printed before the end count as one with those that were read
         if self._repeats is not None:  # first, since the driver does not wait for ever
             self._show_repeated(math.inf)
         self._unborn -= {spawn.process for spawn in self._spawns}

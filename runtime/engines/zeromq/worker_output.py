@@ -105,6 +105,11 @@ class WorkerOutput:
         self._pass_on(stream, lines)
         return True
 
+    def read_all(self) -> None:
+        """Passes on all lines that workers have written until now; a pipe holds no more than one read takes."""
+        for pipe in list(self._streams):
+            self.read(pipe)
+
     def show_partial_lines(self) -> None:
         """Passes on what has waited for the end of its line, such as a prompt or a row of dots."""
         now = time.monotonic()

@@ -253,25 +253,18 @@ class Policy:
             return
         among = self._among
         if among is None:
-            self._act(self.encode(observations), noise, dist_inputs, actions, values)
-            return
-        rows = among.rows
-        self.spec.encoder.encode(observations, among.inputs[rows])
-        among.noise[rows] = noise
-        self._act(among.inputs, among.noise, among.dist_inputs, among.actions, None if values is None else among.values)
-        dist_inputs[:] = among.dist_inputs[rows]
-        actions[:] = among.actions[rows]
-        if values is not None:
-            values[:] = among.values[rows]
-
-    def _act(self, inputs, noise, dist_inputs, actions, values) -> None:
-        """`act` on encoded observations."""
+            inputs = self.encode(observations)
+        else:
+            wanted = dist_inputs, actions, values
+            inputs, noise, dist_inputs, actions, values = among.of_all(observations, noise, values is not None)
         if values is not None and self.distribution.gives_values:
             dist_inputs[:] = self.network.forward_policy(inputs)
             self.distribution.best(dist_inputs, out=values)
         else:
             dist_inputs[:] = self.network.forward_policy(inputs, values)
         self.distribution.sample(dist_inputs, noise, actions)
+        if among is not None:
+            among.copy_to(*wanted)
 
     def act_among(self, total: int, rows: slice) -> None:
         """Makes `act` compute batches of `total` rows: its own at `rows`, zeros elsewhere.
@@ -424,12 +417,26 @@ class _ActingBuffers:
 
     def __init__(self, policy: Policy, total: int, rows: slice):
         self.rows = rows
+        self.encode = policy.spec.encoder.encode
         self.inputs = policy.new_inputs(total)
         self.inputs[:, :-1] = 0
         self.noise = np.zeros_like(policy.noise(np.random.default_rng(), total))
         self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
         self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)
         self.values = np.empty(total, np.float32)
+
+    def of_all(self, observations: np.ndarray, noise: np.ndarray, with_values: bool) -> tuple:
+        """Inputs, noise, and where the results of all rows are written; inputs and noise of its own rows are set."""
+        self.encode(observations, self.inputs[self.rows])
+        self.noise[self.rows] = noise
+        return self.inputs, self.noise, self.dist_inputs, self.actions, self.values if with_values else None
+
+    def copy_to(self, dist_inputs: np.ndarray, actions: np.ndarray, values: np.ndarray | None) -> None:
+        """Copies the results of its own rows."""
+        dist_inputs[:] = self.dist_inputs[self.rows]
+        actions[:] = self.actions[self.rows]
+        if values is not None:
+            values[:] = self.values[self.rows]
 
 
 # Rows per forward pass of `values` and `dist_inputs`, few enough for the activations to stay in the processor's cache.

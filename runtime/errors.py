@@ -44,7 +44,11 @@ class WorkerExitedError(WorkerCrashedError):
     """A task called `sys.exit`; it is not retried."""
 
 
-class ActorDiedError(RuntimeFailure):
+class ActorError(RuntimeFailure):
+    """The call of an actor failed because of the actor; Ray's RayActorError."""
+
+
+class ActorDiedError(ActorError):
     """The actor's process has ended; the message has the reason, exit code or signal, and the last lines of stderr."""
 
 
@@ -52,7 +56,7 @@ class ActorStartError(ActorDiedError, TaskError):
     """The actor's constructor raised; also an instance of the user's class, like every `TaskError`."""
 
 
-class ActorUnavailableError(RuntimeFailure):
+class ActorUnavailableError(ActorError):
     """The actor cannot be reached now and may come back; the call may or may not have run."""
 
 
@@ -110,6 +114,7 @@ class ForkedProcessError(RuntimeFailure):
 
 __all__ = [
     "ActorDiedError",
+    "ActorError",
     "ActorStartError",
     "ActorUnavailableError",
     "ForkedProcessError",

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 from ..actors import ActorHandle
 from ..api import get, kill, wait
-from ..errors import ActorDiedError, ActorUnavailableError, GetTimeoutError, ObjectLostError, TaskError
+from ..errors import ActorDiedError, ActorError, ActorUnavailableError, GetTimeoutError, ObjectLostError, TaskError
 from ..refs import ObjectRef
 
 logger = logging.getLogger(__name__)
 
-DEATHS = (ActorDiedError, ActorUnavailableError, ObjectLostError)  # an answer can be lost with the node that has it
+DEATHS = (ActorError, ObjectLostError)  # an answer can be lost with the node that has it
 FAILURES = (*DEATHS, TaskError)
 # A new actor rarely mends what made its predecessor hang: of several silences in a row, one is tolerated.
 MAX_CONSECUTIVE_SILENCES = 1

@@ -42,7 +42,8 @@ def lives_again(actor):
     def ask():
         try:
             return runtime.get(actor.life.remote(), timeout=30)
-        except runtime.ActorUnavailableError:
+        except runtime.ActorUnavailableError as error:
+            assert isinstance(error, runtime.ActorError)
             return None
 
     return wait_until(ask)
@@ -56,8 +57,9 @@ def test_kill_without_no_restart_starts_the_actor_again(engine, tmp_path):
     assert lives_again(actor) == (2, True)
     assert runtime.get(actor.count.remote()) == 1
     runtime.kill(actor, no_restart=False)  # no life is left
-    with pytest.raises(runtime.ActorDiedError, match="kill"):
+    with pytest.raises(runtime.ActorError, match="kill") as caught:
         lives_again(actor)
+    assert type(caught.value) is runtime.ActorDiedError
 
 
 def test_kill_ends_an_actor_with_restarts(engine, tmp_path):

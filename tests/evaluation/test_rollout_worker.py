@@ -1,5 +1,7 @@
 """Rollout workers: what they write, that it does not depend on how many they are, and how they fail."""
 
+import sys
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import gymnasium
@@ -291,6 +293,22 @@ def test_shared_layers_see_each_observation_once(env, env_config, observation_fi
             np.testing.assert_allclose(one[name], other[name], atol=1e-5, err_msg=name)
     steps = sum(batch.count for batch in batches[together])
     assert seen[apart] - seen[together] >= steps, "acting has given the values of all steps"
+
+
+def test_a_step_of_sampling_takes_few_calls():
+    """The hot path of every user, who mostly has one policy without a memory and without masks: each call counts."""
+    sampler = worker(lambda config: gymnasium.make("CartPole-v1"), num_envs=1, fragment_length=500)
+    sampler.sample()
+    calls = Counter()
+
+    def count(frame, event, argument):
+        calls[event] += event == "c_call" or (event == "call" and frame.f_globals["__name__"].startswith("rllib."))
+
+    sys.setprofile(count)
+    sampler.sample()
+    sys.setprofile(None)
+    assert 5 < calls["call"] / 500 <= 16, "Python frames of the library"
+    assert 5 < calls["c_call"] / 500 <= 22, "functions of C, with the environment's"
 
 
 @pytest.mark.parametrize("env", [MatchPicture, CountingEnv])

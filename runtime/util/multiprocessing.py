@@ -58,7 +58,8 @@ class AsyncResult:
         self._left, self._join, self._lock = count, join, threading.Lock()
         self._callback, self._error_callback, self._when_done = callback, error_callback, when_done
         self._done, self._value, self._error = threading.Event(), None, None
-        if count == 0:
+        self._settled = count == 0  # no other thread may finish it too
+        if self._settled:
             self._finish()
 
     def ready(self) -> bool:
@@ -95,13 +96,13 @@ class AsyncResult:
     def part_came(self, index: int, values: list | None, error: BaseException | None) -> None:
         """A chunk has ended."""
         with self._lock:
-            if self.ready():
+            if self._settled:
                 return
             self._parts[index] = values
             self._left -= 1
             if error is None and self._left:
                 return
-            self._error = error
+            self._error, self._settled = error, True
         self._finish()
 
     def _finish(self):

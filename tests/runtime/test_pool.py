@@ -11,7 +11,7 @@ import pytest
 from runtime_support import wait_until
 
 import runtime
-from runtime.util.multiprocessing import Pool, TimeoutError
+from runtime.util.multiprocessing import AsyncResult, Pool, TimeoutError
 
 
 @pytest.fixture
@@ -117,6 +117,21 @@ def test_a_raising_callback_does_not_stop_the_pool(pool, caplog):
     pool.apply_async(square, (1,), callback=lambda value: 1 / 0).wait(20)
     wait_until(lambda: "a callback of a pool raised" in caplog.text)
     assert pool.map(square, range(4)) == [0, 1, 4, 9]
+
+
+def test_two_chunks_that_fail_at_once_are_reported_once(monkeypatch):
+    class SecondFailure(threading.Event):
+        """Lets the second chunk fail in the moment in which the first one's failure becomes known."""
+
+        def set(self):
+            result.part_came(1, None, KeyError(1))
+            super().set()
+
+    monkeypatch.setattr("runtime.util.multiprocessing.threading.Event", SecondFailure)
+    errors = []
+    result = AsyncResult(3, list, error_callback=errors.append)
+    result.part_came(0, None, KeyError(0))
+    assert [error.args for error in errors] == [(0,)]
 
 
 def test_initializer_and_max_tasks(engine, processes):

@@ -23,6 +23,7 @@ _pack_value = wire.VALUE.pack
 _new_tuple = tuple.__new__  # a third of the price of a NamedTuple's own constructor
 
 INLINE_BYTES = 2**16  # a value with more bytes than this goes to shared memory
+COPIED_BYTES = 2**10  # a pickle of at most so many bytes is copied out of its frame faster than it is viewed
 
 
 def error_value(error: BaseException) -> bytes:
@@ -67,7 +68,7 @@ class Serializer:
         buffers = []
         try:
             data = pickle.dumps(value, 5, buffer_callback=buffers.append)
-            if b"__main__" in data:
+            if data.find(b"__main__") >= 0:  # `in` would first try the bytes as a number, and format an error
                 return self.encode_by_value(value, flags)
         except Exception:  # user code runs in here; if it is to blame, it fails in the next line again
             return self.encode_by_value(value, flags)
@@ -105,7 +106,9 @@ class Serializer:
         """
         flags, items, count, _, pickle_bytes, _ = wire.VALUE.unpack_from(frame, start)
         if not items and not count:
-            return pickle.loads(memoryview(frame)[start + wire.VALUE_BYTES :])
+            begin = start + wire.VALUE_BYTES
+            source = frame if pickle_bytes <= COPIED_BYTES else memoryview(frame)
+            return pickle.loads(source[begin : begin + pickle_bytes])
         head = wire.value_head(frame, start)
         buffers = self._buffers(frame, head, pins)
         if flags & wire.PICKLE_SHARED:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 HEADER = struct.Struct("<18sBBIQIIQ")  # seal, kind, flags, source process, serial, a, b, c
 VALUE = struct.Struct("<IIIIQQ")  # flags, items, buffers, unused, bytes of the pickle, bytes of the value
 BUFFER = struct.Struct("<IIIIQQ")  # segment (0: inside the value), fd, item, unused, offset, bytes
-LENGTH = struct.Struct("<Q")
+LENGTH_BYTES = 8  # of a frame in a batch
 REPORT = struct.Struct("<QQi")  # of the zygote (see zygote.py): process, pid, wait status or BORN
 KEY = struct.Struct("<QQ")  # serial, process
 
@@ -35,7 +35,7 @@ ALIGNMENT = 16  # of buffers within a frame; malloc aligns the frame itself to t
 LARGEST_ITEM_COUNT = 2**24
 
 # Kinds of messages, with the meaning of (serial, a, b, c). Between clients:
-BATCH = 32  # a: number of frames; each behind its length (8 B)
+BATCH = 32  # a: number of frames; their lengths, 8 B each; the frames
 CALL = 1  # serial of the first result, bytes of the method's name, number of results, number of values; name, values
 CALL_WITH = 74  # the same with a struct instead of the method's name
 REPLY = 2  # serial of the first result, number of values; values
@@ -161,10 +161,8 @@ class Head(NamedTuple):
 
 def batch(source: int, frames: list[bytes]) -> bytes:
     """Several frames for one process in one."""
-    parts = [HEADER.pack(_seal, BATCH, 0, source, 0, len(frames), 0, 0)]
-    for frame in frames:
-        parts += (LENGTH.pack(len(frame)), frame)
-    return b"".join(parts)
+    head = HEADER.pack(_seal, BATCH, 0, source, 0, len(frames), 0, 0)
+    return b"".join((head, struct.pack(f"<{len(frames)}Q", *map(len, frames)), *frames))
 
 
 def unbatched(frame: bytes) -> list[bytes]:
@@ -173,13 +171,16 @@ def unbatched(frame: bytes) -> list[bytes]:
     Raises:
         Malformed: they do not fill it.
     """
-    frames, position, end = [], HEADER_BYTES, len(frame)
-    while position < end:
-        if position + LENGTH.size > end:
-            raise Malformed("batch cut off")
-        (size,) = LENGTH.unpack_from(frame, position)
-        position += LENGTH.size
-        if size < HEADER_BYTES or position + size > end or frame[position + KIND_AT] == BATCH:
+    count = HEADER.unpack_from(frame)[5]
+    position = HEADER_BYTES + LENGTH_BYTES * count
+    if position > len(frame):
+        raise Malformed("batch cut off")
+    sizes = struct.unpack_from(f"<{count}Q", frame, HEADER_BYTES)
+    if position + sum(sizes) != len(frame):
+        raise Malformed("batch longer or shorter than its frames")
+    frames = []
+    for size in sizes:
+        if size < HEADER_BYTES or frame[position + KIND_AT] == BATCH:
             raise Malformed("frame that does not fit its batch")
         frames.append(frame[position : position + size])
         position += size

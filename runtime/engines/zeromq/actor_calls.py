@@ -32,7 +32,7 @@ EAGER_CALLS = 8  # calls on their way that keep an actor busy: those after them 
 BATCH_CALLS = 32
 CALL_NAMES = 256  # that are kept
 
-_pack = wire.HEADER.pack
+_pack, _new_tuple = wire.HEADER.pack, tuple.__new__
 
 
 class ActorCalls:
@@ -130,20 +130,33 @@ class ActorCalls:
         name, name_bytes = self._method_names.get(method) or self._method_name(method)
         start = _pack(self._seal, wire.CALL, 0, self._process, serial, name_bytes, num_returns, 1 + len(depends)) + name
         channel = self._by_key[actor_id]
+        if channel.outbox or depends or encoded[1]:
+            self._wait_in_line(channel, _new_tuple(Call, (serial, refs, start, arguments, 0)))
+            return [refs] if type(refs) is Reference else list(refs)
         with self._bare_lock:
             send = self._sends.get(channel.process)
-            at_once = len(channel.pending) < EAGER_CALLS and channel.process and not channel.outbox
-            if at_once and send is not None and not depends and not encoded[1]:
+            at_once = len(channel.pending) < EAGER_CALLS and channel.process and not channel.outbox and send is not None
+            if at_once:
                 channel.pending[serial] = refs
                 send(start + encoded[0], zmq.DONTWAIT)
-            else:
-                at_once = False
         if not at_once:
+            self._wait_in_line(channel, _new_tuple(Call, (serial, refs, start, arguments, 0)))
+        return [refs] if type(refs) is Reference else list(refs)
+
+    def _wait_in_line(self, channel, call):
+        """Puts a call that cannot go at once behind those that wait."""
+        with self._bare_lock:
+            outbox = channel.outbox
+            # Among many calls in flight most only wait for the next batch, which a call or a reply after it sends.
+            joined = len(outbox) % BATCH_CALLS != BATCH_CALLS - 1 and len(channel.pending) >= EAGER_CALLS
+            joined = joined and channel.error is None and not call.arguments[1]
+            if joined:
+                outbox.append(call)
+        if not joined:
             with self._mailbox.lock:
-                waiting = self._queue(channel, Call(serial, refs, start, arguments))
+                waiting = self._queue(channel, call)
             if waiting and waiting % BATCH_CALLS == 0:
                 self._mailbox.drain()
-        return [refs] if type(refs) is Reference else list(refs)
 
     def _call_with(self, options, actor_id, method, args, kwargs, num_returns):
         """A call that is not a plain one."""
@@ -190,7 +203,8 @@ class ActorCalls:
             self._local_refs.settle(call.refs, channel.error, 0, channel.pins)
             return 0
         channel.outbox.append(call)
-        self._arguments.unresolved(call.arguments, lambda: self.advance(channel))
+        if call.arguments[1]:
+            self._arguments.unresolved(call.arguments, lambda: self.advance(channel))
         if len(channel.pending) < EAGER_CALLS or len(channel.outbox) % BATCH_CALLS == 0:
             self.advance(channel)
         return len(channel.outbox) if len(channel.pending) >= channel.WINDOW else 0
@@ -201,14 +215,15 @@ class ActorCalls:
         while channel.outbox and channel.process and len(pending) < channel.WINDOW:
             call = channel.outbox[0]
             serial, refs, start, arguments, attempts = call
-            depends = arguments[1]
+            (body, items, _), depends = arguments
             if depends and any(ref.frame is None for ref in depends):
                 break
             channel.outbox.popleft()
             if depends and (failed := failed_argument(arguments)) is not None:
                 self._local_refs.settle(refs, *failed)
                 continue
-            body, _ = self._arguments.complete(arguments, channel.process)
+            if items or depends:
+                body, _ = self._arguments.complete(arguments, channel.process)
             pending[serial] = call if attempts else refs
             frames.append(start + body)
         if frames:

@@ -43,6 +43,7 @@ ROUND_MS = 5000
 NODE_ID = f"{wire.NODE:x}"
 
 _unpack = wire.HEADER.unpack_from
+_ITEM_COUNT, _NO_ITEMS = slice(wire.HEADER_BYTES + 4, wire.HEADER_BYTES + 8), bytes(4)  # of a reply's only value
 
 
 class Client:
@@ -422,8 +423,31 @@ class Client:
         self.store.trim()
 
     def _on_batch(self, frame, head):
-        for inner in wire.unbatched(frame):
+        frames = wire.unbatched(frame)
+        if frames and frames[0][wire.KIND_AT] == wire.REPLY:
+            frames = self._settle_plain(head[3], frames)
+        for inner in frames:
             self._dispatch(inner)
+
+    def _settle_plain(self, source, frames):
+        """Does what `_on_reply` does to the plain replies among frames, all at once; returns the other frames."""
+        channel, others = self._by_process.get(source), []
+        pending = self.tasks.pending if channel is None else channel.pending
+        with self.mailbox.lock:
+            if self.watches:
+                return frames
+            for frame in frames:
+                _, kind, raised, _, serial, count, _, _ = _unpack(frame)
+                plain = kind == wire.REPLY and count == 1 and not raised and frame[_ITEM_COUNT] == _NO_ITEMS
+                ref = pending.get(serial) if plain else None
+                if type(ref) is Reference and ref.hold is ref.waiters is None:
+                    del pending[serial]
+                    ref.start, ref.frame = wire.HEADER_BYTES, frame
+                else:
+                    others.append(frame)
+            if channel is not None:
+                self._advance_if_due(channel)
+        return others
 
     def _on_reply(self, frame, head):
         _, _, raised, source, serial, count, _, _ = head
@@ -440,16 +464,19 @@ class Client:
                     return
         with self.mailbox.lock:
             refs = pending.pop(serial, None)
-            if channel is not None and (
-                not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2)
-            ):
-                self._advance(channel)
+            if channel is not None:
+                self._advance_if_due(channel)
             if raised and refs is not None:  # without a reference the error is lost at once
                 pins = (self._unseen_errors.pin(frame, wire.HEADER_BYTES),)
             if count != 1 or type(refs) is not Reference:
                 self._settle_several(refs, frame, count, pins)
             else:
                 self._settle_one(refs, frame, wire.HEADER_BYTES, pins)
+
+    def _advance_if_due(self, channel):
+        """Replies have come: sends what waits for room, and lets go of an actor without handles. Lock held."""
+        if not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2):
+            self._advance(channel)
 
     def _settle_several(self, refs, frame, count, pins):
         """Gives the results of a call their values, or all of them the only one there is. Lock held."""

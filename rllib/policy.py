@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_manifest
-from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
 from rllib.models.catalog import PolicySpec
+from rllib.models.numpy_network import use_one_blas_thread
 from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, STATE_IN, VF_PREDS, Column
 
 FILTER_PREFIX = "filter."

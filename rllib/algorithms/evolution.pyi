@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.evaluation.worker_set import WorkerSet
-from rllib.learners.direction_learner import DirectionLearner
 from rllib.learners.optimizers import Adam, SGD
 from rllib.models.catalog import PolicySpec
+from rllib.models.noise_table import NoiseTable
 from rllib.policy import Policy
 from rllib.schedules import Points
 from typing import Any, Literal, TypeVar
@@ -55,6 +55,14 @@ class EvolutionConfig(AlgorithmConfig):
     rl_module = training
     def build(self, env: Any=None) -> Evolution: ...
     build_algo = build
+
+class DirectionLearner:
+    def __init__(self, weights: np.ndarray, noise: NoiseTable, optimizer: Adam | SGD): ...
+    def update(
+        self, indices: np.ndarray, coefficients: np.ndarray, *, lr: float, decay: float
+    ) -> dict[str, float]: ...
+    def get_state(self) -> dict[str, np.ndarray]: ...
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None: ...
 
 class Evolution(Algorithm):
     config: EvolutionConfig

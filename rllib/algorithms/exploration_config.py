@@ -10,15 +10,14 @@ from numbers import Real
 from gymnasium import spaces
 
 from rllib.algorithms.setting_types import shortened
-from rllib.evaluation.exploration import EpsilonGreedy, Exploration, PerWorkerEpsilonGreedy, SoftQ, StochasticSampling
-from rllib.evaluation.exploration_noise import GaussianNoise, OrnsteinUhlenbeckNoise, Random
+from rllib.evaluation import exploration as ex
 from rllib.evaluation.parameter_noise import ParameterNoise
 
 _TYPES = (
-    *(StochasticSampling, EpsilonGreedy, PerWorkerEpsilonGreedy, SoftQ, ParameterNoise),
-    *(GaussianNoise, OrnsteinUhlenbeckNoise, Random),
+    *(ex.StochasticSampling, ex.EpsilonGreedy, ex.PerWorkerEpsilonGreedy, ex.SoftQ, ParameterNoise),
+    *(ex.GaussianNoise, ex.OrnsteinUhlenbeckNoise, ex.Random),
 )
-KINDS: Mapping[str, type[Exploration]] = {each.__name__: each for each in _TYPES}
+KINDS: Mapping[str, type[ex.Exploration]] = {each.__name__: each for each in _TYPES}
 # By the values of discrete actions.
 OF_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "ParameterNoise", "Random")
 # Around a deterministic policy's continuous actions.
@@ -70,7 +69,7 @@ def exploration_settings(config: Mapping, default: Mapping) -> dict:
     return {**of_type, **of_algorithm, **config, "type": kind}
 
 
-def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> Exploration:
+def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> ex.Exploration:
     """What a checked exploration_config describes, with these actions."""
     settings = exploration_settings(config, default)
     return KINDS[settings.pop("type")](**settings).for_actions(action_space)

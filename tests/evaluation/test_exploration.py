@@ -8,7 +8,7 @@ from rllib import sample_batch as sb
 from rllib.env.actions import ActionMapper
 from rllib.env.registry import resolve
 from rllib.evaluation import exploration as ex
-from rllib.evaluation.exploration_noise import GaussianNoise, OrnsteinUhlenbeckNoise, RandomActions
+from rllib.evaluation.exploration import GaussianNoise, OrnsteinUhlenbeckNoise, RandomActions
 from rllib.evaluation.parameter_noise import ADAPTATION, ParameterNoise
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings

@@ -10,10 +10,10 @@ from learner_support import ACTION_SPACES, SETTINGS, make_batch, make_policy
 
 from rllib import sample_batch as sb
 from rllib.errors import LearnerError
-from rllib.learners.epoch import PinnedTransfers
 from rllib.learners.learner import make_learner
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.torch_learner import PinnedTransfers
 from rllib.losses.ppo import PPO_LOSS
 
 # The networks here are so small that a second thread only waits.

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rllib.models import blas
+from rllib.models.numpy_network import SYMBOLS
 
 # Prints the number of threads before and after a policy was made; numpy is imported first, as users do.
 CODE = """
@@ -34,7 +34,7 @@ print(threads())
 @pytest.mark.parametrize(("asked", "threads"), [("", 1), ("2", 2)])
 def test_number_of_threads(asked, threads):
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    code = f"SYMBOLS = {blas.SYMBOLS!r}; ASKED = {asked!r}\n{CODE}"
+    code = f"SYMBOLS = {SYMBOLS!r}; ASKED = {asked!r}\n{CODE}"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
     )

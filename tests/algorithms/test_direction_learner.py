@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from rllib.algorithms.evolution import DirectionLearner
 from rllib.errors import LearnerError
-from rllib.learners.direction_learner import DirectionLearner
 from rllib.learners.optimizers import SGD, Adam
 from rllib.losses.evolution import centred_ranks, es_coefficients
 from rllib.models.noise_table import NoiseTable

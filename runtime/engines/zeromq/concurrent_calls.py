@@ -5,13 +5,11 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar
 from queue import SimpleQueue
 
 from . import wire
 from .received_calls import ReceivedCall, received_call
-
-running: ContextVar[tuple | None] = ContextVar("running", default=None)  # as Worker._running, of this thread or task
+from .running import of_this_thread
 
 
 class ConcurrentCalls:
@@ -71,7 +69,7 @@ class ConcurrentCalls:
     def _work(self, group):
         while True:
             call = self._queues[group].get()
-            running.set((wire.CALL, call.serial, call.source, call.method, 0))
+            of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
             attempts = call.retries
             value = raised = None
             while True:
@@ -95,7 +93,7 @@ class ConcurrentCalls:
 
     async def _run_coroutine(self, call: ReceivedCall, group: str):
         async with self._slots[group]:
-            running.set((wire.CALL, call.serial, call.source, call.method, 0))
+            of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
             attempts = call.retries
             value = raised = None
             while True:

@@ -44,8 +44,13 @@ class HeldReplies:
             self._mailbox.start_keeper()
             self._mailbox.wake()
 
+    def send_all(self) -> None:
+        """Sends them all."""
+        with self._mailbox.lock:
+            self.send()
+
     def send(self) -> None:
-        """Sends them all. The mailbox's lock is held."""
+        """The same. The mailbox's lock is held."""
         for receiver, replies in self._replies.items():
             self._mailbox.send_several(receiver, replies)
         self._replies.clear()

@@ -1,0 +1,215 @@
+"""The actor that a worker is: its instance, and the calls that it serves."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
+import zmq
+
+from ...errors import ActorStartError
+from ...failures import describe_exception
+from ..base import ASYNC_CONCURRENCY, find_method, has_coroutines
+from ..placement_groups import Placements
+from . import structs, wire
+from .concurrent_calls import ConcurrentCalls
+from .held_replies import HeldReplies
+from .interrupts import runs_user_code
+from .mailbox import Mailbox
+from .received_calls import ReceivedValues, received_call
+from .results import Results
+from .running import Leave, Running, left
+from .serializer import error_value
+
+
+class ServedActor:
+    """Makes the instance of an actor, calls its methods and answers their callers.
+
+    Args:
+        mailbox: of this process.
+        received, results: what comes with a call, and what it returns.
+        running: what this process runs.
+        held: replies that are held back.
+        next_serial: a new number for a call.
+        placements: where the calls of the actor are placed.
+        queue: messages that wait.
+        run: kind of message -> what runs it. An actor whose calls run at the same time changes it.
+        wake: has the main thread look whether the process is to end.
+
+    Attributes:
+        stopping: the process is to end when no call runs.
+        exit: how, if user code has asked for it in a call that ran beside others.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        received: ReceivedValues,
+        results: Results,
+        running: Running,
+        held: HeldReplies,
+        next_serial: Callable[[], int],
+        placements: Placements,
+        queue: deque[bytes],
+        run: dict[int, Callable],
+        wake: Callable[[], None],
+    ):
+        self._mailbox, self._running, self._held, self._placements = mailbox, running, held, placements
+        self._bare_lock, self._sends = mailbox.lock.bare, mailbox.sends
+        self._received, self._decode, self._pins = received, received.decode, received.pins
+        self._results, self._reply = results, results.reply
+        self._next_serial, self._queue, self._run, self._wake = next_serial, queue, run, wake
+        self._instance: object = None
+        self._names: dict[bytes, str] = {}
+        self._methods: dict[str, Callable] = {}  # of the instance
+        self._concurrent: ConcurrentCalls | None = None
+        self.stopping, self.exit = False, None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call waits or runs beside others."""
+        return self._concurrent is None or self._concurrent.idle
+
+    @runs_user_code
+    def create(self, frame: bytes) -> None:
+        """Makes the instance.
+
+        Raises:
+            Leave: the constructor has raised, which the node knows then.
+        """
+        _, _, _, source, serial, size, _, count = wire.HEADER.unpack_from(frame)
+        create = structs.decode(structs.Create, frame, size)
+        running = self._running
+        running.actor = wire.key(serial, source)
+        running.request, self._placements.current = create.held, create.placement
+        running.work = (wire.CREATE, serial, source, "__init__", 0)
+        start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
+        try:
+            args, kwargs = self._received.arguments(frame, start, count)
+            self._instance = self._received.definition(create.digest)(*args, **kwargs)
+            running.end_if_forked()
+        except SystemExit as error:
+            raise left(error) from None
+        except BaseException as error:
+            running.end_if_forked(error)
+            failure = describe_exception(error, f"the constructor of actor {create.name} in process {os.getpid()}")
+            with self._mailbox.lock:
+                self._mailbox.tell_node(wire.START_FAILED, body=error_value(failure.error(ActorStartError)))
+            raise Leave(1, "could not start") from None
+        self._allow_concurrency(create)
+        with self._mailbox.lock:
+            self._mailbox.tell_node(wire.ALIVE)
+
+    def _allow_concurrency(self, create):
+        has_loop = has_coroutines(type(self._instance))
+        limits = {"": create.max_concurrency or (ASYNC_CONCURRENCY if has_loop else 1), **create.groups}
+        if has_loop or limits != {"": 1}:
+            load = self._received.arguments
+            self._concurrent = ConcurrentCalls(limits, self._method, load, self._end_call, has_loop)
+            self._run[wire.CALL] = self._run[wire.CALL_WITH] = self._concurrent.start
+            self._running.work, self._running.loop_thread = None, self._concurrent.loop_thread
+
+    @runs_user_code
+    def call(self, frame: bytes) -> None:
+        """Runs a plain call (wire.CALL).
+
+        Raises:
+            Leave: user code has asked for the end of the process.
+        """
+        _, _, _, source, serial, name_bytes, num_returns, count = wire.HEADER.unpack_from(frame)
+        raw = frame[wire.HEADER_BYTES : wire.HEADER_BYTES + name_bytes]
+        name = self._names.get(raw)
+        if name is None:
+            name = self._names[raw] = raw.decode()
+        self._running.work = (wire.CALL, serial, source, name, 0)
+        start = wire.HEADER_BYTES + name_bytes + -name_bytes % wire.ALIGNMENT
+        queue = self._queue
+        began = monotonic() if queue else 0.0
+        try:
+            if count == 1:
+                args, kwargs = self._decode(frame, start, self._pins(frame, start))
+            else:
+                args, kwargs = self._received.arguments(frame, start, count)
+            method = self._methods.get(name)
+            if method is None:
+                method = self._method(name)
+            value = method(*args, **kwargs)
+            args = kwargs = None
+            reply = self._reply(source, serial, num_returns, value)
+        except SystemExit as error:
+            raise left(error) from None
+        except BaseException as error:
+            reply = self._results.failure(serial, error, f"actor method {self._running.name}.{name}()")
+        if queue and self._held.expects(raw, monotonic() - began, queue[0]):
+            self._held.add(source, reply)
+            return
+        if self._held.count:
+            self._held.send_all()
+        with self._bare_lock:
+            send = self._sends.get(source)
+            if send is not None:
+                send(reply, zmq.DONTWAIT)
+        if send is None:
+            with self._mailbox.lock:
+                self._mailbox.send(source, reply)
+
+    @runs_user_code
+    def call_with(self, frame: bytes) -> None:
+        """Runs a call with options (wire.CALL_WITH).
+
+        Raises:
+            Leave: user code has asked for the end of the process.
+        """
+        call = received_call(frame)
+        self._running.work = (wire.CALL, call.serial, call.source, call.method, self._next_serial())
+        attempts = call.retries
+        while True:
+            try:
+                args, kwargs = self._received.arguments(frame, call.start, call.count)
+                value = self._method(call.method)(*args, **kwargs)
+                args = kwargs = None
+                reply = self._reply(call.source, call.serial, call.num_returns, value)
+            except SystemExit as error:
+                raise left(error) from None
+            except BaseException as error:
+                self._running.end_if_forked(error)
+                if attempts != 0 and call.worth_retrying(error):
+                    attempts -= 1
+                    continue
+                label = f"actor method {self._running.name}.{call.method}()"
+                reply = self._results.failure(call.serial, error, label)
+            break
+        value = None
+        with self._mailbox.lock:
+            self._held.send()
+            self._mailbox.send(call.source, reply)
+
+    def _method(self, name):
+        method = self._methods.get(name)
+        if method is None:
+            method = self._methods[name] = find_method(self._instance, name)
+        return method
+
+    def _end_call(self, call, value, raised):
+        """A call that ran beside others has ended; in its thread."""
+        if isinstance(raised, SystemExit):
+            self.exit = left(raised)
+        else:
+            try:
+                if raised is not None:
+                    raise raised
+                reply = self._reply(call.source, call.serial, call.num_returns, value)
+            except BaseException as error:
+                label = f"actor method {self._running.name}.{call.method}()"
+                reply = self._results.failure(call.serial, error, label)
+            with self._mailbox.lock:
+                self._mailbox.send(call.source, reply)
+        if self.exit is not None or self.stopping:
+            self._wake()
+
+    def drop(self) -> None:
+        """Lets the instance go."""
+        self._methods.clear()  # they hold it
+        self._instance = None

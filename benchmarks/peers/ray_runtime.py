@@ -1,6 +1,6 @@
 """Ray's runtime without RLlib: actor calls, tasks, the object store, the start of actors.
 
-    ray_runtime.py calls         sync and pipelined actor calls, queued no-op tasks
+    ray_runtime.py calls         sync and pipelined actor calls, also of a coroutine, queued no-op tasks
     ray_runtime.py put [MB]      seconds to put an array of that size, steady state; to get it in another process
     ray_runtime.py start [N]     seconds until N actors have answered their first call
 """
@@ -29,6 +29,12 @@ class Echo:
 
 
 @ray.remote
+class AsyncEcho:
+    async def echo(self, value=None):
+        return value
+
+
+@ray.remote
 def nothing():
     return None
 
@@ -44,9 +50,10 @@ def calls(count: str = "2000", tasks: str = "10000") -> dict:
         ray.get(actor.echo.remote())
         times.append(time.perf_counter() - started)
     pipelined = int(count) * 10
-    started = time.perf_counter()
-    ray.get([actor.echo.remote() for _ in range(pipelined)])
-    pipelined_s = time.perf_counter() - started
+    pipelined_s = in_flight_s(actor, pipelined)
+    async_actor = AsyncEcho.remote()
+    in_flight_s(async_actor, 200)
+    coroutines_s = in_flight_s(async_actor, pipelined)
     ray.get([nothing.remote() for _ in range(100)])
     started = time.perf_counter()
     ray.get([nothing.remote() for _ in range(int(tasks))])
@@ -55,8 +62,16 @@ def calls(count: str = "2000", tasks: str = "10000") -> dict:
         "sync_call_s": statistics.median(times),
         "sync_call_p99_s": sorted(times)[len(times) * 99 // 100],
         "pipelined_calls_per_s": pipelined / pipelined_s,
+        "coroutine_calls_per_s": pipelined / coroutines_s,
         "tasks_per_s": int(tasks) / tasks_s,
     }
+
+
+def in_flight_s(actor, count: int) -> float:
+    """Seconds of `count` calls in flight."""
+    started = time.perf_counter()
+    ray.get([actor.echo.remote() for _ in range(count)])
+    return time.perf_counter() - started
 
 
 def put(megabytes: str = "100", rounds: str = "10") -> dict:

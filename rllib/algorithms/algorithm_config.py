@@ -308,11 +308,8 @@ class AlgorithmConfig(ConfigObject):
         Raises:
             ValueError: with a line for every mistake.
         """
-        config = self.copy(copy_frozen=False)
-        if env is not None:
-            config.environment(env)
-        config.validate()
-        return config._algorithm_class()(config=config.freeze())
+        config = frozen(type(self), self, env)
+        return config._algorithm_class()(config=config)
 
     build_algo = build
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from rllib.algorithms import from_config
 from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration_config import make_exploration
@@ -29,14 +30,6 @@ from rllib.algorithms.from_checkpoint import (
     saved_class,
     saved_config,
     worker_states,
-)
-from rllib.algorithms.from_config import (
-    actor_options,
-    checked_spaces,
-    fault_tolerance,
-    learned_environment,
-    resource_request,
-    rollout_settings,
 )
 from rllib.algorithms.inference import Inference
 from rllib.checkpoint import write_checkpoint
@@ -99,8 +92,8 @@ class Algorithm(ABC):
         self.callbacks = make_callbacks(self.config.callbacks_class)
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
-        factory = learned_environment(self.config)
-        observation_space, action_space = checked_spaces(factory, self.config)
+        factory = from_config.learned_environment(self.config)
+        observation_space, action_space = from_config.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
         rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
@@ -110,7 +103,7 @@ class Algorithm(ABC):
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
-        self._rollout_settings = rollout_settings(
+        self._rollout_settings = from_config.rollout_settings(
             self.config,
             factory,
             policy=spec,
@@ -165,7 +158,7 @@ class Algorithm(ABC):
         "cpu" and "gpu" are those of this process; "extra_cpu", "extra_gpu" and "extra_custom_resources" those of the
         rollout workers and the evaluation workers together.
         """
-        return resource_request(cls.get_default_config().update_from_dict(config))
+        return from_config.resource_request(cls.get_default_config().update_from_dict(config))
 
     # ------------------------------------------------------------------ what an algorithm fills in
 
@@ -220,8 +213,8 @@ class Algorithm(ABC):
         return WorkerSet(
             self._rollout_settings,
             self.config.num_rollout_workers,
-            actor_options(self.config),
-            fault_tolerance(self.config),
+            from_config.actor_options(self.config),
+            from_config.fault_tolerance(self.config),
             [self.config.get_rollout_fragment_length(i + 1) for i in range(self.config.num_rollout_workers)],
             **more,
         )

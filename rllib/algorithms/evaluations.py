@@ -2,14 +2,8 @@
 
 from collections.abc import Callable
 
+from rllib.algorithms import from_config
 from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.from_config import (
-    actor_options,
-    checked_spaces,
-    fault_tolerance,
-    learned_environment,
-    rollout_settings,
-)
 from rllib.evaluation.callbacks import tell_recreated_workers
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
@@ -46,15 +40,15 @@ class Evaluations:
         algorithm, config = self._algorithm, self._config
         if not algorithm.config.evaluation_changes().keys() - {"explore"}:
             return training
-        factory = learned_environment(config)
-        observation_space, action_space = checked_spaces(factory, config)
+        factory = from_config.learned_environment(config)
+        observation_space, action_space = from_config.checked_spaces(factory, config)
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
             raise ValueError(
                 f"evaluation_config describes an environment with observations {observation_space} and actions "
                 f"{action_space}, but the policy is trained with {algorithm.observation_space} and "
                 f"{algorithm.action_space}. Evaluate in an environment with the same spaces."
             )
-        return rollout_settings(
+        return from_config.rollout_settings(
             config,
             factory,
             policy=algorithm.policy.spec,
@@ -142,8 +136,8 @@ class Evaluations:
             self.workers = WorkerSet(
                 self._settings,
                 self._config.evaluation_num_workers,
-                actor_options(self._config),
-                fault_tolerance(self._config),
+                from_config.actor_options(self._config),
+                from_config.fault_tolerance(self._config),
                 worker_class=EvaluationWorker,
             )
         return self.workers.start_episodes(self._algorithm.snapshot(), duration, self.count, explore)

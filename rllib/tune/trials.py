@@ -26,22 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rllib.tune import stoppers
+from rllib.tune import instructions, stoppers
 from rllib.tune.experiment_spec import ExperimentSpec
-from rllib.tune.instructions import (
-    Adopt,
-    Ask,
-    Leave,
-    Record,
-    Remove,
-    RollBack,
-    Start,
-    Tell,
-    WriteConfig,
-    WriteError,
-    WriteResult,
-    WriteText,
-)
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial, TrialCheckpoint
 from rllib.tune.trial_records import (
     checkpoint_record,
@@ -151,7 +137,7 @@ class Trials:
         self._instructions.append(instruction)
 
     def _record(self, record: dict[str, Any]) -> None:
-        self._do(Record(record))
+        self._do(instructions.Record(record))
 
     def _warn_once(self, topic: str, message: str) -> None:
         if topic not in self._warned:
@@ -313,7 +299,7 @@ class Trials:
         trial.dirname = next(
             name for name in itertools.chain([trial.dirname], numbered) if name not in self._dirnames
         )
-        self._do(WriteConfig(trial))
+        self._do(instructions.WriteConfig(trial))
         self._record(trial_record(trial))
         self._join(trial)
         self.waiting[trial.trial_id] = trial
@@ -329,7 +315,7 @@ class Trials:
     def _configure(self, trial: Trial, config: dict, iteration: int | None = None) -> None:
         trial.config = config
         self._record(config_record(trial, iteration))
-        self._do(WriteConfig(trial))
+        self._do(instructions.WriteConfig(trial))
 
     def _start_trials(self) -> None:
         while self.waiting and any(self.used[name] < quantity for name, quantity in self.total.items()):
@@ -368,21 +354,21 @@ class Trials:
         del self.waiting[trial.trial_id]
         running = self.running[trial.trial_id] = Running(trial, held)
         if trial.status == PAUSED and self._is_function:
-            self._do(RollBack(trial))
+            self._do(instructions.RollBack(trial))
         else:
             self._launch(running)
 
     def _launch(self, running: Running) -> None:
         trial = running.trial
         restore = trial.checkpoint_path(trial.checkpoint) if trial.checkpoint else self._spec.restore
-        self._do(Start(trial, restore))
+        self._do(instructions.Start(trial, restore))
         running.calls.append("start")
         trial.status = RUNNING
         self._record(status_record(trial))
         self.verdicts.goes_on(trial)
         self._ask(running, "step")
         if restore:
-            self._do(Tell("on_trial_restore", trial))
+            self._do(instructions.Tell("on_trial_restore", trial))
 
     def rolled_back(self, trial: Trial, results: Sequence[Mapping], checkpoints: list[TrialCheckpoint]) -> None:
         """A trial is at its last checkpoint, or at its beginning: a paused one that starts, or one that has failed.
@@ -401,7 +387,7 @@ class Trials:
 
     def _ask(self, running: Running, what: str, *arguments) -> None:
         running.calls.append(what)
-        self._do(Ask(running.trial, what, arguments))
+        self._do(instructions.Ask(running.trial, what, arguments))
 
     def _ask_to_save(self, running: Running) -> None:
         self._ask(running, "save", running.trial.next_checkpoint_path)
@@ -415,7 +401,7 @@ class Trials:
 
     def _on_start(self, running: Running, answer: Mapping[str, Any]) -> None:
         running.trial.pid, running.trial.hostname = answer["pid"], answer["hostname"]
-        self._do(Tell("on_trial_start", running.trial))
+        self._do(instructions.Tell("on_trial_start", running.trial))
 
     def _on_step(self, running: Running, answer: tuple[dict, str | None]) -> None:
         (result, checkpoint), trial = answer, running.trial
@@ -427,11 +413,11 @@ class Trials:
             return
         result["config"] = trial.config
         trial.take(result)
-        self._do(WriteResult(trial, result))
+        self._do(instructions.WriteResult(trial, result))
         self.verdicts.see(result)
         if checkpoint:
             self._take_checkpoint(trial, checkpoint)
-        self._do(Tell("on_trial_result", trial, {"result": result}))
+        self._do(instructions.Tell("on_trial_result", trial, {"result": result}))
         if running.ending is not None:
             return
         reached = self._spec.stop.reached(trial.trial_id, result)
@@ -474,7 +460,7 @@ class Trials:
 
     def _on_save(self, running: Running, path: str) -> None:
         self._take_checkpoint(running.trial, path)
-        self._do(Tell("on_trial_save", running.trial))
+        self._do(instructions.Tell("on_trial_save", running.trial))
         self._release_takeovers(running.trial)
 
     def _take_checkpoint(self, trial: Trial, path: str) -> None:
@@ -487,11 +473,11 @@ class Trials:
         """A checkpoint lies in the trial's directory; those that it makes superfluous go."""
         trial.checkpoints.append(checkpoint)
         self._record(checkpoint_record(trial, checkpoint))
-        self._do(Tell("on_checkpoint", trial, {"checkpoint": checkpoint}))
+        self._do(instructions.Tell("on_checkpoint", trial, {"checkpoint": checkpoint}))
         for old in self._spec.checkpoints.superfluous(trial.checkpoints):
             trial.checkpoints.remove(old)
             self._record(removed_record(trial, old))
-            self._do(Remove(trial, old))
+            self._do(instructions.Remove(trial, old))
 
     def _on_export(self, running: Running, written: Mapping[str, str]) -> None:
         logger.info("%s has exported %s", running.trial, ", ".join(written.values()))
@@ -544,7 +530,7 @@ class Trials:
         for name, quantity in running.held.items():
             self.used[name] -= quantity
         trial.pid = None
-        self._do(Leave(trial, in_order))
+        self._do(instructions.Leave(trial, in_order))
 
     def _stand_still(self, trial: Trial, status: str) -> None:
         """A trial waits, and is PENDING or PAUSED."""
@@ -557,7 +543,7 @@ class Trials:
         self.record_end(trial, status, reason)
         self._release_takeovers(trial)
         self.verdicts.end(self, trial)
-        self._do(Tell("on_trial_error" if status == ERROR else "on_trial_complete", trial))
+        self._do(instructions.Tell("on_trial_error" if status == ERROR else "on_trial_complete", trial))
         if status != ERROR:
             self.verdicts.refuse_missing_metric(trial)
 
@@ -581,14 +567,14 @@ class Trials:
             return
         self._leave(running)
         trial.num_failures, trial.exception, trial.error = trial.num_failures + 1, exception, text
-        self._do(WriteError(trial))
+        self._do(instructions.WriteError(trial))
         allowed = self._spec.failures.max_failures
         if running.ending is None and (allowed < 0 or trial.num_failures <= allowed):
             logger.warning("%s has failed (%d of at most %s times) and starts again from %s: %s", trial,
                            trial.num_failures, allowed if allowed >= 0 else "any number of",
                            trial.checkpoint.name if trial.checkpoint else "the beginning",
                            text.splitlines()[-1])  # fmt: skip
-            self._do(RollBack(trial))
+            self._do(instructions.RollBack(trial))
             return
         self.first_failed = self.first_failed or trial
         self._finish(trial, ERROR, "an error")
@@ -609,7 +595,7 @@ class Trials:
 
     def write_file(self, name: str, text: str, append: bool = False) -> None:
         """Writes, or appends to, a file in the experiment's directory."""
-        self._do(WriteText(name, text, append))
+        self._do(instructions.WriteText(name, text, append))
 
     def pause_trial(self, trial: Trial) -> None:
         """Saves the trial and frees its resources; `choose_trial_to_run` may let it go on later."""
@@ -663,7 +649,7 @@ class Trials:
         if trial.is_finished:
             return
         if source.checkpoint is not None:
-            self._do(Adopt(trial, source, config))
+            self._do(instructions.Adopt(trial, source, config))
             return
         self._warn_once(f"exploit {source}", f"{source} has no checkpoint that {trial} could go on from")
         if running := self.running.get(trial.trial_id):

@@ -24,8 +24,10 @@ def command(
     checkpoint is taken. The seeds of the environments are ones that training has not seen.
     """
     with reported(verbose):
+        # Without workers, evaluation is played here.
+        overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, **({} if seed is None else {"seed": seed})}
         with user_input():
-            algorithm = Algorithm.from_checkpoint(latest(checkpoint), _overrides(seed), load_user_code=load_user_code)
+            algorithm = Algorithm.from_checkpoint(latest(checkpoint), overrides, load_user_code=load_user_code)
         with algorithm:
             result = algorithm.evaluate(episodes, explore=explore or None)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
@@ -46,9 +48,3 @@ def latest(path: Path) -> Path:
         raise Mistake(f"there is no checkpoint {path}")
     checkpoints = sorted(path.glob("checkpoint_*"))
     return checkpoints[-1] if checkpoints else path
-
-
-def _overrides(seed: int | None) -> dict:
-    """No workers: evaluation is played here. The training's seed, unless there is another."""
-    overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0}
-    return overrides if seed is None else {**overrides, "seed": seed}

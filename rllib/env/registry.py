@@ -233,17 +233,13 @@ def call_creator(creator: Callable, context: EnvContext, name: str):
         return creator(context)
     if inspect.Parameter.VAR_KEYWORD in kinds or given.keys() <= named:
         return creator(**given)
-    if inspect.Parameter.VAR_POSITIONAL in kinds or (first is not None and _holds_config(first)):
+    if inspect.Parameter.VAR_POSITIONAL in kinds or (first is not None and isinstance(first.default, dict | None)):
         return creator(context)
     unknown = ", ".join(repr(key) for key in given if key not in named)
     raise TypeError(
         f"env_config has {unknown}, but {name}({', '.join(map(str, parameters))}) takes no such argument. "
         "Correct the key, or let the environment's __init__ take one argument `config`, which gets the whole dict."
     )
-
-
-def _holds_config(parameter: inspect.Parameter) -> bool:
-    return parameter.default is None or isinstance(parameter.default, dict)
 
 
 def _resolve_name(name: str) -> EnvFactory:

@@ -124,7 +124,7 @@ class SyncStream(EnvironmentStream):
             ended = self._apply_time_limits(ended, truncated)
         finals = self._start_next(ended, rows) if ended else ended
         self._write_rows(rows, observations)
-        self.reset_rows = self._rows_of_replaced() if self.replaced else None
+        self.reset_rows = np.isin(range(self.num_envs), self.replaced) if self.replaced else None
         if infos:
             self._write_all_infos(infos)
         return finals
@@ -315,11 +315,6 @@ class SyncStream(EnvironmentStream):
         observation = self._reset_env(index)
         self._next_deadline = min(self._deadlines)
         return observation
-
-    def _rows_of_replaced(self) -> np.ndarray:
-        rows = np.zeros(self.num_envs, bool)
-        rows[self.replaced] = True
-        return rows
 
     def _place(self, index: int) -> str:
         return f"environment {index} of rollout worker {self._worker_index} ({env_name(self._envs[index])})"

@@ -169,7 +169,9 @@ class _Epoch:
 
     def __init__(self, columns: Mapping[str, np.ndarray], inputs: np.ndarray):
         self._inputs = inputs
-        self._sources = {name: np.ascontiguousarray(_feature_major(column)) for name, column in columns.items()}
+        self._sources = {
+            name: np.ascontiguousarray(column.T if column.ndim == 2 else column) for name, column in columns.items()
+        }
         self._shuffled = {name: np.empty_like(source) for name, source in self._sources.items()}
         self.inputs = np.empty_like(inputs)
 
@@ -187,10 +189,6 @@ class _Epoch:
         return {
             name: column[:, rows].T if column.ndim == 2 else column[rows] for name, column in self._shuffled.items()
         }
-
-
-def _feature_major(column: np.ndarray) -> np.ndarray:
-    return column.T if column.ndim == 2 else column
 
 
 IDENTITY_TOLERANCE = 1e-3

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rllib.tune.domains import Choice, Domain, Function, grid_search, is_lambda_of_spec
+from rllib.tune.loggers import settings_by_path
 
 Path = tuple[str | int, ...]
 
@@ -106,7 +107,7 @@ def evaluated_params(space, config) -> dict[str, Any]:
 
     def walk(node, value, path):
         if _as_domain(node) is not None or is_grid(node):
-            found.update((name(inner), leaf) for inner, leaf in _leaves(value, path))
+            found.update(settings_by_path({name(path): value}))
         elif isinstance(node, Mapping) and isinstance(value, Mapping):
             for key, child in node.items():
                 if key in value:
@@ -270,11 +271,3 @@ def _seeded_globals(rng: random.Random):
         random.setstate(states[0])
         if numpy_random:
             numpy_random.set_state(states[1])
-
-
-def _leaves(value, path: Path) -> Iterator[tuple[Path, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, child in value.items():
-            yield from _leaves(child, (*path, key))
-    else:
-        yield path, value

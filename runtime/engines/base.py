@@ -221,11 +221,11 @@ class Method(NamedTuple):
 class ClassDefinition(Definition):
     """A remote class."""
 
-    __slots__ = ("_methods", "_methods_of")
+    __slots__ = ("_has_coroutines", "_methods", "_methods_of")
 
     def __init__(self, target: type):
         super().__init__(target)
-        self._methods = None
+        self._methods = self._has_coroutines = None
         self._methods_of: dict[CallOptions, dict[str, Method]] = {}
 
     @property
@@ -238,6 +238,13 @@ class ClassDefinition(Definition):
         if self._methods is None:
             self._methods = _methods(self.target)
         return self._methods
+
+    @property
+    def has_coroutines(self) -> bool:
+        """See the function."""
+        if self._has_coroutines is None:
+            self._has_coroutines = has_coroutines(self.target)
+        return self._has_coroutines
 
     def methods_of(self, options: ActorOptions) -> dict[str, Method]:
         """The methods of an actor with these options.
@@ -431,6 +438,12 @@ class Engine(Protocol):
 
     def wait(self, refs: list[ObjectRef], num_returns: int, timeout_s: float | None) -> tuple[list, list]:
         """Done (at most num_returns) and other references, each in the order given; errors count as done."""
+
+    def when_done(self, ref: ObjectRef, callback: Callable[[], None]) -> None:
+        """Has `callback()` called once, when a `get` of the reference would not wait: it is done, or the session ended.
+
+        It is called in any thread, perhaps before this returns, and must neither take long, raise, nor use a verb.
+        """
 
     def kill(self, actor_id: bytes, no_restart: bool = True) -> None:
         """Ends an actor now; its calls fail with ActorDiedError.

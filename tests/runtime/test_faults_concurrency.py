@@ -125,6 +125,50 @@ def test_await_many_and_async_exception(fresh):
         runtime.get(actor.fail.remote(), timeout=20)
 
 
+@pytest.mark.parametrize("count", [9, 600])
+def test_a_call_that_ends_the_wait_of_many_others_goes_out(fresh, count):
+    fresh()
+    actor = Loop.remote()
+    runtime.get(actor.tick.remote(), timeout=20)
+    waiting = [actor.wait.remote() for _ in range(count)]
+    actor.set.remote()
+    assert waiting[0].future().result(20) == "set"  # this thread does not wait in a verb, which would send it
+    assert runtime.get(waiting, timeout=20) == ["set"] * count
+
+
+def test_a_thousand_awaits_start_no_thread(fresh):
+    fresh()
+    actor = Loop.remote()
+
+    async def wait():
+        refs = [actor.wait.remote() for _ in range(900)]
+        waits = asyncio.gather(*refs, *[actor.tick.remote() for _ in range(100)])
+        await actor.tick.remote()
+        threads = threading.active_count()
+        await actor.set.remote()
+        return await waits, threads
+
+    threads = threading.active_count()
+    values, meanwhile = asyncio.run(wait())
+    assert values == ["set"] * 900 + ["tick"] * 100 and meanwhile == threads
+
+
+def test_awaits_and_futures_end_with_the_session(fresh):
+    fresh()
+    actor = Loop.remote()
+    future = actor.wait.remote().future()
+
+    async def wait():
+        pending = asyncio.gather(actor.wait.remote(), return_exceptions=True)
+        await actor.tick.remote()
+        runtime.shutdown()
+        return await pending
+
+    [error] = asyncio.run(wait())
+    assert isinstance(error, runtime.SessionClosedError)
+    assert isinstance(future.exception(20), runtime.SessionClosedError)
+
+
 def test_the_last_handle_lets_running_calls_end(fresh):
     fresh()
     refs = [Loop.remote().block.remote(0.2), Threads.options(concurrency_groups={"io": 1}).remote(1).meet.remote()]

@@ -16,10 +16,11 @@ import zmq
 from ... import errors, pickling
 from ...options import STREAMING
 from ...runtime_env import merged
+from ..base import ASYNC_CONCURRENCY
 from ..placement_groups import Placements
 from ..resources import units
 from . import structs, wire
-from .actor_channels import ActorChannels
+from .actor_channels import ActorChannel, ActorChannels
 from .arguments import Arguments, Call, failed_argument
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
@@ -43,6 +44,9 @@ class ActorCalls:
         actor_channels, named_actors, local_refs, arguments, unseen_errors: of this process.
         placements: of this process.
         enter: `Client.enter`.
+
+    Attributes:
+        delayed: channels for `send_delayed`, before this thread waits, or by the keeper a little later.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class ActorCalls:
         self._method_names: dict[str, tuple[bytes, int]] = {}
         self._call_names: dict[tuple, tuple[bytes, int]] = {}
         self._postponed: deque = deque()
+        self.delayed: set[ActorChannel] = set()
         # What `call` needs, one lookup away.
         self._enter, self._encode, self._next_serial = enter, arguments.encode, local_refs.next_serial
         self._engine, self._seal = local_refs.engine, wire.seal()
@@ -83,13 +88,13 @@ class ActorCalls:
             if digest not in self._arguments.defined:
                 self._arguments.define(cls, digest)
             channel = self._actor_channels.open(key, Hold(key, self._local_refs.release))
-            send = partial(self._send_create, channel, label, digest, options, placement, arguments)
+            send = partial(self._send_create, channel, label, digest, cls.has_coroutines, options, placement, arguments)
             if not self._arguments.unresolved(arguments, send):
                 send()
         self._mailbox.start_keeper()
         return key
 
-    def _send_create(self, channel, label, digest, options, placement, arguments):
+    def _send_create(self, channel, label, digest, has_coroutines, options, placement, arguments):
         """Lock held; all arguments are there."""
         failed, (serial, _) = failed_argument(arguments), wire.KEY.unpack(channel.key)
         if failed is not None:
@@ -99,6 +104,7 @@ class ActorCalls:
             self._mailbox.tell_node(wire.START_FAILED, serial, body=error)
             return
         body, items = self._arguments.complete(arguments)
+        max_concurrency = options.max_concurrency or (ASYNC_CONCURRENCY if has_coroutines else 1)
         create = structs.Create(
             digest=digest,
             name=label,
@@ -109,8 +115,9 @@ class ActorCalls:
             placement=placement,
             max_restarts=options.max_restarts,
             detached=options.detached,
-            max_concurrency=options.max_concurrency or 0,
+            max_concurrency=max_concurrency,
             groups=options.concurrency_groups,
+            calls_at_a_time=max_concurrency + sum(options.concurrency_groups.values()) + has_coroutines,
         )
         data = structs.encode(create)
         head = _pack(self._seal, wire.CREATE, 0, self._process, serial, len(data), 0, 1 + len(arguments[1]))
@@ -150,6 +157,7 @@ class ActorCalls:
             # Among many calls in flight most only wait for the next batch, which a call or a reply after it sends.
             joined = len(outbox) % BATCH_CALLS != BATCH_CALLS - 1 and len(channel.pending) >= EAGER_CALLS
             joined = joined and channel.error is None and not call.arguments[1]
+            joined = joined and (not channel.is_concurrent or channel in self.delayed)
             if joined:
                 outbox.append(call)
         if not joined:
@@ -207,12 +215,26 @@ class ActorCalls:
             self._arguments.unresolved(call.arguments, lambda: self.advance(channel))
         if len(channel.pending) < EAGER_CALLS or len(channel.outbox) % BATCH_CALLS == 0:
             self.advance(channel)
-        return len(channel.outbox) if len(channel.pending) >= channel.WINDOW else 0
+        elif channel.is_concurrent:
+            self._delay(channel)
+        return len(channel.outbox) if len(channel.pending) >= channel.window else 0
+
+    def _delay(self, channel):
+        """Calls wait in the outbox, and a reply may come only after them. Lock held."""
+        if not self.delayed:
+            self._mailbox.start_keeper()
+            self._mailbox.wake()
+        self.delayed.add(channel)
+
+    def send_delayed(self):
+        """Sends the calls that wait to go together with others, and cannot wait for a reply. Lock held."""
+        while self.delayed:
+            self.advance(self.delayed.pop())
 
     def advance(self, channel):
         """Sends what may go. Lock held."""
         frames, pending = [], channel.pending
-        while channel.outbox and channel.process and len(pending) < channel.WINDOW:
+        while channel.outbox and channel.process and len(pending) < channel.window:
             call = channel.outbox[0]
             serial, refs, start, arguments, attempts = call
             (body, items, _), depends = arguments
@@ -268,7 +290,7 @@ class ActorCalls:
 
     def on_actor_state(self, frame, head):
         """An actor lives, has died and will live again, or has ended."""
-        _, _, state, _, serial, creator, process, _ = head
+        _, _, state, _, serial, creator, process, concurrency = head
         with self._mailbox.lock:
             channel = self._actor_channels.by_key.get(wire.key(serial, creator))
             if channel is None and state == wire.ACTOR_START_FAILED and creator == self._process:
@@ -276,15 +298,15 @@ class ActorCalls:
             if channel is None or channel.ended:
                 return
             if state == wire.ACTOR_ALIVE and channel.error is None:
-                self._revive(channel, process)
+                self._revive(channel, process, concurrency)
                 return
         # Replies that came before its end are read first.
-        self._postponed.append((channel, frame, state, process))
+        self._postponed.append((channel, frame, state, process, concurrency))
         self._mailbox.at_rest(self._follow_postponed)
 
     def _follow_postponed(self):
         while self._postponed:
-            channel, frame, state, process = self._postponed.popleft()
+            channel, frame, state, process, concurrency = self._postponed.popleft()
             body, pins = frame[wire.HEADER_BYTES :], ()
             if state == wire.ACTOR_DEAD:
                 body = error_value(errors.ActorDiedError(body.decode()))
@@ -296,13 +318,13 @@ class ActorCalls:
                 if channel.ended:
                     continue
                 if state == wire.ACTOR_ALIVE:
-                    self._revive(channel, process)
+                    self._revive(channel, process, concurrency)
                 elif state == wire.ACTOR_RESTARTING:
                     self._actor_channels.suspend(channel, body)
                 else:
                     self._actor_channels.bury(channel, body, pins)
 
-    def _revive(self, channel, process):
-        channel.process, channel.error = process, None
+    def _revive(self, channel, process, concurrency):
+        channel.live(process, concurrency)
         self._actor_channels.by_process[process] = channel
         self.advance(channel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 
 from . import wire
@@ -11,14 +12,19 @@ from .mailbox import Mailbox
 from .refs import Reference
 from .store import Hold
 
+WINDOW = 512
+
 
 class ActorChannel:
     """The way from this process to one actor.
 
-    Calls go out in the order they were made. At most WINDOW are on their way; the others, and those made before the
+    Calls go out in the order they were made. At most `window` are on their way; the others, and those made before the
     actor lives, wait in the outbox. A call whose arguments are pending stops those behind it.
 
     Attributes:
+        window: see above.
+        is_concurrent: the actor runs several calls at a time. Then the window has no limit, since those that are on
+            their way may all wait for the next one.
         process: where the actor lives, 0 before, between two lives and after.
         error: the value (an error) that calls get: while it restarts those without retries, once it has ended all.
         ended: it will not live any more.
@@ -28,18 +34,36 @@ class ActorChannel:
         hold: this process's share in the actor.
     """
 
-    __slots__ = ("ended", "error", "fresh", "handles", "hold", "key", "outbox", "pending", "pins", "process")
-
-    WINDOW = 512
+    __slots__ = (
+        "ended",
+        "error",
+        "fresh",
+        "handles",
+        "hold",
+        "is_concurrent",
+        "key",
+        "outbox",
+        "pending",
+        "pins",
+        "process",
+        "window",
+    )
 
     def __init__(self, key: bytes, hold: Hold):
         self.key, self.hold = key, hold
         self.process, self.handles, self.fresh = 0, 1, True
+        self.window, self.is_concurrent = WINDOW, False
         self.error: bytes | None = None
         self.ended = False
         self.pins: tuple = ()
         self.pending: dict[int, tuple | Reference | Call] = {}
         self.outbox: deque[Call] = deque()
+
+    def live(self, process: int, concurrency: int) -> None:
+        """The actor lives in a process, and runs so many calls at a time."""
+        self.process, self.error = process, None
+        if concurrency > 1:
+            self.window, self.is_concurrent = sys.maxsize, True
 
     @property
     def idle(self) -> bool:

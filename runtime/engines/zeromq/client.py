@@ -98,6 +98,7 @@ class Client:
         )
         self.namespace, self._named_actors = namespace, named
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
+        self._actor_calls, self._delayed = actors, actors.delayed
         self.call, self.kill, self._cancel_call = actors.call, actors.kill, actors.cancel
         inspector = Inspector(session, self._node_requests.ask, self.enter)
         self.status, self.memory = inspector.status, inspector.memory
@@ -367,6 +368,8 @@ class Client:
             refs: that a message of what is missing counts.
             raising: False takes a timeout for an end like another.
         """
+        if self._delayed:
+            self._send_delayed()
         in_time = self._wait(target, timeout_s)
         if target.frame is not None:
             return
@@ -379,6 +382,10 @@ class Client:
         if not in_time and raising:
             missing = sum(ref.frame is None for ref in refs)
             raise errors.GetTimeoutError(f"{missing} of {len(refs)} values were not there in time")
+
+    def _send_delayed(self):
+        with self.mailbox.lock:
+            self._actor_calls.send_delayed()
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -404,6 +411,8 @@ class Client:
         if self._dropped or self._dropped_handles:
             with self.mailbox.lock:
                 self.flush()
+        if self._delayed:
+            self._send_delayed()
         self._unseen_errors.report()
         if self.local_refs.streams.dropped:
             self._close_streams()
@@ -475,7 +484,7 @@ class Client:
 
     def _advance_if_due(self, channel):
         """Replies have come: sends what waits for room, and lets go of an actor without handles. Lock held."""
-        if not channel.handles or (channel.outbox and len(channel.pending) <= channel.WINDOW // 2):
+        if not channel.handles or (channel.outbox and len(channel.pending) <= channel.window // 2):
             self._advance(channel)
 
     def _settle_several(self, refs, frame, count, pins):

@@ -11,7 +11,7 @@ import zmq
 
 from ...errors import ActorStartError
 from ...failures import describe_exception
-from ..base import ASYNC_CONCURRENCY, find_method, has_coroutines
+from ..base import find_method, has_coroutines
 from ..placement_groups import Placements
 from . import structs, wire
 from .concurrent_calls import ConcurrentCalls
@@ -104,7 +104,7 @@ class ServedActor:
 
     def _allow_concurrency(self, create):
         has_loop = has_coroutines(type(self._instance))
-        limits = {"": create.max_concurrency or (ASYNC_CONCURRENCY if has_loop else 1), **create.groups}
+        limits = {"": create.max_concurrency, **create.groups}
         if has_loop or limits != {"": 1}:
             load = self._received.arguments
             self._concurrent = ConcurrentCalls(limits, self._method, load, self._end_call, has_loop)

@@ -513,7 +513,8 @@ class NodeState:
 
     def _announce(self, actor, state, process=0, body=b""):
         serial, creator = wire.KEY.unpack(actor.key)
-        actor.last = wire.message(wire.ACTOR_STATE, wire.NODE, serial, creator, process, body=body, flags=state)
+        calls = actor.spec.calls_at_a_time
+        actor.last = wire.message(wire.ACTOR_STATE, wire.NODE, serial, creator, process, calls, body=body, flags=state)
         for watcher in sorted(actor.watchers):
             self._introduce(actor, watcher)
             self._tell(watcher, actor.last)

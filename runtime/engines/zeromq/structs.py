@@ -43,8 +43,9 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
         name: for messages.
         max_restarts: -1 for no limit.
         detached: it outlives its handles and its creator.
-        max_concurrency: 0 for the default.
+        max_concurrency: number of calls at a time, but for those in groups.
         groups: concurrency group -> number of calls at a time.
+        calls_at_a_time: in all groups together.
     """
 
     digest: bytes
@@ -56,8 +57,9 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
     placement: Placement | None = None
     max_restarts: int = 0
     detached: bool = False
-    max_concurrency: int = 0
+    max_concurrency: int = 1
     groups: dict[str, int] = {}
+    calls_at_a_time: int = 1
 
 
 class CallName(msgspec.Struct, array_like=True, frozen=True):

@@ -72,7 +72,7 @@ FIND_NAME = 71  # serial of the request; struct; answered by NAMED
 LIST_NAMES = 72  # serial of the request; answered in kind, with a struct
 # From the node to a client:
 ACTOR_STATE = (
-    21  # serial, a: key of the actor; b: its process or 0; flags: see below; c: number of values; text or value
+    21  # serial, a: key of the actor; b: its process or 0; flags: see below; c: its calls at a time; text or value
 )
 FAILED = 22  # serial of the task; struct: class and text of the error
 OBJECT = 23  # serial, a: key of the object; a value

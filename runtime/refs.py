@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 from collections.abc import Callable, Generator
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import context
@@ -58,31 +61,34 @@ class ObjectRef(SessionBound, Generic[T_co]):
         return self.id.hex()
 
     def future(self) -> Future[T_co]:
-        """A future that gets the value or the error. A thread waits for it: for a few references, not for thousands.
+        """A future that gets the value or the error. One thread of this process serves all futures.
+
+        It runs their callbacks too: none should wait for another future.
 
         Raises:
             SessionClosedError: there is no session.
         """
-        from concurrent.futures import Future
-
-        future, engine = Future(), context.current_engine()
-        if engine is None:
-            raise SessionClosedError(f"{self!r} belongs to a session that has been shut down")
-
-        def wait():
-            try:
-                future.set_result(engine.get([self], None)[0])
-            except BaseException as error:
-                future.set_exception(error)
-
-        future.set_running_or_notify_cancel()
-        threading.Thread(target=wait, name="runtime-future", daemon=True).start()
-        return future
+        return _FUTURES.future_of(self, self._current_engine())
 
     def __await__(self) -> Generator[Any, None, T_co]:
         import asyncio
 
-        return asyncio.wrap_future(self.future()).__await__()
+        engine, loop = self._current_engine(), asyncio.get_running_loop()
+        done = loop.create_future()
+
+        def wake():
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(_set, done)
+
+        engine.when_done(self, wake)
+        yield from done
+        return engine.get([self], None)[0]
+
+    def _current_engine(self):
+        engine = context.current_engine()
+        if engine is None:
+            raise SessionClosedError(f"{self!r} belongs to a session that has been shut down")
+        return engine
 
     def __eq__(self, other):
         return self is other or (isinstance(other, ObjectRef) and self.id == other.id)
@@ -98,6 +104,48 @@ class ObjectRef(SessionBound, Generic[T_co]):
 
     def __iter__(self):
         raise TypeError(f"{self!r} is a reference, not its value. Use runtime.get(ref), or num_returns for several.")
+
+
+class Futures:
+    """Gives futures the values of references, in one thread that lives while some are pending."""
+
+    def __init__(self):
+        self._done: SimpleQueue = SimpleQueue()
+        self._pending, self._lock = 0, threading.Lock()
+
+    def future_of(self, ref: ObjectRef, engine) -> Future:
+        """See ObjectRef.future."""
+        from concurrent.futures import Future
+
+        future = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            engine.when_done(ref, functools.partial(self._done.put, (future, ref, engine)))
+            if not self._pending:
+                threading.Thread(target=self._serve, name="runtime-futures", daemon=True).start()
+            self._pending += 1
+        return future
+
+    def _serve(self):
+        left = True
+        while left:
+            future, ref, engine = self._done.get()
+            try:
+                future.set_result(engine.get([ref], None)[0])
+            except BaseException as error:
+                future.set_exception(error)
+            future = ref = engine = None
+            with self._lock:
+                self._pending -= 1
+                left = self._pending
+
+
+_FUTURES = Futures()
+
+
+def _set(future):
+    if not future.done():  # the coroutine that waits may have been cancelled
+        future.set_result(None)
 
 
 class ForeignRef(ObjectRef):

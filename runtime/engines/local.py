@@ -374,6 +374,11 @@ class LocalEngine:
             chosen = set(done)
             return done, [ref for ref in refs if ref not in chosen]
 
+    def when_done(self, ref, callback):
+        with self._entered():
+            self._check_own([ref])
+            callback()  # it is done now, or `get` raises
+
     def empty(self, shape, dtype):
         with self._entered():
             return writable_array(shape, dtype)

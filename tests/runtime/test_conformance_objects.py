@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import datetime
 import enum
@@ -466,3 +467,13 @@ def test_references_can_be_awaited(engine):
         return await asyncio.gather(slow.remote(1), runtime.put(2))
 
     assert asyncio.run(values()) == [1, 2]
+
+
+def test_a_wait_for_a_reference_can_be_cancelled(engine):
+    async def gives_up():
+        ref = slow.remote(1)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(ref), 0.01)
+        return await ref
+
+    assert asyncio.run(gives_up()) == 1

@@ -234,6 +234,11 @@ class RayEngine:
         found = {ref.inner for ref in chosen}
         return chosen, [ref for ref in refs if ref.inner not in found]
 
+    def when_done(self, ref, callback):
+        self._enter()
+        self._check_own(ref)
+        ref.inner.future().add_done_callback(lambda _: callback())
+
     def empty(self, shape, dtype):
         self._enter()
         return empty(shape, dtype)

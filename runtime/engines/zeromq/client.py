@@ -7,6 +7,7 @@ first (`enter`).
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import logging
@@ -195,6 +196,27 @@ class Client:
         finally:
             with self.mailbox.lock:
                 self.watches.remove(watch)
+
+    def when_done(self, ref, callback):
+        self.enter()
+        self._check_own(ref)
+        if ref.frame is None and ref.hold is not None:
+            self._subscribe(ref)
+        ending = self.mailbox.ending
+
+        def call():  # by the value and by the end of the session: the first one counts
+            with contextlib.suppress(KeyError):
+                ending.remove(call)
+                callback()
+
+        self.mailbox.at_end(call)
+        self.mailbox.start_keeper()
+        with self.mailbox.lock:
+            pending = ref.when_done(call)
+        if not pending:
+            call()
+        elif self._delayed:
+            self._send_delayed()
 
     def cancel(self, ref, force, recursive):
         self.enter()

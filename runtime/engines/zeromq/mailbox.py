@@ -111,6 +111,7 @@ class Mailbox:
         sends: process -> the send method of its socket, if there is one.
         round_ms: how often the keeper makes a round though nothing has come.
         node_died: the node has ended.
+        ending: what `at_end` was given; what is removed is not called.
     """
 
     def __init__(self, directory: str, process: int, dispatch):
@@ -142,6 +143,7 @@ class Mailbox:
         self._node: int | None = None  # pidfd
         self._later: list = []
         self.round_ms: int | None = None  # how often the keeper makes a round though nothing has come
+        self.ending: set[Callable[[], None]] = set()
         self._closed = self._over = self.node_died = False  # _over: no wait makes sense any more
 
     # -- sending ------------------------------------------------------------------------------------------------------
@@ -359,6 +361,14 @@ class Mailbox:
         self._interrupt_leader()
         for event in list(self._followers):
             event.set()
+        for function in list(self.ending):
+            function()
+
+    def at_end(self, function: Callable[[], None]) -> None:
+        """Calls a function when no wait makes sense any more, perhaps now; in any thread, perhaps twice."""
+        self.ending.add(function)
+        if self._over:
+            function()
 
     def _interrupt_leader(self):
         """Has the leader look again, by a frame to itself."""

@@ -454,11 +454,14 @@ class Client:
         self.store.trim()
 
     def _on_batch(self, frame, head):
-        frames = wire.unbatched(frame)
+        self._on_frames(head[3], wire.unbatched(frame))
+
+    def _on_frames(self, source, frames):
+        """The frames of one batch."""
         if frames and frames[0][wire.KIND_AT] == wire.REPLY:
-            frames = self._settle_plain(head[3], frames)
-        for inner in frames:
-            self._dispatch(inner)
+            frames = self._settle_plain(source, frames)
+        for frame in frames:
+            self._dispatch(frame)
 
     def _settle_plain(self, source, frames):
         """Does what `_on_reply` does to the plain replies among frames, all at once; returns the other frames."""

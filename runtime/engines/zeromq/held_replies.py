@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from . import wire
 from .mailbox import Mailbox
 
@@ -16,31 +18,32 @@ class HeldReplies:
     slow does not delay them long.
 
     Attributes:
-        count: number of replies that are held back.
+        replies: (receiver, reply) of each, the oldest first. Appended to without the lock, emptied with it.
     """
 
     def __init__(self, mailbox: Mailbox):
         self._mailbox = mailbox
-        self._replies: dict[int, list[bytes]] = {}  # by caller
-        self._quick: dict[bytes, int] = {}  # method -> number of its last runs in a row that were quick
-        self.count = 0
+        self.replies: deque[tuple[int, bytes]] = deque()
+        self._quick: dict[bytes, int] = {}  # what was called -> number of its last runs in a row that were quick
 
-    def expects(self, method: bytes, seconds: float, following: bytes) -> bool:
-        """Whether the reply of a call that took `seconds` may wait for the reply of the frame that follows."""
-        runs = self._quick[method] = self._quick.get(method, 0) + 1 if seconds < QUICK_S else 0
+    def expects(self, what: bytes, seconds: float, following: bytes) -> bool:
+        """Whether the reply of a call that took `seconds` may wait for the reply of the frame that follows.
+
+        Args:
+            what: the part of the call's frame from wire.A_AT to the end of the method's name.
+        """
+        runs = self._quick[what] = self._quick.get(what, 0) + 1 if seconds < QUICK_S else 0
         if runs < QUICK_RUNS or following[wire.KIND_AT] != wire.CALL:
             return False
-        return following[wire.HEADER_BYTES : wire.HEADER_BYTES + len(method) + 1].rstrip(b"\0") == method
+        return following[wire.A_AT : wire.A_AT + len(what)] == what
 
     def add(self, receiver: int, reply: bytes) -> None:
         """Holds a reply back."""
-        with self._mailbox.lock:
-            self._replies.setdefault(receiver, []).append(reply)
-            self.count += 1
-            first = self.count == 1
-            if self.count >= LARGEST_COUNT:
-                self.send()
-        if first:
+        self.replies.append((receiver, reply))
+        count = len(self.replies)
+        if count >= LARGEST_COUNT:
+            self.send_all()
+        elif count == 1:
             self._mailbox.start_keeper()
             self._mailbox.wake()
 
@@ -51,7 +54,9 @@ class HeldReplies:
 
     def send(self) -> None:
         """The same. The mailbox's lock is held."""
-        for receiver, replies in self._replies.items():
+        by_receiver: dict[int, list[bytes]] = {}
+        while self.replies:
+            receiver, reply = self.replies.popleft()
+            by_receiver.setdefault(receiver, []).append(reply)
+        for receiver, replies in by_receiver.items():
             self._mailbox.send_several(receiver, replies)
-        self._replies.clear()
-        self.count = 0

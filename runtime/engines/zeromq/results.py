@@ -119,7 +119,7 @@ class Results:
     def _send_items(self, source, serial, limit, values):
         """Sends the caller what a generator yields, as long as it wants more."""
         outgoing = self._outgoing[serial, source] = Outgoing()
-        if self._held.count:
+        if self._held.replies:
             self._held.send_all()
         try:
             for index, value in enumerate(values):

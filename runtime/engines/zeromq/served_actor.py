@@ -119,10 +119,10 @@ class ServedActor:
             Leave: user code has asked for the end of the process.
         """
         _, _, _, source, serial, name_bytes, num_returns, count = wire.HEADER.unpack_from(frame)
-        raw = frame[wire.HEADER_BYTES : wire.HEADER_BYTES + name_bytes]
-        name = self._names.get(raw)
+        what = frame[wire.A_AT : wire.HEADER_BYTES + name_bytes]
+        name = self._names.get(what)
         if name is None:
-            name = self._names[raw] = raw.decode()
+            name = self._names[what] = what[-name_bytes:].decode()
         self._running.work = (wire.CALL, serial, source, name, 0)
         start = wire.HEADER_BYTES + name_bytes + -name_bytes % wire.ALIGNMENT
         queue = self._queue
@@ -142,10 +142,10 @@ class ServedActor:
             raise left(error) from None
         except BaseException as error:
             reply = self._results.failure(serial, error, f"actor method {self._running.name}.{name}()")
-        if queue and self._held.expects(raw, monotonic() - began, queue[0]):
+        if queue and self._held.expects(what, monotonic() - began, queue[0]):
             self._held.add(source, reply)
             return
-        if self._held.count:
+        if self._held.replies:
             self._held.send_all()
         with self._bare_lock:
             send = self._sends.get(source)

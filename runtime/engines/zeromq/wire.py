@@ -28,6 +28,7 @@ KEY = struct.Struct("<QQ")  # serial, process
 MAGIC = b"R2"
 SESSION_KEY_BYTES = 16
 KIND_AT = len(MAGIC) + SESSION_KEY_BYTES  # where in a frame its kind stands
+A_AT = KIND_AT + 14  # and a, with b and c behind it
 BORN = -1
 SEGMENT_MAGIC = b"rt-segm1"
 HEADER_BYTES, VALUE_BYTES, BUFFER_BYTES, KEY_BYTES = HEADER.size, VALUE.size, BUFFER.size, KEY.size

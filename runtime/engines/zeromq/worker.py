@@ -72,6 +72,11 @@ class Inbox:
         if self.event is not None:
             self.event.set()
 
+    def add_all(self, frames: list[bytes]) -> None:
+        """The same of several."""
+        self.queue.extend(frames[:-1])
+        self.add(frames[-1])
+
     def take(self) -> bytes:
         """The oldest work there is."""
         frame = self.queue.popleft()
@@ -210,9 +215,15 @@ class Worker(Client):
             self.mailbox.tell_node(kind, body=body)
 
     def _make_round(self):
-        if self._held.count:
+        if self._held.replies:
             self._held.send_all()
         super()._make_round()
+
+    def _on_frames(self, source, frames):
+        if {frame[wire.KIND_AT] for frame in frames} == {wire.CALL}:
+            self._inbox.add_all(frames)
+        else:
+            super()._on_frames(source, frames)
 
     # -- cancelled work -----------------------------------------------------------------------------------------------
 
@@ -246,7 +257,7 @@ class Worker(Client):
 
         Seconds later, what it waits for is reported to the node, which looks for calls that wait for one another.
         """
-        if self._held.count:
+        if self._held.replies:
             self._held.send_all()
         thread = threading.get_ident()
         if thread != self._main:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -23,15 +24,25 @@ class ConcurrentCalls:
         limits: group -> number of calls at a time.
         method: name -> the bound method.
         load: (frame, start, count) -> arguments.
-        finish: (call, value of the method or None, what it raised or None); answers the caller, never raises.
+        finish: (call, value of the method or None, what it raised or None, whether the reply may wait for `send`);
+            answers the caller, never raises.
+        send: sends the replies that wait.
         has_loop: whether one of the methods is a coroutine function.
 
     Attributes:
         loop_thread: its ident, None without a loop.
     """
 
-    def __init__(self, limits: dict[str, int], method: Callable, load: Callable, finish: Callable, has_loop: bool):
-        self._method, self._load, self._finish = method, load, finish
+    def __init__(
+        self,
+        limits: dict[str, int],
+        method: Callable,
+        load: Callable,
+        finish: Callable,
+        send: Callable[[], None],
+        has_loop: bool,
+    ):
+        self._method, self._load, self._finish, self._send = method, load, finish, send
         self._limits = {**limits, "": 1} if has_loop else limits
         self._queues: dict[str, SimpleQueue] = {group: SimpleQueue() for group in limits}
         self._threads = dict.fromkeys(limits, 0)
@@ -43,6 +54,9 @@ class ConcurrentCalls:
             self._loop = asyncio.new_event_loop()
             self._slots = {group: asyncio.Semaphore(limit) for group, limit in limits.items()}
             self._tasks: set = set()
+            self._coroutines: dict[str, bool] = {}  # method -> whether it is a coroutine function
+            self._arrived: deque[tuple[ReceivedCall, str]] = deque()  # calls that are not on the loop yet, their groups
+            self._send_due = False
             thread = threading.Thread(target=self._loop.run_forever, name="runtime-loop", daemon=True)
             thread.start()
             self.loop_thread = thread.ident
@@ -58,8 +72,10 @@ class ConcurrentCalls:
         group = call.group if call.group in self._limits else ""
         with self._lock:
             self._open += 1
-        if self.loop_thread is not None and inspect.iscoroutinefunction(self._method(call.method)):
-            self._loop.call_soon_threadsafe(self._start_coroutine, call, group)
+        if self.loop_thread is not None and self._is_coroutine(call.method):
+            self._arrived.append((call, group))
+            if len(self._arrived) == 1:  # else the loop is to look already
+                self._loop.call_soon_threadsafe(self._start_coroutines)
             return
         self._queues[group].put(call)
         if self._threads[group] < min(self._limits[group], self._open):
@@ -83,13 +99,24 @@ class ConcurrentCalls:
                     raised = error
                 break
             args = kwargs = None
-            self._end(call, value, raised)
+            with self._lock:
+                self._open -= 1
+            self._finish(call, value, raised, False)
             value = raised = None
 
-    def _start_coroutine(self, call, group):
-        task = self._loop.create_task(self._run_coroutine(call, group))
-        self._tasks.add(task)  # the loop itself would not keep it
-        task.add_done_callback(self._tasks.discard)
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def _is_coroutine(self, method):
+        known = self._coroutines.get(method)
+        if known is None:
+            known = self._coroutines[method] = inspect.iscoroutinefunction(self._method(method))
+        return known
+
+    def _start_coroutines(self):
+        while self._arrived:
+            task = self._loop.create_task(self._run_coroutine(*self._arrived.popleft()))
+            self._tasks.add(task)  # the loop itself would not keep it
+            task.add_done_callback(self._tasks.discard)
 
     async def _run_coroutine(self, call: ReceivedCall, group: str):
         async with self._slots[group]:
@@ -106,9 +133,15 @@ class ConcurrentCalls:
                         continue
                     raised = error
                 break
-            self._end(call, value, raised)
+            with self._lock:
+                self._open -= 1
+                alone = not self._open
+            # While others run, more may end in this round of the loop: their replies go together at its end.
+            if not alone and not self._send_due:
+                self._send_due = True
+                self._loop.call_soon(self._send_replies)
+            self._finish(call, value, raised, not alone)
 
-    def _end(self, call, value, raised):
-        with self._lock:
-            self._open -= 1
-        self._finish(call, value, raised)
+    def _send_replies(self):
+        self._send_due = False
+        self._send()

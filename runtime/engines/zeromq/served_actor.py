@@ -107,7 +107,9 @@ class ServedActor:
         limits = {"": create.max_concurrency, **create.groups}
         if has_loop or limits != {"": 1}:
             load = self._received.arguments
-            self._concurrent = ConcurrentCalls(limits, self._method, load, self._end_call, has_loop)
+            self._concurrent = ConcurrentCalls(
+                limits, self._method, load, self._end_call, self._held.send_all, has_loop
+            )
             self._run[wire.CALL] = self._run[wire.CALL_WITH] = self._concurrent.start
             self._running.work, self._running.loop_thread = None, self._concurrent.loop_thread
 
@@ -192,8 +194,8 @@ class ServedActor:
             method = self._methods[name] = find_method(self._instance, name)
         return method
 
-    def _end_call(self, call, value, raised):
-        """A call that ran beside others has ended; in its thread."""
+    def _end_call(self, call, value, raised, hold):
+        """A call that ran beside others has ended; in its thread. `hold` its reply back, for `HeldReplies.send_all`."""
         if isinstance(raised, SystemExit):
             self.exit = left(raised)
         else:
@@ -204,8 +206,11 @@ class ServedActor:
             except BaseException as error:
                 label = f"actor method {self._running.name}.{call.method}()"
                 reply = self._results.failure(call.serial, error, label)
-            with self._mailbox.lock:
-                self._mailbox.send(call.source, reply)
+            if hold:
+                self._held.add(call.source, reply)
+            else:
+                with self._mailbox.lock:
+                    self._mailbox.send(call.source, reply)
         if self.exit is not None or self.stopping:
             self._wake()
 

@@ -7,8 +7,10 @@ joining            joining a session that runs          session_key         the 
 actor_channels     the ways to actors                       arguments           what calls carry
 node_requests, named_actors   what it asks the node         driver, launch      starting and ending a session
 streams            results of generators                    cancellation        cancelled work in a worker
-worker, held_replies   runs tasks, or is one actor          state               what the node decides, pure, with
-entities, refcounts, object_directory, actor_names, shared_memory, file_budget and ..resources   its tables
+worker             the loop of a worker process, with task_runner, served_actor (concurrent_calls, held_replies),
+                   received_calls, results and running
+state              what the node decides, pure, with scheduler, actor_table (actor_names), process_table, shared_items
+                   (refcounts), shared_memory, file_budget, entities and ..resources
 node, worker_output, spilling, boot, zygote, process   how it is done
 """
 

@@ -174,7 +174,7 @@ class Node:
             wire.START_FAILED: self._start_failed,
             wire.WATCH: lambda f, source, serial, a, c: state.watch(source, key(serial, a)),
             wire.CANCEL: lambda f, source, serial, a, c: state.cancel(source, serial, a, f[wire.KIND_AT + 1]),
-            wire.CREDIT: lambda f, source, serial, a, c: state.pass_on(a, f),
+            wire.CREDIT: lambda f, source, serial, a, c: state.tell(a, f),
             wire.POKE: lambda f, source, serial, a, c: self._poke(a),
             wire.KILL: lambda f, source, serial, a, c: state.kill(key(serial, a), restart=bool(c)),
             wire.CLAIM_NAME: lambda f, source, serial, *_: names.claim(source, serial, decode(structs.Claim, f)),

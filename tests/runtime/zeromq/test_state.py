@@ -6,9 +6,10 @@ import pytest
 
 from runtime.engines.resources import quantities, units
 from runtime.engines.zeromq import structs, wire
+from runtime.engines.zeromq.actor_table import BACK_OFF_S, STEADY_S
 from runtime.engines.zeromq.entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from runtime.engines.zeromq.file_budget import PROCESS_FILES, SEGMENT_FILES
-from runtime.engines.zeromq.state import BACK_OFF_S, STEADY_S, NodeState
+from runtime.engines.zeromq.state import NodeState
 from runtime.scheduling import Placement
 
 DIGEST = bytes(32)
@@ -203,7 +204,7 @@ def test_children_run_before_new_work():
 
 def test_a_chain_longer_than_the_workers_fails_instead_of_hanging():
     d = Driven(CPU=1)
-    d.state.largest_worker_count = 3
+    d.state.table.largest_worker_count = 3
     source = 1
     for _ in range(3):
         d.submit(source=source)
@@ -627,7 +628,7 @@ def test_workers_of_different_environments_are_not_mixed():
 
 def test_an_idle_worker_makes_place_for_one_of_another_environment():
     d = Driven(CPU=1)
-    d.state.largest_worker_count = 1
+    d.state.table.largest_worker_count = 1
     serial = d.submit()
     [spawn] = d.take(Spawn)
     d.state.ready(spawn.process)

@@ -1,7 +1,7 @@
 """The engine of one machine: processes that talk over ZeroMQ and share memory. docs/architecture.md shows the whole.
 
 wire, structs      the bytes of messages                    store, serializer   shared memory, values to bytes
-mailbox, lock      sockets, and the threads that read them  client              the verbs, in driver and workers, with
+mailbox            sockets, and the threads that read them  client              the verbs, in driver and workers, with
 refs, local_refs   references, and what is shared           tasks, actor_calls  submit; create_actor, call and kill
 joining            joining a session that runs          session_key         the key in every frame
 actor_channels     the ways to actors                       arguments           what calls carry
@@ -9,7 +9,7 @@ node_requests, named_actors   what it asks the node         driver, launch      
 streams            results of generators                    cancellation        cancelled work in a worker
 worker             the loop of a worker process, with task_runner, served_actor (concurrent_calls, held_replies),
                    received_calls, results and running
-state              what the node decides, pure, with scheduler, actor_table (actor_names), process_table, shared_items
+state              what the node decides, pure, with scheduler, actor_table, process_table, shared_items
                    (refcounts), shared_memory, file_budget, entities and ..resources
 node, worker_output, spilling, boot, zygote, process   how it is done
 """

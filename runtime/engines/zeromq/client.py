@@ -26,7 +26,7 @@ from . import structs, wire
 from .actor_calls import ActorCalls
 from .actor_channels import ActorChannels
 from .arguments import Arguments, Call
-from .inspector import Inspector
+from .inspection import Inspector
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
 from .named_actors import NamedActors

@@ -10,6 +10,7 @@ thread. While user code runs nobody leads; then the keeper, a thread parked on t
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import select
 import threading
@@ -22,7 +23,6 @@ from zmq.backend import zmq_poll
 
 from . import wire
 from .interrupts import interruptible
-from .lock import Lock
 
 LARGEST_POLL_MS = 2**30
 BATCH_BYTES = 2**16  # of the frames sent as one message
@@ -72,6 +72,35 @@ def _arrived(poll, milliseconds):
 @interruptible
 def _wait(event, seconds):
     event.wait(seconds)
+
+
+class Lock:
+    """The lock of the runtime's bookkeeping; while a thread holds it, the garbage collector waits.
+
+    Finalizers are user code, which may use any verb. One that the collector ran here would wait for the lock that its
+    own thread holds. Signal handlers are kept away by interrupts.py.
+
+    Attributes:
+        bare: the lock alone, for what is on the way of every call and allocates nothing that the collector counts (in
+            CPython: containers, functions, bound methods).
+    """
+
+    __slots__ = ("_collects", "bare")
+
+    def __init__(self):
+        self.bare, self._collects = threading.Lock(), False
+
+    def __enter__(self):
+        self.bare.acquire()
+        if gc.isenabled():
+            gc.disable()
+            self._collects = True
+
+    def __exit__(self, *exception):
+        if self._collects:
+            self._collects = False
+            gc.enable()
+        self.bare.release()
 
 
 class Waiter:

@@ -1,0 +1,122 @@
+"""What surrounds user code while the local engine runs it: its context, placement, resources and environment."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+
+from ...runtime_context import RuntimeContext
+from ...runtime_env import environment_dict, merged
+from ..placement_groups import PlacementGroups, Placements
+from ..resources import Resources, units
+from .jobs import Job
+from .values import References
+
+
+class Contexts:
+    """The contexts of the jobs on the stack.
+
+    Args:
+        outermost: of the driver.
+        environment: of the session.
+        references: where tasks get their ids.
+        resources, groups, placements: where a job gets what it needs.
+    """
+
+    def __init__(
+        self,
+        outermost: RuntimeContext,
+        environment: str,
+        references: References,
+        resources: Resources,
+        groups: PlacementGroups,
+        placements: Placements,
+    ):
+        self._contexts, self._environments = [outermost], [environment]
+        self._references, self._resources, self._groups, self._placements = references, resources, groups, placements
+
+    @property
+    def current(self) -> RuntimeContext:
+        """That of the code that runs."""
+        return self._contexts[-1]
+
+    @contextlib.contextmanager
+    def running(self, job: Job) -> Iterator[None]:
+        """The context in which user code runs. Only actors occupy resources: tasks run one at a time."""
+        actor = job.actor
+        options = actor.options if actor is not None else job.options
+        placement, pool = actor.placement if actor is not None else job.placement, self._resources
+        if job.placement is not None:
+            pool = self._groups.pool(job.placement, units(options.request()))
+        if job.creates:
+            actor.pool, actor.gpu_ids, actor.holds = pool, pool.take(units(options.held())), True
+        gpu_ids = actor.gpu_ids if actor is not None else pool.choose_gpus(units(options.request()))
+        held = options.held() if actor is not None else options.request()
+        name = actor.name if actor is not None else options.name or job.label.split(" ")[-1][:-2]
+        actor_id = actor.id.hex() if actor is not None else None
+        task_id = self._references.new_id().hex()
+        self._contexts.append(
+            dataclasses.replace(
+                self._contexts[0],
+                actor_id=actor_id,
+                task_id=task_id,
+                name=name,
+                gpu_ids=gpu_ids,
+                resources=held,
+                placement=placement,
+                was_current_actor_reconstructed=actor is not None and actor.restarts > 0,
+            )
+        )
+        around, self._placements.current = self._placements.current, placement
+        if actor is not None:
+            actor.busy = True
+        try:
+            own = options.environment if actor is not None else options.runtime_env
+            self._environments.append(merged(self._environments[-1], own))
+            try:
+                with _environment(environment_dict(self._environments[-1])):
+                    yield
+            finally:
+                self._environments.pop()
+        finally:
+            self._contexts.pop()
+            self._placements.current = around
+            if actor is not None:
+                actor.busy = False
+
+
+def run_coroutine(coroutine):
+    """Runs a coroutine to its end on a new event loop, though another loop may be running further up the stack."""
+    import asyncio  # takes long, and few sessions need it
+
+    outer = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        return asyncio.run(coroutine)
+    finally:
+        asyncio._set_running_loop(outer)
+
+
+@contextlib.contextmanager
+def _environment(environment):
+    variables, directory = environment.get("env_vars", {}), environment.get("working_dir")
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    if directory:
+        cwd = os.getcwd()
+        os.chdir(directory)
+        sys.path.insert(0, directory)
+    try:
+        yield
+    finally:
+        if directory:
+            os.chdir(cwd)
+            sys.path.remove(directory)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

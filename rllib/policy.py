@@ -47,7 +47,6 @@ class Policy:
         spec: description of the network, the distribution and the filter (models/catalog.py).
         weights: flat float32 vector that becomes the policy's own memory, without a copy.
         rng: draws initial weights where none are given. Without either, all weights are zero until `set_weights`.
-        backend: "numpy", or "torch" to act through the torch network.
 
     Attributes:
         filters_observations: whether observations have to pass `filter` before they are stored or acted upon.
@@ -58,16 +57,10 @@ class Policy:
         exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
 
     Raises:
-        ValueError: for weights of another size or an unknown backend.
+        ValueError: for weights of another size.
     """
 
-    def __init__(
-        self,
-        spec: PolicySpec,
-        weights: np.ndarray | None = None,
-        rng: np.random.Generator | None = None,
-        backend: str = "numpy",
-    ):
+    def __init__(self, spec: PolicySpec, weights: np.ndarray | None = None, rng: np.random.Generator | None = None):
         use_one_blas_thread()
         self.spec = spec
         self.distribution = spec.distribution
@@ -81,8 +74,8 @@ class Policy:
             weights = np.zeros(self.layout.size, np.float32)
             if rng is not None:
                 spec.initialize(self.layout, weights, rng)
-        self._weights, self._backend = weights, backend
-        self.network = spec.network(self.layout, weights, backend)
+        self._weights = weights
+        self.network = spec.network(self.layout, weights)
         self._inputs = BuffersByRows(self.new_inputs)
         self._among: _ActingBuffers | None = None
         self.exploration: dict[str, float] = {}
@@ -165,7 +158,7 @@ class Policy:
         """Copies the weights into `memory`, float32 [weights], which becomes the policy's own memory."""
         np.copyto(memory, self._weights)
         self._weights = memory
-        self.network = self.spec.network(self.layout, memory, self._backend)
+        self.network = self.spec.network(self.layout, memory)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the flat weights and the filter's statistics."""

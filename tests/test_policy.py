@@ -206,8 +206,3 @@ def test_inference_filters_once():
         policy.compute_actions(raw, explore=False), policy.compute_actions(filtered, explore=False, filtered=True)
     )
     assert policy.filter.pop_delta()["count"] == 0
-
-
-def test_backends_are_checked():
-    with pytest.raises(ValueError, match="'jax'"):
-        Policy(make_policy().spec, backend="jax")

@@ -143,24 +143,16 @@ class PolicySpec:
             layout, weights = layout.plain, weights[: layout.plain.size]
         INITIALIZERS[self.initializer](layout, weights, rng)
 
-    def network(self, layout: Layout, weights: np.ndarray, backend: str = "numpy"):
+    def network(self, layout: Layout, weights: np.ndarray):
         """The network that acts, on these weights (see NumpyNetwork).
 
         Raises:
-            ValueError: for a backend other than "numpy" and "torch", or weights of another size.
+            ValueError: for weights of another size.
         """
         if isinstance(layout, NoisyLayout):
-            return NoisyNetwork(layout, lambda summed: self.network(layout.plain, summed, backend), weights)
-        if backend == "numpy":
-            kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
-            return kind(layout, self.activations, weights)
-        if backend == "torch":
-            import torch
-
-            from rllib.models.torch_network import ActingNetwork
-
-            return ActingNetwork(self.torch(layout, torch.from_numpy(weights), None), self.critic)
-        raise ValueError(f"unknown policy backend {backend!r}; known are ('numpy', 'torch')")
+            return NoisyNetwork(layout, lambda summed: self.network(layout.plain, summed), weights)
+        kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
+        return kind(layout, self.activations, weights)
 
     def torch(self, layout: Layout, flat, acting):
         """The torch module that learns, on a flat tensor; it shares the noise of `acting`, the policy's own network."""

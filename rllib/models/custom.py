@@ -63,7 +63,7 @@ class CustomSpec(PolicySpec):
     def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         layout.initialize(weights, rng)
 
-    def network(self, layout: TorchLayout, weights: np.ndarray, backend: str = "numpy"):
+    def network(self, layout: TorchLayout, weights: np.ndarray):
         return ActingNetwork(self.torch(layout, torch.from_numpy(weights), None), gives_values=True)
 
     def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:

@@ -30,7 +30,7 @@ class RecurrentSpec(CustomSpec):
     state_size: int = 1
     max_seq_len: int = 20
 
-    def network(self, layout: TorchLayout, weights: np.ndarray, backend: str = "numpy") -> "RecurrentActing":
+    def network(self, layout: TorchLayout, weights: np.ndarray) -> "RecurrentActing":
         return RecurrentActing(self.torch(layout, torch.from_numpy(weights), None).module.step, layout.widths[0])
 
     def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:

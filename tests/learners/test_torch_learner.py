@@ -230,14 +230,6 @@ def test_nan_is_named(device):
     assert np.isfinite(policy.weights).all()
 
 
-def test_a_torch_policy_is_trained_by_torch():
-    policy = make_policy()
-    acting = type(policy)(policy.spec, policy.weights, backend="torch")
-    with pytest.raises(ValueError, match="use learner='torch'"):
-        make_learner(acting, PPO_LOSS, kind="numpy")
-    update(make_learner(acting, PPO_LOSS), make_batch(acting, 64))
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_cuda_without_a_device_is_refused():
     with pytest.raises(ValueError, match="finds no CUDA device"):

@@ -15,7 +15,7 @@ from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
 from rllib.models.catalog import PolicySpec, policy_spec
-from rllib.models.torch_network import TorchNetwork, backward
+from rllib.models.torch_network import ActingNetwork, TorchNetwork, backward
 from rllib.models.torso import filters_from
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
@@ -100,7 +100,7 @@ def test_both_networks_compute_what_plain_torch_does(name):
     policy, rows = make(name, 11)
     parameters = {key: torch.from_numpy(np.ascontiguousarray(part)) for key, part in policy.parameters().items()}
     dist_inputs, values = reference(policy, torch.from_numpy(rows), parameters)
-    acting = policy.spec.network(policy.layout, policy.weights, "torch")
+    acting = ActingNetwork(policy.spec.torch(policy.layout, torch.from_numpy(policy.weights), None), policy.spec.critic)
     for network in (policy.network, acting):
         found = network.forward(rows)
         np.testing.assert_allclose(found[0], dist_inputs, atol=2e-5)

@@ -175,18 +175,13 @@ class Metrics:
 
     def add_sample(self, report) -> None:
         """Adds a worker's SampleReport."""
-        self.add_episodes(report.episodes)
+        self.episodes.extend(report.episodes)
+        self.episodes_total += len(report.episodes)
         self._num_faulty += report.num_faulty_episodes
         self.counters["num_env_steps_sampled"] += report.env_steps
         self._longest_running = max(self._longest_running, report.longest_running)
         self._sampler_seconds["env_wait"] += report.env_time_s
         self._sampler_seconds["inference"] += report.inference_time_s
-
-    def add_episodes(self, episodes: Iterable[Episode]) -> None:
-        """Adds finished episodes."""
-        for episode in episodes:
-            self.episodes.append(episode)
-            self.episodes_total += 1
 
     def sampled_this_iteration(self) -> int:
         """Environment steps sampled since the iteration began."""

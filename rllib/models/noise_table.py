@@ -3,7 +3,6 @@
 Workers and driver read the same memory, so that what travels between them is an index (arXiv:1703.03864, section 2.1).
 """
 
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -70,7 +69,3 @@ class NoiseTable:
                 row[:] = self.direction(index, dimension)
             total += coefficients[part] @ rows[: len(part)]
         return total
-
-    def digest(self) -> str:
-        """A hash of the numbers, to compare tables of different processes."""
-        return hashlib.sha256(self.values).hexdigest()

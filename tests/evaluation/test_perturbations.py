@@ -80,7 +80,7 @@ def test_remote_workers_play_the_same_from_the_same_table(num_workers):
     snapshot = Snapshot(weights_of(made))
     remote_outcomes = remote.share_out(PerturbationWorker.play, given, snapshot)
     assert remote_outcomes == local.share_out(PerturbationWorker.play, given, snapshot)
-    assert remote.foreach_worker(lambda worker: worker.noise.digest()) == [TABLE.digest()] * num_workers
+    assert remote.foreach_worker(lambda worker: worker.noise.values.tobytes()) == [TABLE.values.tobytes()] * num_workers
     remote.stop()
 
 

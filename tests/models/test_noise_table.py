@@ -30,7 +30,7 @@ def test_a_table_shorter_than_a_direction_is_refused():
 
 def test_equal_seeds_draw_equal_tables():
     first, again, other = (NoiseTable.draw(1000, np.random.default_rng(seed)) for seed in (3, 3, 4))
-    assert first.digest() == again.digest() != other.digest()
+    assert np.array_equal(first.values, again.values) and not np.array_equal(first.values, other.values)
     assert first.values.dtype == np.float32
     assert abs(first.values.mean()) < 0.15 and abs(first.values.std() - 1) < 0.1
 

@@ -25,13 +25,11 @@ class Searcher:
 
     Attributes:
         FINISHED: what `suggest` returns when there is nothing left to try.
-        supports_grid_search: whether the space may have grids.
         needs_metric: whether it learns from results.
         is_exhaustive: whether it says itself when there are enough trials, and suggests without waiting for results.
     """
 
     FINISHED = "FINISHED"
-    supports_grid_search = False
     needs_metric = True
     is_exhaustive = False
 

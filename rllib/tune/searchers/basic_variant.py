@@ -20,7 +20,6 @@ class BasicVariant(Searcher):
         random_state: seed; the same seed draws the same configurations. None: numpy's global generator decides.
     """
 
-    supports_grid_search = True
     needs_metric = False
     is_exhaustive = True
 

@@ -17,8 +17,7 @@ class ConcurrencyLimiter(Searcher):
         check_count("max_concurrent", max_concurrent)
         super().__init__(searcher.metric, searcher.mode)
         self.searcher, self.max_concurrent, self._batch = searcher, max_concurrent, batch
-        self.supports_grid_search, self.needs_metric = searcher.supports_grid_search, searcher.needs_metric
-        self.is_exhaustive = searcher.is_exhaustive
+        self.needs_metric, self.is_exhaustive = searcher.needs_metric, searcher.is_exhaustive
         self._live: dict[str, None] = {}  # in order; the values mean nothing
         self._held: dict[str, tuple] = {}  # of a batch: trial -> what will be reported to the searcher
 

@@ -21,7 +21,6 @@ class Repeater(Searcher):
         check_count("repeat", repeat)
         super().__init__(searcher.metric, searcher.mode)
         self.searcher, self.repeat, self._set_index = searcher, repeat, set_index
-        self.supports_grid_search, self.needs_metric = searcher.supports_grid_search, True
         self._group_of: dict[str, str] = {}  # trial -> first trial of its group, while the group is under way
         self._scores: dict[str, list[float | None]] = {}  # group -> of those that have ended
         self._newest: tuple[str, dict] | None = None  # group and configuration

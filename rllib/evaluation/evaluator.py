@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -14,9 +13,8 @@ from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.patience import Patience
-from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
-from rllib.policy import Policy, Snapshot
+from rllib.policy import Snapshot
 
 _TOGETHER = 8
 
@@ -74,12 +72,7 @@ class Budget:
 class EvaluationWorker(Worker):
     """A worker that plays whole episodes with a policy, in environments that are made for each evaluation.
 
-    Args:
-        settings: which environments and policy.
-        worker_index: 0 in the driver, 1... for the remote ones.
-        incarnation: as for RolloutWorker; without effect here, the seeds are those of the evaluation.
-        allocate: not used; the results are small.
-        policy: as for Worker.
+    Arguments as for Worker.
     """
 
     kind = "evaluation worker"
@@ -87,16 +80,6 @@ class EvaluationWorker(Worker):
         "its episodes are played to their end; a smaller evaluation_duration or a time limit (max_episode_steps) makes "
         "an evaluation shorter"
     )
-
-    def __init__(
-        self,
-        settings: RolloutSettings,
-        worker_index: int = 0,
-        incarnation: int = 0,
-        allocate: Callable[..., np.ndarray] = np.empty,
-        policy: Policy | None = None,
-    ):
-        super().__init__(settings, worker_index, policy)
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Uses this policy from now on."""

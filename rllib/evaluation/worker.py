@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from rllib.env.stream import EnvironmentStream
 from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy
@@ -14,6 +16,7 @@ class Worker:
     Args:
         settings: the RolloutSettings.
         worker_index: 0 in the driver, 1... for the remote ones.
+        incarnation, allocate: as for RolloutWorker; workers that sample no fragments have no use for them.
         policy: acts; by default one that the settings describe, with weights that come by a snapshot.
 
     Attributes:
@@ -31,7 +34,14 @@ class Worker:
 
     stream: EnvironmentStream | None = None
 
-    def __init__(self, settings, worker_index: int, policy: Policy | None = None):
+    def __init__(
+        self,
+        settings,
+        worker_index: int = 0,
+        incarnation: int = 0,
+        allocate: Callable[..., np.ndarray] = np.empty,
+        policy: Policy | None = None,
+    ):
         self.settings, self.worker_index = settings, worker_index
         self.policy = policy or Policy(settings.policy)
         self.callbacks = settings.callbacks()

@@ -50,14 +50,12 @@ class ARS(Evolution):
     """The algorithm; see the module's docstring."""
 
     config_class = ARSConfig
+    optimizer = SGD
 
     def setup(self) -> None:
         super().setup()
         if not self.policy.spec.hiddens:
             self.policy.weights[:] = 0
-
-    def make_optimizer(self, size: int) -> SGD:
-        return SGD(size)
 
     def training_step(self) -> dict[str, float]:
         config = self.config

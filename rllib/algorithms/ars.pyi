@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.evolution import Evolution, EvolutionConfig
-from rllib.learners.optimizers import SGD
 from rllib.schedules import Points
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
@@ -51,5 +50,4 @@ class ARSConfig(EvolutionConfig):
 class ARS(Evolution):
     config: ARSConfig
     def setup(self) -> None: ...
-    def make_optimizer(self, size: int) -> SGD: ...
     def training_step(self) -> dict[str, float]: ...

@@ -49,9 +49,7 @@ class ES(Evolution):
     """The algorithm; see the module's docstring."""
 
     config_class = ESConfig
-
-    def make_optimizer(self, size: int) -> Adam:
-        return Adam(size)
+    optimizer = Adam
 
     def training_step(self) -> dict[str, float]:
         config = self.config

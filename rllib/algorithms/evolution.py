@@ -9,7 +9,7 @@ the same bits with any number of workers and environments, and if workers die.
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
@@ -152,6 +152,8 @@ class Evolution(Algorithm):
     """Plays pairs of perturbations and moves the weights; subclasses say how far each direction counts."""
 
     config_class = EvolutionConfig
+    # What steps on the flat vector.
+    optimizer: ClassVar[type[Adam | SGD]]
     reported_stats = ("weights_norm", "grad_norm", "update_ratio")
     without_memory = "it perturbs fully connected networks, which have no state"
 
@@ -172,10 +174,6 @@ class Evolution(Algorithm):
             )
         return spec
 
-    def make_optimizer(self, size: int) -> Adam | SGD:
-        """What steps on the flat vector."""
-        raise NotImplementedError
-
     def make_learner(self, policy: Policy) -> DirectionLearner:
         size, noise_size = policy.layout.size, self.config.noise_size
         if noise_size < size:
@@ -185,7 +183,7 @@ class Evolution(Algorithm):
             )
         rng = seeding.generator(self.seed, seeding.NOISE_TABLE)
         self.noise = NoiseTable.draw(noise_size, rng, allocator(self.config.num_rollout_workers))
-        return DirectionLearner(policy.weights, self.noise, self.make_optimizer(size))
+        return DirectionLearner(policy.weights, self.noise, self.optimizer(size))
 
     def make_workers(self) -> WorkerSet:
         return super().make_workers(worker_class=PerturbationWorker, shared=[self.noise.values])

@@ -9,7 +9,7 @@ from rllib.models.catalog import PolicySpec
 from rllib.models.noise_table import NoiseTable
 from rllib.policy import Policy
 from rllib.schedules import Points
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 C = TypeVar("C")
 
@@ -66,9 +66,9 @@ class DirectionLearner:
 
 class Evolution(Algorithm):
     config: EvolutionConfig
+    optimizer: ClassVar[type[Adam | SGD]]
     def setup(self) -> None: ...
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec: ...
-    def make_optimizer(self, size: int) -> Adam | SGD: ...
     def make_learner(self, policy: Policy) -> DirectionLearner: ...
     def make_workers(self) -> WorkerSet: ...
     def play_pairs(self, num_pairs: int, min_steps: int=0) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...

@@ -5,6 +5,8 @@ import importlib
 
 import click
 
+from rllib import __version__
+
 _COMMANDS = {
     "train": "Train an algorithm on an environment.",
     "evaluate": "Play episodes with a trained policy.",
@@ -37,14 +39,8 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
-def _print_version(ctx: click.Context, option: click.Parameter, given: bool) -> None:
-    if given:
-        click.echo(f"rllib {importlib.import_module('rllib').__version__}")
-        ctx.exit()
-
-
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
+@click.version_option(__version__, message="rllib %(version)s", help="Show it.")
 def command() -> None:
     """Reinforcement learning: train, evaluate, look at settings.
 

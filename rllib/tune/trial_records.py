@@ -47,13 +47,7 @@ def exploit_record(trial: Trial, source: Trial, config: Mapping[str, Any]) -> di
 
 
 def checkpoint_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:
-    return {
-        "type": "checkpoint",
-        "id": trial.trial_id,
-        "name": checkpoint.name,
-        "iteration": checkpoint.iteration,
-        "metrics": checkpoint.metrics,
-    }
+    return {"type": "checkpoint", "id": trial.trial_id, **vars(checkpoint)}
 
 
 def removed_record(trial: Trial, checkpoint: TrialCheckpoint) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class BasicVariant(Searcher):
         check("max_concurrent", max_concurrent, max_concurrent >= 0, ">= 0 (0: no limit)")
         self.max_concurrent, self.constant_grid_search = max_concurrent, constant_grid_search
         self._points = list(points_to_evaluate or ())
-        self._seed, self._seeded = _seed(random_state), random_state is not None
+        self._seed = _seed(random_state)
         self._next = 0
         self._live: set[str] = set()
         self._space: SearchSpace | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -33,6 +34,9 @@ class Call(NamedTuple):
     start: bytes
     arguments: tuple[Encoded, tuple[Reference, ...]]
     attempts: int = 0
+
+
+NO_ARGUMENTS = Encoded(wire.value(pickle.dumps(((), {}), 5))), ()
 
 
 class Arguments:
@@ -84,6 +88,8 @@ class Arguments:
         Raises:
             TypeError: something cannot be pickled.
         """
+        if not args and not kwargs:
+            return NO_ARGUMENTS
         depends = ()
         for value in (*args, *kwargs.values()) if kwargs else args:
             if isinstance(value, ObjectRef):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
 
 from ...failures import describe_exception
@@ -17,8 +18,10 @@ from .interrupts import runs_user_code
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
 from .running import Running
-from .serializer import Serializer, error_value
+from .serializer import Encoded, Serializer, error_value
 from .streams import Outgoing
+
+NOTHING = Encoded(wire.value(pickle.dumps(None, 5)))
 
 
 class Results:
@@ -61,7 +64,7 @@ class Results:
             self._running.end_if_forked()
         if num_returns == 1:
             try:
-                encoded = self._encode(value)
+                encoded = NOTHING if value is None else self._encode(value)
             except Exception as error:
                 self._refuse(value, error)
             if encoded[1]:

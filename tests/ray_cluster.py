@@ -15,8 +15,10 @@ from runtime.engines.ray import check_installed
 
 NODE = "RAY_TEST_NODE"  # in the environment of all processes of a node
 START_S = 180  # Ray needs 5 s on an idle machine
+ATTEMPTS = 3  # on a loaded machine a raylet gives up when its agents need more than 15 s
 # One user on one machine needs no tokens, and workers no lower priority than the tests.
 os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0", "RAY_agent_register_timeout_ms": "120000"}
+os.environ |= {"RAY_raylet_start_wait_time_s": "120"}
 
 
 def _why_not() -> str:
@@ -74,15 +76,26 @@ class RayCluster:
         return self._start(f"--address={self.address}", *arguments)
 
     def _start(self, *arguments):
+        for _ in range(ATTEMPTS):
+            log = self._attempt(*arguments)
+            if log is None:
+                return self.nodes[-1]
+            self.kill(self.nodes.pop())
+        self.stop()
+        raise RuntimeError(f"ray start failed:\n{log.read_text()}")
+
+    def _attempt(self, *arguments):
+        """Starts a node; the file of what Ray printed if it has failed."""
         node = uuid.uuid4().hex
         self.nodes.append(node)
         command = [
             *(str(Path(sys.executable).with_name("ray")), "start", "--disable-usage-stats"),
             *(f"--node-ip-address=127.0.0.{next(self._hosts)}", "--min-worker-port=0", "--max-worker-port=0"),
             *("--dashboard-agent-listen-port=0", f"--dashboard-agent-grpc-port={free_port()}"),
+            *(f"--runtime-env-agent-port={free_port()}", f"--metrics-export-port={free_port()}"),
             *arguments,
         ]
-        log = Path(self._directory) / f"start-{len(self.nodes)}.txt"
+        log = Path(self._directory) / f"start-{node}.txt"
         root = str(Path(__file__).parents[1])
         environment = {
             **os.environ,
@@ -93,10 +106,7 @@ class RayCluster:
             done = subprocess.run(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=START_S
             )
-        if done.returncode:
-            self.stop()
-            raise RuntimeError(f"ray start failed:\n{log.read_text()}")
-        return node
+        return log if done.returncode else None
 
     def kill(self, node: str) -> None:
         """Ends all processes of a node at once, as a power failure would."""

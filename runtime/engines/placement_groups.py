@@ -94,7 +94,7 @@ class PlacementGroups:
         bundles = group.bundles if placement.bundle < 0 else group.bundles[placement.bundle : placement.bundle + 1]
         if any(all(dict(bundle).get(name, 0) >= amount for name, amount in request) for bundle in bundles):
             return None
-        return "UnschedulableError", _too_large(quantities(request), [quantities(bundle) for bundle in bundles])
+        return "UnschedulableError", too_large(quantities(request), [quantities(bundle) for bundle in bundles])
 
     def remove(self, group_id: bytes) -> bool:
         """Removes a group; whether it was there. Its bundles are free when nothing runs in them (`settle`)."""
@@ -180,7 +180,7 @@ class Placements:
                 bundles = bundles[index : index + 1]
             request = options.request()
             if not any(all(bundle.get(n, 0) >= q for n, q in request.items()) for bundle in bundles):
-                raise UnschedulableError(f"{what}: {_too_large(request, bundles)}")
+                raise UnschedulableError(f"{what}: {too_large(request, bundles)}")
             captures = strategy.placement_group_capture_child_tasks
             return Placement(strategy.placement_group.id, index, inherits if captures is None else captures)
         hard = isinstance(strategy, NodeAffinitySchedulingStrategy) and not strategy.soft
@@ -200,7 +200,8 @@ def ready_options(group: PlacementGroup) -> TaskOptions:
     )
 
 
-def _too_large(request, bundles):
+def too_large(request: dict[str, float], bundles: list[dict[str, float]]) -> str:
+    """What to say of a request that fits into none of these bundles."""
     asked = ", ".join(f"{name}: {quantity:g}" for name, quantity in request.items())
     have = "; ".join(", ".join(f"{n}: {q:g}" for n, q in bundle.items()) for bundle in bundles)
     return f"{asked} does not fit into a bundle of its placement group: {have}"

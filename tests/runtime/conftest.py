@@ -15,7 +15,6 @@ from runtime_support import (
     ENGINES,
     MARKER,
     RAY_DIFFERENCES,
-    RAY_LACKS,
     Leftovers,
     marked_processes,
     unsettled,
@@ -47,12 +46,11 @@ def ray_cluster():
 @pytest.fixture(scope="module")
 def shared_session(request, session_parent, libraries_loaded):
     """Parametrise indirectly with an engine's name: one session for all tests of a module with that engine."""
+    given = {"num_cpus": 4, "num_gpus": 0, "resources": {"token": 2}}
+    if request.param == "ray":  # its processes live on: they must not have the marker
+        given = {"address": request.getfixturevalue("ray_cluster").address}
     marker = os.environ[MARKER] = uuid.uuid4().hex
     leftovers = Leftovers(marker, session_parent)
-    if request.param == "ray":
-        given = {"address": request.getfixturevalue("ray_cluster").address}
-    else:
-        given = {"num_cpus": 4, "num_gpus": 0, "resources": {"token": 2}}
     runtime.init(request.param, log_to_driver=False, **given)
     yield request.param
     runtime.shutdown()
@@ -86,12 +84,13 @@ def fresh(session_parent, libraries_loaded):
 
     def start(engine="zeromq", **kwargs):
         if engine == "ray":
-            kwargs.setdefault("address", "local")
+            kwargs = {"address": "local", "include_dashboard": False, **kwargs}
             start.own = False  # Ray keeps threads and descriptors for its next connection
+            start.leave_s = 60.0
             start.settles = False  # and returns resources when it likes
         return runtime.init(engine, **{"num_cpus": 2, "log_to_driver": False, **kwargs})
 
-    start.leftovers, start.own = leftovers, True
+    start.leftovers, start.own, start.leave_s = leftovers, True, 5.0
     start.processes = lambda: marked_processes(marker)
     start.settles, start.malformed = True, 0
     yield start
@@ -101,7 +100,7 @@ def fresh(session_parent, libraries_loaded):
             wait_until(lambda: not left(), 10, lambda: f"left: {left()}\nnot back")
     finally:
         runtime.shutdown()
-        leftovers.check(own=start.own)
+        leftovers.check(start.leave_s, start.own)
 
 
 @pytest.fixture
@@ -144,14 +143,12 @@ def script(tmp_path, fresh):
 def pytest_collection_modifyitems(items):
     """Tests of one engine after another, so that each module starts one session per engine."""
     for item in items:
-        if "engine" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(60))
         parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
         on_ray = any(isinstance(value, str) and value == "ray" for value in parameters)
+        if "engine" in getattr(item, "fixturenames", ()) and not on_ray and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(60))
         if on_ray and item.originalname in RAY_DIFFERENCES:
             item.add_marker(pytest.mark.skip(reason=RAY_DIFFERENCES[item.originalname]))
-        if on_ray and item.module.__name__ in RAY_LACKS:
-            item.add_marker(pytest.mark.skip(reason=RAY_LACKS[item.module.__name__]))
 
 
 def pytest_generate_tests(metafunc):

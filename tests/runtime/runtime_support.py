@@ -24,18 +24,6 @@ ENGINES = ["local", "zeromq", pytest.param("ray", marks=needs_ray)]
 RAY_DIFFERENCES = {
     "test_a_dropped_generator_is_closed": "a generator that nobody reads any more runs to its end",
     "test_a_group_that_can_never_be_is_refused": "a placement group that does not fit waits",
-    **dict.fromkeys(
-        [
-            "test_completed_says_how_it_ended",
-            "test_a_group_waits_while_its_resources_are_taken",
-            "test_what_does_not_fit_a_bundle_is_refused",
-            "test_a_group_captures_the_children_that_ask_for_nothing_else",
-            "test_a_captured_child_that_fits_no_bundle_fails",
-            "test_a_removed_group_ends_what_is_in_it",
-            "test_groups_are_found_by_name_and_in_the_table",
-        ],
-        "fails on Ray; the cause is not known yet",
-    ),
     "test_a_cancelled_task_that_waits_never_runs": "the message of a cancelled task has its id, not its name",
     "test_a_handle_by_name_keeps_the_actor": "a handle by name does not keep the actor",
     "test_get_if_exists": "a handle by name does not keep the actor",
@@ -43,7 +31,6 @@ RAY_DIFFERENCES = {
     "test_an_error_whose_reference_is_dropped_unseen_is_logged_once": "an error that nobody has seen",
     "test_an_error_that_somebody_has_seen_is_not_logged": "an error that nobody has seen",
 }
-RAY_LACKS = {"test_conformance_concurrency": "actors that run several calls at a time are refused on Ray"}  # by file
 MARKER = "RUNTIME_TEST_MARKER"
 NOT_OURS = ("torch_", "sem.", "psm_")  # what other programs on the machine put into /dev/shm meanwhile
 

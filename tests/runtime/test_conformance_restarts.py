@@ -36,17 +36,18 @@ class Lives:
         runtime.exit_actor()
 
 
-def lives_again(actor):
-    """The actor's life, as soon as it answers."""
+def lives_again(actor, before=None):
+    """The actor's life, as soon as it answers. On Ray the one `before` may answer until a kill has arrived there."""
 
     def ask():
         try:
-            return runtime.get(actor.life.remote(), timeout=30)
+            found = runtime.get(actor.life.remote(), timeout=30)
         except runtime.ActorUnavailableError as error:
             assert isinstance(error, runtime.ActorError)
             return None
+        return None if found[0] == before else found
 
-    return wait_until(ask)
+    return wait_until(ask, 30)
 
 
 def test_kill_without_no_restart_starts_the_actor_again(engine, tmp_path):
@@ -54,11 +55,11 @@ def test_kill_without_no_restart_starts_the_actor_again(engine, tmp_path):
     assert runtime.get([actor.count.remote(), actor.count.remote()]) == [1, 2]
     assert runtime.get(actor.life.remote()) == (1, False)
     runtime.kill(actor, no_restart=False)
-    assert lives_again(actor) == (2, True)
+    assert lives_again(actor, before=1 if engine == "ray" else None) == (2, True)
     assert runtime.get(actor.count.remote()) == 1
     runtime.kill(actor, no_restart=False)  # no life is left
     with pytest.raises(runtime.ActorError, match="kill") as caught:
-        lives_again(actor)
+        lives_again(actor, before=2 if engine == "ray" else None)
     assert type(caught.value) is runtime.ActorDiedError
 
 
@@ -77,7 +78,7 @@ def test_kill_without_no_restart_ends_an_actor_that_has_no_restarts(engine, tmp_
     runtime.get(actor.count.remote())
     runtime.kill(actor, no_restart=False)
     with pytest.raises(runtime.ActorDiedError, match="kill"):
-        lives_again(actor)
+        lives_again(actor, before=1 if engine == "ray" else None)
 
 
 def test_an_actor_that_exits_does_not_start_again(engine, tmp_path):
@@ -125,7 +126,7 @@ def test_the_number_of_pending_calls_is_limited(engine):
     class Busy:
         def call_itself(self, me):
             refs = [me.nothing.remote() for _ in range(3)]
-            with pytest.raises(runtime.PendingCallsLimitExceeded, match="max_pending_calls is 3"):
+            with pytest.raises(runtime.PendingCallsLimitExceeded, match="max_pending_calls"):
                 me.nothing.remote()
             return refs
 

@@ -337,7 +337,7 @@ def test_no_future_of_a_reference_after_the_session(fresh, name):
 def test_the_environment_of_a_session(fresh, tmp_path, engine_name):
     @runtime.remote
     def environment():
-        return [os.environ.get(f"RUNTIME_TEST_{name}") for name in "YZ"], os.getcwd()
+        return [os.environ.get(f"RUNTIME_TEST_{name}") for name in "YZ"], os.listdir()  # Ray copies the directory
 
     @runtime.remote
     class Reader:
@@ -345,10 +345,11 @@ def test_the_environment_of_a_session(fresh, tmp_path, engine_name):
             return os.environ.get("RUNTIME_TEST_Y")
 
     first = {"RUNTIME_TEST_Y": "1", "RUNTIME_TEST_Z": "1"}
+    (tmp_path / "data.txt").touch()
     fresh(engine_name, runtime_env={"env_vars": first, "working_dir": str(tmp_path)})
-    assert runtime.get(environment.remote(), timeout=20) == (["1", "1"], str(tmp_path))
+    assert runtime.get(environment.remote(), timeout=20) == (["1", "1"], ["data.txt"])
     other = environment.options(runtime_env={"env_vars": {"RUNTIME_TEST_Z": "2"}})
-    assert runtime.get(other.remote(), timeout=20) == (["1", "2"], str(tmp_path))
+    assert runtime.get(other.remote(), timeout=20) == (["1", "2"], ["data.txt"])
     assert runtime.get(Reader.remote().environment.remote(), timeout=20) == "1"
     assert "RUNTIME_TEST_Y" not in os.environ
 

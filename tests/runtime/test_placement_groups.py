@@ -162,22 +162,22 @@ def test_a_captured_child_that_fits_no_bundle_fails(make):
         runtime.get(parent.options(scheduling_strategy=within(group, captures=True)).remote(), timeout=20)
 
 
-def test_a_removed_group_ends_what_is_in_it(make):
+def test_a_removed_group_ends_what_is_in_it(make, engine):
     group = make([{"CPU": 1}])
     actor = Placed.options(num_cpus=1, scheduling_strategy=within(group)).remote()
     runtime.get(actor.current.remote())
     waiting = current.options(scheduling_strategy=within(group)).remote()
     remove_placement_group(group)
-    with pytest.raises(runtime.ActorDiedError, match="placement group, which was removed"):
+    with pytest.raises(runtime.ActorDiedError, match=r"placement group(, which)? was removed"):
         while True:  # the actor may answer until it is killed
             runtime.get(actor.current.remote(), timeout=20)
-    with pytest.raises(runtime.TaskPlacementGroupRemoved, match="task current"):
-        runtime.get(waiting, timeout=20)
+    if engine != "ray":  # which loses it if it has just been submitted
+        with pytest.raises(runtime.TaskPlacementGroupRemoved, match="task current"):
+            runtime.get(waiting, timeout=20)
     with pytest.raises(runtime.TaskPlacementGroupRemoved):
         runtime.get(current.options(scheduling_strategy=within(group)).remote(), timeout=20)
-    late = Placed.options(scheduling_strategy=within(group)).remote()
     with pytest.raises(runtime.ActorDiedError, match="cannot start: its placement group has been removed"):
-        runtime.get(late.current.remote(), timeout=20)
+        runtime.get(Placed.options(scheduling_strategy=within(group)).remote().current.remote(), timeout=20)
     assert placement_group_table(group)["state"] == "REMOVED"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import weakref
@@ -15,14 +16,15 @@ from ... import errors
 from ...options import DYNAMIC, STREAMING, ActorOptions, TaskOptions, check_feasible
 from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
+from ...scheduling import PlacementGroupSchedulingStrategy
 from ...unpicklable import refuse, refuse_call
-from ..base import CallOptions, Definition, has_coroutines
+from ..base import CallOptions, ClassDefinition, Definition, has_coroutines
 from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
 from . import placement
 from .failures import error_of
 from .values import ActorId, Argument, Reference, Refusal, decode, dumps, encode, refuse_plain_pickle
-from .worker import RaisedAgain, Session, Shipment, actor_class, here, task_function
+from .worker import WORKING_DIR, RaisedAgain, Retried, Session, Shipment, actor_class, here, task_function
 
 logger = logging.getLogger("runtime")
 
@@ -44,9 +46,10 @@ class RayEngine:
         self.session_id, self._session, self._owns_connection = session.id, session, owns_connection
         self._closed: type[errors.RuntimeFailure] | None = None
         self._functions = weakref.WeakKeyDictionary()  # definition -> {id of options: (options, Ray's function)}
-        self._classes = weakref.WeakKeyDictionary()  # definition -> Ray's actor class
+        self._classes = weakref.WeakKeyDictionary()  # definition -> {concurrency groups: Ray's actor class}
         self._exported: dict[bytes, object] = {}  # leases that were pickled
         self._killed: set[bytes] = set()  # actors, by this process
+        self._removed: set[bytes] = set()  # placement groups, by this process
         self._placed = Counter()  # node -> number of actors that this process has placed there
         self.totals: dict[str, float] = {}
 
@@ -72,12 +75,23 @@ class RayEngine:
         variants = self._functions.get(function)
         known = variants and variants.get(id(options))
         remote = known[1] if known else self._new_function(function, options)
-        return self._references(remote, self._carried(args, kwargs), options.returns)
+        if self._removed and self._is_removed(options):
+            error = errors.TaskPlacementGroupRemoved(
+                f"task {options.name or function.name}() cannot run: its placement group has been removed"
+            )
+            return self._refused(error, options.returns)
+        carried = self._carried(args, kwargs)
+        try:
+            return self._references(remote, carried, options.returns)
+        except ValueError:  # of a group that captures its children
+            placement.check_bundles(options, f"task {options.name or function.name}()")
+            raise
 
     def _new_function(self, function: Definition, options: TaskOptions):
-        self._check_feasible(options.request(), f"task {options.name or function.name}()")
+        name = options.name or function.name
+        self._check_feasible(options, f"task {name}()")
         run = task_function(self._shipment(function), dumps(options), options.returns >= DYNAMIC)
-        remote = ray.remote(**_task_options(options))(run).options(name=options.name or function.name).remote
+        remote = ray.remote(**_task_options(options, f"task {name}()"))(run).options(name=name).remote
         variants = self._functions.setdefault(function, {})
         if len(variants) >= MOST_VARIANTS:
             variants.clear()
@@ -86,14 +100,11 @@ class RayEngine:
 
     def create_actor(self, cls, args, kwargs, options):
         self._enter()
-        if options.max_concurrency not in (None, 1) or options.concurrency_groups or has_coroutines(cls.target):
-            raise ValueError(
-                f"actors that run several calls at a time are not available on Ray; {cls.name} asks for it"
-            )
-        self._check_feasible(options.request(), f"actor {options.label or cls.name}")
-        remote = self._classes.get(cls)
-        if remote is None:
-            remote = self._classes[cls] = ray.remote(actor_class(self._shipment(cls)))
+        what = f"actor {options.label or options.name or cls.name}"
+        self._check_feasible(options, what)
+        if self._removed and self._is_removed(options):
+            raise errors.ActorDiedError(f"{what} cannot start: its placement group has been removed")
+        remote = self._actor_class(cls, options.concurrency_groups)
         carried = self._carried(args, kwargs)
         chooses = (
             options.oversubscribe
@@ -102,9 +113,11 @@ class RayEngine:
             and placement.current() is None
         )
         node = self._choose_node(options) if chooses else None
+        theirs = _actor_options(options, node, what)
         try:
-            handle = remote.options(**_actor_options(options, node)).remote(dumps(options), *carried)
+            handle = remote.options(**theirs).remote(dumps(options), *carried)
         except ValueError as error:
+            placement.check_bundles(options, what)
             if options.name is None:
                 raise
             namespace = options.namespace or ray.get_runtime_context().namespace
@@ -117,6 +130,15 @@ class RayEngine:
             self._placed[node] += 1
             actor_id.on_end = weakref.finalize(handle, self._placed.subtract, (node,))
         return actor_id
+
+    def _actor_class(self, cls: ClassDefinition, groups: dict[str, int]):
+        """Ray's class for actors of `cls`; the concurrency groups are part of it."""
+        variants = self._classes.setdefault(cls, {})
+        key = tuple(groups.items())
+        if key not in variants:
+            theirs = actor_class(self._shipment(cls), has_coroutines(cls.target))
+            variants[key] = ray.remote(concurrency_groups=dict(groups))(theirs) if groups else ray.remote(theirs)
+        return variants[key]
 
     def get_actor(self, name, namespace):
         self._enter()
@@ -134,15 +156,14 @@ class RayEngine:
 
     def call(self, actor_id, method, args, kwargs, num_returns, options=None):
         self._enter()
-        if self._killed and num_returns < DYNAMIC and actor_id in self._killed:
-            return self._refused(actor_id, num_returns)  # Ray would run calls until its message has arrived there
+        if self._killed and actor_id in self._killed:
+            # Ray would run calls until its message has arrived there.
+            error = errors.ActorDiedError(f"the actor {actor_id.class_name} was killed by runtime.kill()")
+            return self._refused(error, num_returns)
         remote = actor_id.calls.get((method, num_returns, options))
         if remote is None:
-            name = f"{actor_id.class_name}.{method}"
-            theirs = actor_id.handle.call if num_returns < DYNAMIC else actor_id.handle.stream
-            bound = theirs.options(name=name, **_returns(num_returns), **_call_options(options))
-            remote = actor_id.calls[method, num_returns, options] = bound.remote
-        return self._references(remote, (method, num_returns, *self._carried(args, kwargs)), num_returns)
+            remote = actor_id.calls[method, num_returns, options] = _new_call(actor_id, method, num_returns, options)
+        return self._references(remote, self._carried(args, kwargs), num_returns)
 
     def kill(self, actor_id, no_restart=True):
         self._enter()
@@ -152,10 +173,15 @@ class RayEngine:
         if no_restart and actor_id.on_end is not None:
             actor_id.on_end()
 
-    def _refused(self, actor_id, num_returns):
-        """References of a call to an actor that was killed here."""
-        error = errors.ActorDiedError(f"the actor {actor_id.class_name} was killed by runtime.kill()")
-        return [Reference(self, ray.put(Refusal(error))) for _ in range(num_returns)]
+    def _refused(self, error, num_returns):
+        """References of a call that will never be made, where Ray would let it run, or wait for ever."""
+        refs = [Reference(self, ray.put(Refusal(error))) for _ in range(num_returns if num_returns < DYNAMIC else 1)]
+        return [Refused(refs[0])] if num_returns >= STREAMING else refs
+
+    def _is_removed(self, options) -> bool:
+        """Whether its placement group is one that this process has removed."""
+        strategy = options.scheduling_strategy
+        return isinstance(strategy, PlacementGroupSchedulingStrategy) and strategy.placement_group.id in self._removed
 
     def cancel(self, ref, force, recursive):
         self._enter()
@@ -269,6 +295,7 @@ class RayEngine:
     def remove_placement_group(self, group_id):
         self._enter()
         placement.remove(group_id)
+        self._removed.add(group_id)
 
     def placement_groups(self):
         self._enter()
@@ -306,25 +333,31 @@ class RayEngine:
     def context(self):
         self._enter()
         theirs = ray.get_runtime_context()
-        if here.name is None:
+        running = here.get()
+        if running.name is None:
             ids = self.session_id, theirs.get_node_id(), theirs.get_worker_id()
             return RuntimeContext(*ids, namespace=theirs.namespace)
+        actor_id = theirs.get_actor_id()
         return RuntimeContext(
             session_id=self.session_id,
             node_id=theirs.get_node_id(),
             worker_id=theirs.get_worker_id(),
-            actor_id=theirs.get_actor_id(),
+            actor_id=actor_id,
             task_id=theirs.get_task_id(),
-            name=here.name,
+            name=running.name,
             gpu_ids=tuple(map(str, ray.get_gpu_ids())),
-            resources=here.resources,
+            resources=running.resources,
             placement=placement.current(),
             namespace=theirs.namespace,
+            was_current_actor_reconstructed=actor_id is not None and _was_restarted(actor_id),
         )
 
     # -- resources ----------------------------------------------------------------------------------------------------
 
-    def _check_feasible(self, request, what):
+    def _check_feasible(self, options, what):
+        if isinstance(options.scheduling_strategy, PlacementGroupSchedulingStrategy):
+            placement.check_bundles(options, what)
+        request = options.request()
         try:
             check_feasible(request, self.totals, what)
         except errors.UnschedulableError:  # nodes may have joined
@@ -406,7 +439,32 @@ class RayStream:
         """Ray lets the generator run to its end."""
 
 
-def _task_options(options: TaskOptions) -> dict:
+@functools.cache
+def _was_restarted(actor_id: str) -> bool:
+    """Whether this process is a later one of its actor. It asks the head node, and the answer stays."""
+    return bool(ray.get_runtime_context().was_current_actor_reconstructed)
+
+
+class Refused:
+    """The one value of a generator that will never run is its error; see base.Stream."""
+
+    def __init__(self, completed: Reference):
+        self.completed, self.is_finished = completed, False
+
+    def next_reference(self) -> Reference:
+        """Done at once."""
+        return self.completed
+
+    def take(self) -> Reference | None:
+        taken = None if self.is_finished else self.completed
+        self.is_finished = True
+        return taken
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def _task_options(options: TaskOptions, what: str) -> dict:
     return {
         "num_cpus": options.num_cpus,
         "num_gpus": options.num_gpus,
@@ -417,8 +475,18 @@ def _task_options(options: TaskOptions) -> dict:
         "retry_exceptions": [RaisedAgain] if options.retry_exceptions else False,
         "max_calls": options.max_calls,
         "runtime_env": _variables(options.runtime_env),
-        **placement.options_of(options.scheduling_strategy),
+        **placement.options_of(options.scheduling_strategy, what),
     }
+
+
+def _new_call(actor_id: ActorId, method: str, num_returns: int, options: CallOptions | None):
+    """Ray's function that makes such a call, of the arguments that `worker.Instance.call` takes after the first two."""
+    theirs = actor_id.handle.call if num_returns < DYNAMIC else actor_id.handle.stream
+    name = f"{actor_id.class_name}.{method}"
+    bound = theirs.options(name=name, **_returns(num_returns), **_call_options(options))
+    if options is not None and options.retry_exceptions:
+        method = Retried(method, dumps(options.retry_exceptions))
+    return functools.partial(bound.remote, method, num_returns)
 
 
 def _returns(returns: int) -> dict:
@@ -430,12 +498,14 @@ def _returns(returns: int) -> dict:
     return {"num_returns": "streaming", "_generator_backpressure_num_objects": returns - STREAMING or -1}
 
 
-def _actor_options(options: ActorOptions, node: str | None) -> dict:
+def _actor_options(options: ActorOptions, node: str | None, what: str) -> dict:
     cpus = 0 if options.oversubscribe else options.num_cpus
     if cpus is None and options.held():
         cpus = 0  # beside other resources Ray would hold one
     placed = {"num_cpus": cpus} if cpus is not None else {}
-    placed |= placement.options_of(options.scheduling_strategy)
+    placed |= placement.options_of(options.scheduling_strategy, what)
+    if options.max_concurrency is not None:
+        placed["max_concurrency"] = options.max_concurrency
     if node is not None:
         placed["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
     return {
@@ -458,15 +528,20 @@ def _call_options(options: CallOptions | None) -> dict:
     """What a call that is not a plain one asks of Ray. max_pending_calls is the actor's there."""
     if options is None:
         return {}
+    group = {} if options.concurrency_group is None else {"concurrency_group": options.concurrency_group}
     return {
+        **group,
         "max_task_retries": options.max_task_retries,
         "retry_exceptions": [RaisedAgain] if options.retry_exceptions else False,
     }
 
 
 def _variables(runtime_env: dict) -> dict | None:
-    """What of it Ray sees to; the directory, which it would copy, is entered by `worker`."""
-    return {"env_vars": runtime_env["env_vars"]} if runtime_env.get("env_vars") else None
+    """What Ray sees of it: only variables. The directory is one, since Ray would copy it; `worker` enters it."""
+    variables = dict(runtime_env.get("env_vars", {}))
+    if directory := runtime_env.get("working_dir"):
+        variables[WORKING_DIR] = directory
+    return {"env_vars": variables} if variables else None
 
 
 def _without_nodes(resources: dict[str, float]) -> dict[str, float]:

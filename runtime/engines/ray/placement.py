@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import ray
+from ray.exceptions import RayError
 from ray.util import scheduling_strategies as rays
 from ray.util.placement_group import PlacementGroup as RayGroup
 from ray.util.placement_group import get_current_placement_group, placement_group_table
 
+from ...errors import UnschedulableError
+from ...options import ActorOptions, TaskOptions
 from ...scheduling import (
+    REMOVED,
     GroupInfo,
     NodeAffinitySchedulingStrategy,
     Placement,
     PlacementGroupSchedulingStrategy,
     SchedulingStrategy,
 )
+from ..placement_groups import too_large
+from .failures import error_of
 
 
 def create(bundles: list[dict[str, float]], strategy: str, name: str, detached: bool) -> bytes:
     """A new group; see base.Engine."""
-    group = ray.util.placement_group(bundles, strategy, name, "detached" if detached else None)
+    try:
+        group = ray.util.placement_group(bundles, strategy, name, "detached" if detached else None)
+    except RayError as error:
+        if name and any(info.name == name and info.state != REMOVED for info in table()):
+            raise ValueError(f"there is a placement group named {name!r} already") from error
+        raise error_of(error) from error
     return group.id.binary()
 
 
@@ -35,15 +46,49 @@ def table() -> list[GroupInfo]:
 def current() -> Placement | None:
     """The group in which the calling task or actor runs."""
     group = get_current_placement_group()
-    return None if group is None else Placement(group.id.binary(), -1, False)
+    if group is None:
+        return None
+    return Placement(group.id.binary(), -1, ray.get_runtime_context().should_capture_child_tasks_in_placement_group)
 
 
-def options_of(strategy: SchedulingStrategy) -> dict:
-    """Ray's option for a strategy; None leaves it to Ray, which then captures children."""
+def check_bundles(options: TaskOptions | ActorOptions, what: str) -> None:
+    """Refuses what fits into no bundle of the group in which it would be placed.
+
+    Raises:
+        UnschedulableError: it never fits.
+    """
+    strategy, index = options.scheduling_strategy, -1
+    if isinstance(strategy, PlacementGroupSchedulingStrategy):
+        bundles, index = strategy.placement_group.bundle_specs, strategy.placement_group_bundle_index
+    elif strategy is None and (placement := current()) is not None and placement.captures:
+        bundles = next((info.bundles for info in table() if info.id == placement.group), [])
+    else:
+        return
+    if index >= 0:
+        bundles = bundles[index : index + 1]
+    request = options.request()
+    if not any(all(bundle.get(name, 0) >= quantity for name, quantity in request.items()) for bundle in bundles):
+        raise UnschedulableError(f"{what}: {too_large(request, bundles)}")
+
+
+def options_of(strategy: SchedulingStrategy, what: str) -> dict:
+    """Ray's option for a strategy; None leaves it to Ray, which then captures children.
+
+    Raises:
+        UnschedulableError: `what` is to run on a node that there is not.
+    """
     if strategy is None or isinstance(strategy, str):
         return {} if strategy is None else {"scheduling_strategy": strategy}
     if isinstance(strategy, NodeAffinitySchedulingStrategy):
-        return {"scheduling_strategy": rays.NodeAffinitySchedulingStrategy(strategy.node_id, strategy.soft)}
+        alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+        if strategy.node_id in alive:
+            return {"scheduling_strategy": rays.NodeAffinitySchedulingStrategy(strategy.node_id, strategy.soft)}
+        if strategy.soft:
+            return {"scheduling_strategy": "DEFAULT"}
+        raise UnschedulableError(
+            f"{what} is to run on the node {strategy.node_id!r}, and this session has only "
+            f"{', '.join(map(repr, alive))}. runtime.nodes() lists them; soft=True runs it elsewhere."
+        )
     assert isinstance(strategy, PlacementGroupSchedulingStrategy)
     group = strategy.placement_group
     if group.is_empty:

@@ -132,6 +132,8 @@ def decode(stored: bytes | Packed):
     """A new copy of the value; its arrays share the stored memory."""
     if type(stored) is bytes:
         return pickle.loads(stored)
+    if stored is None:  # Ray's own value of a generator that has ended
+        return None
     if type(stored) is Refusal:
         raise stored.error
     if isinstance(stored, ray.DynamicObjectRefGenerator):

@@ -5,22 +5,30 @@ User code is called here and not by Ray, so that arguments, results and exceptio
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import contextvars
+import functools
 import importlib
+import inspect
 import os
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import ray
 
 from ... import context
 from ...failures import RemoteFailure, describe_exception
-from ...options import DYNAMIC, ActorOptions, TaskOptions
+from ...options import DYNAMIC, ActorOptions, TaskOptions, worth_retrying
 from ...unpicklable import refuse
 from ..base import ClassDefinition, Engine, describe_exit, find_method, iterate, split_returns
 from .values import Argument, Packed, decode, dumps, encode, loads
+
+# In the environment of the processes of one `working_dir`. Ray, which would copy the directory, starts others for each.
+WORKING_DIR = "RUNTIME_WORKING_DIR"
 
 
 class Raised(Exception):
@@ -79,8 +87,8 @@ class Shipment:
     name: str
 
 
-class Here(threading.local):
-    """What runs in this thread.
+class Here(NamedTuple):
+    """What runs in this thread, or in this task of an event loop.
 
     Attributes:
         name: of the task or actor; None in the driver and in threads of user code.
@@ -91,8 +99,9 @@ class Here(threading.local):
     resources: dict[str, float] = {}  # noqa: RUF012 - never changed in place
 
 
-here = Here()
+here: ContextVar[Here] = ContextVar("here", default=Here())  # noqa: B039 - the same
 _loaded: dict[bytes, object] = {}  # digest, or pickled options, -> what it is here
+_END = object()  # of a generator
 
 
 def task_function(shipment: Shipment, options: bytes, streams: bool):
@@ -114,9 +123,10 @@ def task_function(shipment: Shipment, options: bytes, streams: bool):
     return run
 
 
-def actor_class(shipment: Shipment) -> type:
-    """A class that Ray makes an actor of."""
-    return type(shipment.name, (Instance,), {"shipment": shipment, "__module__": __name__})
+def actor_class(shipment: Shipment, asynchronous: bool) -> type:
+    """A class that Ray makes an actor of; `asynchronous`: with an event loop."""
+    base = AsyncInstance if asynchronous else Instance
+    return type(shipment.name, (base,), {"shipment": shipment, "__module__": __name__})
 
 
 def _run_task(shipment, pickled_options, packed, values):
@@ -124,23 +134,22 @@ def _run_task(shipment, pickled_options, packed, values):
     options: TaskOptions = _load(pickled_options, pickled_options)
     name = options.name or shipment.name
     running = UserCode(name, options.request(), f"task {name}()", TaskExited, options.retries_on)
-    with running, _directory(options.runtime_env.get("working_dir")):
+    with running:
         function = _load(shipment.digest, shipment.data)
         args, kwargs = _arguments(packed, values)
         return _results(function(*args, **kwargs), options.returns, f"{name}()", running)
 
 
-@contextlib.contextmanager
-def _directory(path: str | None):
-    """A working directory, if one is given; the process runs other tasks afterwards."""
-    before = os.getcwd() if path else None
-    try:
-        if path:
-            os.chdir(path)
-        yield
-    finally:
-        if path:
-            os.chdir(before)
+class Retried(NamedTuple):
+    """Names a method whose call Ray is to make again after certain exceptions of user code.
+
+    Attributes:
+        name: of the method.
+        exceptions: MethodOptions.retry_exceptions, pickled by `values.dumps`.
+    """
+
+    name: str
+    exceptions: bytes
 
 
 class Instance:
@@ -159,24 +168,32 @@ class Instance:
         options = self._options
         self._label, self._held = options.label or self.shipment.name, options.held()
         self._methods, self._instance, self._ended = {}, None, None
-        if directory := options.environment.get("working_dir"):
-            os.chdir(directory)
         with self._running(f"the constructor of actor {self._label}"):
             args, kwargs = _arguments(packed, values)
             self._instance = _load(self.shipment.digest, self.shipment.data)(*args, **kwargs)
 
-    def call(self, name: str, returns: int, packed: bytes | Packed | None = None, *values):
+    def call(self, method: str | Retried, returns: int, packed: bytes | Packed | None = None, *values):
         """Calls a method of the user's instance."""
-        if self._ended is not None:
-            raise ActorExited(self._ended)
-        what = f"{self._label}.{name}()"
-        running = self._running(f"actor method {what}")
+        function, what, running = self._called(method)
         with running:
             args, kwargs = _arguments(packed, values)
-            method = self._methods.get(name)
-            if method is None:
-                method = self._methods[name] = find_method(self._instance, name)
-            return _results(method(*args, **kwargs), returns, what, running)
+            return _results(function(*args, **kwargs), returns, what, running)
+
+    def _called(self, method):
+        """The user's function, what to call it in messages, and the context of the call."""
+        if self._ended is not None:
+            raise ActorExited(self._ended)
+        retries_on = _never
+        if type(method) is Retried:
+            retries_on = functools.partial(worth_retrying, _load(method.exceptions, method.exceptions))
+            method = method.name
+        what = f"{self._label}.{method}()"
+        running = self._running(f"actor method {what}", retries_on)
+        function = self._methods.get(method)
+        if function is None:
+            with running:
+                function = self._methods[method] = find_method(self._instance, method)
+        return function, what, running
 
     def describe(self):
         """What the maker of a further handle has to know: the name of the class, and its methods."""
@@ -187,8 +204,8 @@ class Instance:
         """The same for what Ray wants of a generator function."""
         yield from self.call(*call)
 
-    def _running(self, what):
-        return UserCode(self._label, self._held, what, self._exit)
+    def _running(self, what, retries_on=None):
+        return UserCode(self._label, self._held, what, self._exit, retries_on or _never)
 
     def _exit(self, text):
         """The actor ends after the calls that it has got; those see the text."""
@@ -197,6 +214,35 @@ class Instance:
             handle = ray.get_runtime_context().current_actor  # Ray's methods do not hold it
             handle.__ray_terminate__.remote()
         return ActorExited(text)
+
+
+class AsyncInstance(Instance):
+    """An actor with coroutine methods. They run on Ray's event loop, its ordinary ones in one thread beside it."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._beside = ThreadPoolExecutor(1)
+
+    async def call(self, method: str | Retried, returns: int, packed: bytes | Packed | None = None, *values):
+        """See Instance."""
+        function, what, running = self._called(method)
+        with running:
+            args, kwargs = _arguments(packed, values)
+            if inspect.iscoroutinefunction(function):
+                value = await function(*args, **kwargs)
+            else:
+                value = await self._in_thread(function, *args, **kwargs)
+            return _results(value, returns, what, running)
+
+    async def stream(self, *call):
+        """See Instance."""
+        results = await self.call(*call)
+        while (part := await self._in_thread(next, results, _END)) is not _END:
+            yield part
+
+    async def _in_thread(self, function, *args, **kwargs):
+        run = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._beside, run)
 
 
 class UserCode:
@@ -209,18 +255,17 @@ class UserCode:
         retries_on: exception -> whether Ray is to try again.
     """
 
-    __slots__ = ("exited", "name", "resources", "retries_on", "what")
+    __slots__ = ("exited", "here", "retries_on", "token", "what")
 
-    def __init__(self, name, resources, what, exited, retries_on=lambda error: False):
-        self.name, self.resources, self.what = name, resources, what
-        self.exited, self.retries_on = exited, retries_on
+    def __init__(self, name, resources, what, exited, retries_on):
+        self.here, self.what, self.exited, self.retries_on = Here(name, resources), what, exited, retries_on
 
     def __enter__(self):
-        here.name, here.resources = self.name, self.resources
+        self.token = here.set(self.here)
 
     def __exit__(self, kind, error, traceback):
-        here.name = None
-        if error is None or isinstance(error, KeyboardInterrupt):  # Ray cancels by it
+        here.reset(self.token)
+        if error is None or isinstance(error, KeyboardInterrupt | asyncio.CancelledError):  # Ray cancels by them
             return
         if isinstance(error, SystemExit):
             raise self.exited(f"{self.what} {describe_exit(error)}") from None
@@ -228,9 +273,16 @@ class UserCode:
         raise raised(describe_exception(error, f"{self.what} in process {os.getpid()}")) from None
 
 
+def _never(error):
+    return False
+
+
 def _enter(session: Session) -> None:
     """Makes this process one of the session."""
     if context.current_engine() is None:
+        if directory := os.environ.get(WORKING_DIR):
+            os.chdir(directory)
+            sys.path.insert(0, directory)
         sys.path += [entry for entry in session.path if entry not in sys.path and os.path.exists(entry)]
         context.set_engine(session.make_engine(session))
         for name in session.preload:

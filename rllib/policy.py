@@ -419,13 +419,13 @@ class _ActingBuffers:
         self.values = np.empty(total, np.float32)
 
     def of_all(self, observations: np.ndarray, noise: np.ndarray, with_values: bool) -> tuple:
-        """Inputs, noise, and where the results of all rows are written; inputs and noise of its own rows are set."""
+        """Inputs, noise, and where the results of all rows are written. Inputs and noise at `rows` are set first."""
         self.encode(observations, self.inputs[self.rows])
         self.noise[self.rows] = noise
         return self.inputs, self.noise, self.dist_inputs, self.actions, self.values if with_values else None
 
     def copy_to(self, dist_inputs: np.ndarray, actions: np.ndarray, values: np.ndarray | None) -> None:
-        """Copies the results of its own rows."""
+        """Copies the results at `rows`."""
         dist_inputs[:] = self.dist_inputs[self.rows]
         actions[:] = self.actions[self.rows]
         if values is not None:

@@ -60,7 +60,7 @@ class ActorChannel:
         self.outbox: deque[Call] = deque()
 
     def live(self, process: int, concurrency: int) -> None:
-        """The actor lives in a process, and runs so many calls at a time."""
+        """The actor lives in a process, and runs `concurrency` calls at a time."""
         self.process, self.error = process, None
         if concurrency > 1:
             self.window, self.is_concurrent = sys.maxsize, True

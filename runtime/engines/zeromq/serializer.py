@@ -23,7 +23,7 @@ _pack_value = wire.VALUE.pack
 _new_tuple = tuple.__new__  # a third of the price of a NamedTuple's own constructor
 
 INLINE_BYTES = 2**16  # a value with more bytes than this goes to shared memory
-COPIED_BYTES = 2**10  # a pickle of at most so many bytes is copied out of its frame faster than it is viewed
+COPIED_BYTES = 2**10  # a pickle of at most this many bytes is copied out of its frame faster than it is viewed
 
 
 def error_value(error: BaseException) -> bytes:

@@ -1,7 +1,7 @@
 """A worker process: runs tasks one after the other, or is one actor.
 
 Its main thread reads the mailbox, runs what has come (see task_runner.py and served_actor.py), and reads on. While user
-code of its own waits in `get`, the same thread reads; calls that arrive meanwhile wait in the inbox.
+code in it waits in `get`, the same thread reads; calls that arrive meanwhile wait in the inbox.
 """
 
 from __future__ import annotations

@@ -6,19 +6,28 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 
 from rllib.models.distributions import Categorical, DiagGaussian, Distribution, MultiCategorical, distribution_from_json
-from rllib.models.encoders import Encoder, OneHotEncoder, encoder_from_json
+from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, OneHotEncoder, RowsEncoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
+from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves
 from rllib.models.initializers import INITIALIZERS
 from rllib.models.layout import LayersLayout, Layout
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
 from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.numpy_torso import ConvolutionalNetwork
-from rllib.models.preprocessing import preprocessing
-from rllib.models.torso import NATURE_HIDDENS, Torso, filters_from, torso_from_json
+from rllib.models.torso import (
+    AUTOMATIC_FILTERS,
+    NATURE_FILTERS,
+    NATURE_HIDDENS,
+    Filters,
+    Image,
+    Torso,
+    filters_from,
+    torso_from_json,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -196,8 +205,8 @@ class PolicySpec:
 
 
 def policy_spec(
-    observation_space: gym.Space,
-    action_space: gym.Space,
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
     model: Mapping | None = None,
     *,
     observation_filter: str = "NoFilter",
@@ -307,8 +316,7 @@ def _check_values(settings: dict) -> None:
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
 
 
-def _distribution(space: gym.Space) -> Distribution:
-    spaces = gym.spaces
+def _distribution(space: spaces.Space) -> Distribution:
     if isinstance(space, spaces.Discrete):
         return Categorical(int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -323,3 +331,114 @@ def _distribution(space: gym.Space) -> Distribution:
         f"actions of {type(space).__name__} are not supported: {space}. Supported are Discrete, MultiDiscrete, "
         "MultiBinary and Box of floats; wrap the environment so that it takes one of them."
     )
+
+
+# ---------------------------------------------------------------------- what precedes the fully connected layers
+
+# A one-hot row per state costs memory and time in proportion to the number of states.
+MAX_ONE_HOT = 100_000
+# Images without convolutions are flattened up to this size; beyond, a fully connected layer is a mistake.
+MAX_FLAT_IMAGE = 10_000
+
+
+def preprocessing(
+    space: spaces.Space, settings: Mapping, activation: str, filtered: bool
+) -> tuple[Encoder, Torso | None]:
+    """Chooses how observations reach the fully connected layers.
+
+    Args:
+        space: of a single observation.
+        settings: the checked `model` settings.
+        activation: of the convolutions.
+        filtered: whether an observation filter brings the numbers to their scale.
+
+    Raises:
+        ValueError: for a space that no network here can serve; the message says what to do.
+    """
+    _check_space(space)
+    leaves = flat_leaves(space)
+    images = _images(space, leaves, settings["conv_filters"], filtered)
+    if images:
+        torso = Torso(images, _others(leaves, images, filtered), activation, settings["layer_norm"])
+        return RowsEncoder(space.shape if isinstance(space, spaces.Box) else (spaces.flatdim(space),)), torso
+    if isinstance(space, spaces.Discrete):
+        return OneHotEncoder(int(space.n), int(space.start)), None
+    if isinstance(space, spaces.Box):
+        return BoxEncoder(tuple(space.shape), _scale(leaves[0], filtered)), None
+    # The others are stored as the flat vector that gymnasium makes of them.
+    pixels = tuple((leaf.start, leaf.stop) for leaf in leaves if _scale(leaf, filtered) != 1.0)
+    size = spaces.flatdim(space)
+    return (FlatEncoder(size, pixels) if pixels else BoxEncoder((size,))), None
+
+
+def _check_space(space: spaces.Space) -> None:
+    known = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Tuple | spaces.Dict
+    if not isinstance(space, known) or not space.is_np_flattenable:
+        raise ValueError(
+            f"observations of {type(space).__name__} are not supported: {space}. Supported are Box, Discrete, "
+            "MultiDiscrete, MultiBinary, and Dict and Tuple of these; wrap the environment so that it returns one of "
+            "them."
+        )
+    for leaf in flat_leaves(space):
+        size = leaf.stop - leaf.start
+        if leaf.choices is not None and size > MAX_ONE_HOT:
+            raise ValueError(
+                f"observations{leaf.path} of {leaf.space} are too large for one-hot encoding, {size} numbers (at most "
+                f"{MAX_ONE_HOT}). Let the environment return a vector that describes the state."
+            )
+        if not np.issubdtype(leaf.space.dtype, np.number) and leaf.space.dtype != np.bool_:
+            raise ValueError(f"observations{leaf.path} must be numbers, but {leaf.space} has dtype {leaf.space.dtype}")
+
+
+def _scale(leaf: Leaf, filtered: bool) -> float:
+    return 1 / 255 if are_pixels(leaf.space) and not filtered else 1.0
+
+
+def _images(space: spaces.Space, leaves: list[Leaf], setting, filtered: bool) -> tuple[Image, ...]:
+    """The images among the leaves that get convolutions."""
+    images = []
+    for leaf in leaves:
+        # A plain matrix is an image only where filters are given for it.
+        is_image = len(leaf.shape) == 3 or (len(leaf.shape) == 2 and leaf.space is space and bool(setting))
+        if not is_image or not isinstance(leaf.space, spaces.Box) or 0 in leaf.shape:
+            continue
+        # The fewest numbers stand for channels; where they come first, so do the channels.
+        channels_first = len(leaf.shape) == 3 and leaf.shape[0] < min(leaf.shape[1:])
+        if filters := _filters(leaf, channels_first, setting):
+            images.append(Image(leaf.start, tuple(leaf.shape), channels_first, _scale(leaf, filtered), filters))
+    if setting and not images:
+        raise ValueError(
+            f"model={{'conv_filters': ...}} is for images, but the observation space is {space}. Leave it out, or let "
+            "the environment return images, Box(0, 255, (height, width, channels), uint8)."
+        )
+    return tuple(images)
+
+
+def _filters(leaf: Leaf, channels_first: bool, setting) -> tuple[Filters, ...] | None:
+    if setting is not None:
+        return filters_from(NATURE_FILTERS if setting == "nature" else setting) if setting else None
+    size = tuple(leaf.shape[1:] if channels_first else leaf.shape[:2])
+    if size in AUTOMATIC_FILTERS:
+        return filters_from(AUTOMATIC_FILTERS[size])
+    if leaf.stop - leaf.start > MAX_FLAT_IMAGE:
+        known = ", ".join(f"{height} x {width}" for height, width in AUTOMATIC_FILTERS)
+        raise ValueError(
+            f"there are no filters of choice for images of {list(leaf.shape)} (observations{leaf.path}); there are for "
+            f"{known}. Set model={{'conv_filters': [[16, [8, 8], 4], ...]}}, or let the environment resize them."
+        )
+    return None
+
+
+def _others(leaves: list[Leaf], images: tuple[Image, ...], filtered: bool) -> tuple[tuple[int, int, float], ...]:
+    """The columns that bypass the convolutions; adjacent ones of equal scale are merged."""
+    starts = {image.start for image in images}
+    others = []
+    for leaf in leaves:
+        if leaf.start in starts and len(leaf.shape) > 1:
+            continue
+        scale = _scale(leaf, filtered)
+        if others and others[-1][1:] == (leaf.start, scale):
+            others[-1] = (others[-1][0], leaf.stop, scale)
+        elif leaf.stop > leaf.start:
+            others.append((leaf.start, leaf.stop, scale))
+    return tuple(others)

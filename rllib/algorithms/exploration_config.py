@@ -11,10 +11,9 @@ from gymnasium import spaces
 
 from rllib.algorithms.setting_types import shortened
 from rllib.evaluation import exploration as ex
-from rllib.evaluation.parameter_noise import ParameterNoise
 
 _TYPES = (
-    *(ex.StochasticSampling, ex.EpsilonGreedy, ex.PerWorkerEpsilonGreedy, ex.SoftQ, ParameterNoise),
+    *(ex.StochasticSampling, ex.EpsilonGreedy, ex.PerWorkerEpsilonGreedy, ex.SoftQ, ex.ParameterNoise),
     *(ex.GaussianNoise, ex.OrnsteinUhlenbeckNoise, ex.Random),
 )
 KINDS: Mapping[str, type[ex.Exploration]] = {each.__name__: each for each in _TYPES}

@@ -8,8 +8,13 @@ from rllib import sample_batch as sb
 from rllib.env.actions import ActionMapper
 from rllib.env.registry import resolve
 from rllib.evaluation import exploration as ex
-from rllib.evaluation.exploration import GaussianNoise, OrnsteinUhlenbeckNoise, RandomActions
-from rllib.evaluation.parameter_noise import ADAPTATION, ParameterNoise
+from rllib.evaluation.exploration import (
+    ADAPTATION,
+    GaussianNoise,
+    OrnsteinUhlenbeckNoise,
+    ParameterNoise,
+    RandomActions,
+)
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.models.catalog import PolicySpec, policy_spec

@@ -51,6 +51,8 @@ class Resources:
         """Books a request, free or not; the GPUs that belong to it."""
         for name, amount in request:
             self.free[name] = self.free.get(name, 0) - amount
+        if not self._gpus:
+            return ()
         chosen = self.choose_gpus(request)
         share = dict(request).get("GPU", 0) // max(1, len(chosen))
         for gpu in chosen:
@@ -61,9 +63,10 @@ class Resources:
         """The opposite of `take`."""
         for name, amount in request:
             self.free[name] += amount
-        share = dict(request).get("GPU", 0) // max(1, len(gpus))
-        for gpu in gpus:
-            self._gpus[gpu] += share
+        if gpus:
+            share = dict(request).get("GPU", 0) // len(gpus)
+            for gpu in gpus:
+                self._gpus[gpu] += share
 
     @property
     def unused(self) -> bool:

@@ -162,7 +162,7 @@ class Node:
         """Kind of message -> what it means: a function of (frame, source, serial, a, c)."""
         state, names, decode, key = self._state, self._state.names, structs.decode, wire.key
         return {
-            wire.SUBMIT: lambda f, source, serial, a, c: state.submit(source, serial, decode(structs.Task, f, a), f),
+            wire.SUBMIT: lambda f, source, serial, a, c: state.submit(source, serial, structs.task(f, a), f),
             wire.DONE: lambda f, source, serial, a, c: state.done(source, serial, a),
             wire.REFERENCES: lambda f, source, *_: state.references(source, decode(structs.References, f)),
             wire.BLOCKED: lambda f, source, *_: state.blocked(source),

@@ -100,7 +100,7 @@ class ProcessTable:
 
     def worker_for(self, task: Task) -> Process | None:
         """An idle worker, or one that is about to be started; None if there may not be more."""
-        needs_gpu = any(name == "GPU" for name, _ in task.request)
+        needs_gpu = "GPU" in dict(task.request)
         environment = task.spec.environment
         if not needs_gpu and (self._idle if not environment else environment in self._idle_elsewhere):
             return self._idle.pop() if not environment else self._leave_idle(self._idle_elsewhere[environment][-1])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 
 from ...scheduling import GroupInfo, Placement
 from . import wire
 
 LARGEST_BYTES = 2**28  # of a struct; the largest legal one holds a definition of 100 MB
+KNOWN_TASKS, KNOWN_BYTES = 256, 512  # tasks that are kept decoded, and the largest size of one
 
 
 class Task(msgspec.Struct, array_like=True, frozen=True):
@@ -229,3 +232,17 @@ def decode(kind: type, frame: bytes, size: int | None = None):
         return _decoders[kind](memoryview(frame)[start:end])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise wire.Malformed(str(error)) from error
+
+
+def task(frame: bytes, size: int) -> Task:
+    """The same of a SUBMIT. The tasks of one function mostly have the same bytes: they are decoded once."""
+    end = wire.HEADER_BYTES + size
+    if size > KNOWN_BYTES or end > len(frame):
+        return decode(Task, frame, size)
+    try:
+        return _known_task(frame[wire.HEADER_BYTES : end])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise wire.Malformed(str(error)) from error
+
+
+_known_task = functools.lru_cache(KNOWN_TASKS)(_decoders[Task])

@@ -52,7 +52,7 @@ class TaskRunner:
             Leave: user code has asked for the end of the process.
         """
         _, _, _, source, serial, size, num_returns, count = wire.HEADER.unpack_from(frame)
-        task = structs.decode(structs.Task, frame, size)
+        task = structs.task(frame, size)
         running = self._running
         running.work = (wire.SUBMIT, serial, source, task.name, self._next_serial())
         running.request = task.request

@@ -84,12 +84,11 @@ class Tasks:
 
     def _send(self, call, fields, returns):
         """Lock held; all arguments are there."""
-        failed = failed_argument(call.arguments)
-        if failed is not None:
+        encoded, depends = call.arguments
+        if depends and (failed := failed_argument(call.arguments)) is not None:
             self.pending.pop(call.serial, None)
             self._local_refs.settle(call.refs, *failed)
             return
-        encoded, depends = call.arguments
         body, template = encoded.data, call.start
         if encoded.items or depends:
             body, items = self._arguments.complete(call.arguments)

@@ -199,8 +199,9 @@ def cancel(ref: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursiv
     """Cancels the task or the actor call whose result this is. Harmless when it is done, and when repeated.
 
     One that has not begun never runs. A task that runs gets KeyboardInterrupt in its own code, once; if it catches that
-    and returns, its value counts. The call of an actor that runs is not interrupted, since the actor has a state.
-    `get` raises TaskCancelledError; a cancelled task is not retried.
+    and returns, its value counts. A coroutine of an actor gets asyncio.CancelledError likewise. Other calls of
+    actors are not interrupted, since the actor has a state. `get` raises TaskCancelledError; a cancelled task is not
+    retried.
 
     Args:
         ref: its reference, or one of several; or an ObjectRefGenerator.

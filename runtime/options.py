@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 
 from .errors import UnschedulableError
+from .retries import worth_retrying
 from .runtime_env import check_env_vars, check_runtime_env
 from .scheduling import PlacementGroup, PlacementGroupSchedulingStrategy, SchedulingStrategy, check_strategy
 
@@ -184,13 +185,6 @@ def return_code(num_returns: int | str, limit: int) -> int:
     if isinstance(num_returns, int):
         return num_returns
     return DYNAMIC if num_returns == "dynamic" else STREAMING + max(0, limit)
-
-
-def worth_retrying(retry_exceptions: bool | tuple, exception: BaseException) -> bool:
-    """Whether the option `retry_exceptions` asks for another attempt after this exception."""
-    if isinstance(retry_exceptions, tuple):
-        return isinstance(exception, retry_exceptions)
-    return retry_exceptions and isinstance(exception, Exception)
 
 
 def updated(options, given: dict):

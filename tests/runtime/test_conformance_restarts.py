@@ -98,7 +98,7 @@ def test_retry_exceptions_of_a_method(engine, tmp_path):
         runtime.get(retried.remote(9))
     with pytest.raises(ConnectionError, match="attempt 8"):
         runtime.get(actor.fail_until.options(retry_exceptions=[ValueError]).remote(9))
-    assert runtime.get(actor.fail_until.options(retry_exceptions=[OSError], max_task_retries=-1).remote(20)) == 20
+    assert runtime.get(actor.fail_until.options(retry_exceptions=[OSError], max_task_retries=-1).remote(16)) == 16
 
 
 def test_options_of_the_class_apply_to_its_methods(engine, tmp_path):
@@ -136,3 +136,12 @@ def test_the_number_of_pending_calls_is_limited(engine):
     actor = Busy.options(max_pending_calls=3).remote()
     assert runtime.get(runtime.get(actor.call_itself.remote(actor))) == ["nothing"] * 3
     assert runtime.get(actor.nothing.remote()) == "nothing"
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_an_attempt_without_end_makes_pauses(engine, tmp_path, concurrency):
+    actor = Lives.options(max_concurrency=concurrency).remote(tmp_path / "lives")
+    retried = actor.fail_until.options(retry_exceptions=True, max_task_retries=-1)
+    began = time.monotonic()
+    assert runtime.get(retried.remote(9), timeout=20) == 9
+    assert time.monotonic() - began >= 0.12  # 0, 1, 2, 4, ... 64 ms

@@ -1,5 +1,6 @@
 """Cancelling what runs: the right task ends, and nothing else does."""
 
+import asyncio
 import contextlib
 import time
 
@@ -237,3 +238,99 @@ def test_a_process_that_got_the_reference_cancels(fresh, tmp_path):
     runtime.get(cancel.remote([ref]), timeout=10)
     with pytest.raises(runtime.TaskCancelledError):
         runtime.get(ref, timeout=10)
+
+
+@runtime.remote(num_cpus=0)
+class Waits:
+    def __init__(self, path):
+        self.path = path
+
+    async def sleep(self, name):
+        (self.path / name).touch()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            (self.path / f"{name} ended").touch()
+
+    async def refuses(self):
+        (self.path / "refuses").touch()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "refused"
+
+    async def attempt(self):
+        (self.path / "attempt").touch()
+        raise OSError
+
+    async def tick(self):
+        return "tick"
+
+
+@runtime.remote(num_cpus=0)
+class Threads:
+    def __init__(self, path):
+        self.path = path
+
+    def wait_for(self, name):
+        (self.path / f"{name} began").touch()
+        while not (self.path / name).exists():
+            time.sleep(0.01)
+        return name
+
+
+def assert_cancelled(ref, match):
+    with pytest.raises(runtime.TaskCancelledError, match=match):
+        runtime.get(ref, timeout=10)
+
+
+def test_a_coroutine_that_runs_is_cancelled(fresh, tmp_path):
+    fresh()
+    actor = Waits.remote(tmp_path)
+    ref = actor.sleep.remote("sleep")
+    wait_until((tmp_path / "sleep").exists)
+    with pytest.raises(ValueError, match="force"):
+        runtime.cancel(ref, force=True)
+    runtime.cancel(ref)
+    assert_cancelled(ref, r"Waits\.sleep\(\) was cancelled")
+    wait_until((tmp_path / "sleep ended").exists)
+    refused = actor.refuses.remote()
+    wait_until((tmp_path / "refuses").exists)
+    runtime.cancel(refused)
+    assert runtime.get([refused, actor.tick.remote()], timeout=10) == ["refused", "tick"]
+    endless = actor.attempt.options(max_task_retries=-1, retry_exceptions=True).remote()
+    wait_until((tmp_path / "attempt").exists)
+    runtime.cancel(endless)
+    assert_cancelled(endless, "attempt")
+
+
+def test_a_coroutine_is_cancelled_before_it_begins(fresh, tmp_path):
+    fresh()
+    actor = Waits.options(max_concurrency=1).remote(tmp_path)
+    runtime.get(actor.tick.remote(), timeout=10)
+    refs = [actor.sleep.remote("first"), actor.sleep.remote("second")]
+    wait_until((tmp_path / "first").exists)
+    for ref in reversed(refs):
+        runtime.cancel(ref)
+        assert_cancelled(ref, "sleep")
+    at_once = [actor.sleep.remote(f"at once {i}") for i in range(8)]
+    for ref in at_once:
+        runtime.cancel(ref)
+        assert_cancelled(ref, "cancelled")
+    assert runtime.get(actor.tick.remote(), timeout=10) == "tick"
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_call_that_waits_for_a_thread_is_cancelled(fresh, tmp_path):
+    fresh()
+    actor = Threads.options(max_concurrency=2).remote(tmp_path)
+    running = [actor.wait_for.remote(name) for name in "ab"]
+    wait_until(lambda: all((tmp_path / f"{name} began").exists() for name in "ab"))
+    waiting, last = actor.wait_for.remote("c"), actor.wait_for.remote("a")
+    runtime.cancel(waiting)
+    runtime.cancel(running[0])  # no thread is interrupted
+    assert_cancelled(waiting, r"Threads\.wait_for\(\) was cancelled|the call of an actor")
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    assert runtime.get([*running, last], timeout=10) == ["a", "b", "a"]
+    assert not (tmp_path / "c began").exists()

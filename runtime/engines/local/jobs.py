@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
-from ...options import TaskOptions, worth_retrying
+from ...options import TaskOptions
+from ...retries import Attempts, worth_retrying
 from .actors import Actor
 from .values import Reference
 
@@ -43,13 +43,14 @@ class Job:
         """Whether a call goes on when its actor starts again."""
         return self.retries is not None and self.retries.max_task_retries != 0
 
-    def attempts(self) -> tuple[int, Callable[[BaseException], bool] | None]:
-        """How often it is run again after an exception of the user's code (-1: always), and after which exceptions."""
+    def attempts(self) -> Attempts | None:
+        """Those after an exception of the user's code; None if there are none."""
         if isinstance(self.options, TaskOptions):
-            return self.options.max_retries, self.options.retries_on
+            return Attempts(self.options.max_retries, self.options.retries_on)
         if self.retries is not None:
-            return self.retries.max_task_retries, functools.partial(worth_retrying, self.retries.retry_exceptions)
-        return 0, None
+            is_worth_it = functools.partial(worth_retrying, self.retries.retry_exceptions)
+            return Attempts(self.retries.max_task_retries, is_worth_it)
+        return None
 
 
 class LocalStream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import time
 from collections.abc import Callable
 
 from ... import errors
@@ -111,7 +112,7 @@ class Runner:
         return lambda: getattr(errors, name)(f"{job.label}: {text}")
 
     def _run(self, job):
-        attempts, retries_on = job.attempts()
+        attempts = job.attempts()
         life = job.actor.restarts if job.actor is not None else 0
         with self._contexts.running(job):
             while True:
@@ -131,8 +132,8 @@ class Runner:
                     self._exited(job, error)
                     return
                 except BaseException as error:
-                    if attempts != 0 and retries_on(error):
-                        attempts -= 1
+                    if attempts is not None and (pause_s := attempts.pause_s(error)) is not None:
+                        time.sleep(pause_s)
                         continue
                     self._raised(job, error)
                     if isinstance(error, KeyboardInterrupt):  # the user's own Ctrl-C, most likely

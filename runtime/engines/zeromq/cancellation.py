@@ -69,18 +69,23 @@ class Cancellations:
         if running is not None and running[1:3] == (serial, owner) and self._work[serial, owner] & wire.RECURSIVE:
             self._cancel_children(running[4])
 
-    def cancel_call(self, serial: int, caller: int, flags: int) -> None:
-        """A caller says so of a call of this actor: it is dropped if it waits; while it runs, nothing happens.
+    def cancel_call(self, serial: int, caller: int, flags: int) -> bool:
+        """A caller says so of a call of this actor: it is dropped if it waits.
 
         With CLOSE it is a generator whose results nobody wants: it is not interrupted, but asks `closes`.
+
+        Returns:
+            Whether that is done; False for a call that has begun.
         """
         work = serial, caller
         for kind in CALLS:  # before looking: from here on it cannot begin
             self._add(kind, work, flags, self._run_call)
         if any(self._is(frame, work) for frame in list(self._queue)):
             self._answer(work, "the call of an actor")
-        elif not flags & wire.CLOSE:
+            return True
+        if not flags & wire.CLOSE:
             self._remove(work)
+        return bool(flags & wire.CLOSE)
 
     def forget_call(self, serial: int, caller: int) -> None:
         """A generator of this actor has ended."""

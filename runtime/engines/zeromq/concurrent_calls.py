@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+from time import sleep
+from typing import TYPE_CHECKING
 
 from . import wire
 from .received_calls import ReceivedCall, received_call
 from .running import of_this_thread
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Cancelled(Exception):
+    """What a cancelled call has raised."""
 
 
 class ConcurrentCalls:
@@ -25,7 +35,7 @@ class ConcurrentCalls:
         method: name -> the bound method.
         load: (frame, start, count) -> arguments.
         finish: (call, value of the method or None, what it raised or None, whether the reply may wait for `send`);
-            answers the caller, never raises.
+            answers the caller, never raises. What a cancelled call has raised is a Cancelled.
         send: sends the replies that wait.
         has_loop: whether one of the methods is a coroutine function.
 
@@ -44,7 +54,8 @@ class ConcurrentCalls:
     ):
         self._method, self._load, self._finish, self._send = method, load, finish, send
         self._limits = {**limits, "": 1} if has_loop else limits
-        self._queues: dict[str, SimpleQueue] = {group: SimpleQueue() for group in limits}
+        self._waiting: dict[str, deque[ReceivedCall]] = {group: deque() for group in limits}
+        self._turns: dict[str, SimpleQueue] = {group: SimpleQueue() for group in limits}  # as many as wait, or more
         self._threads = dict.fromkeys(limits, 0)
         self._open, self._lock = 0, threading.Lock()
         self.loop_thread: int | None = None
@@ -53,7 +64,8 @@ class ConcurrentCalls:
 
             self._loop = asyncio.new_event_loop()
             self._slots = {group: asyncio.Semaphore(limit) for group, limit in limits.items()}
-            self._tasks: set = set()
+            self._sleep, self._cancelled_error = asyncio.sleep, asyncio.CancelledError
+            self._tasks: dict[tuple[int, int], asyncio.Task] = {}  # (serial, caller) -> the coroutine
             self._coroutines: dict[str, bool] = {}  # method -> whether it is a coroutine function
             self._arrived: deque[tuple[ReceivedCall, str]] = deque()  # calls that are not on the loop yet, their groups
             self._send_due = False
@@ -77,32 +89,53 @@ class ConcurrentCalls:
             if len(self._arrived) == 1:  # else the loop is to look already
                 self._loop.call_soon_threadsafe(self._start_coroutines)
             return
-        self._queues[group].put(call)
+        self._waiting[group].append(call)
+        self._turns[group].put(None)
         if self._threads[group] < min(self._limits[group], self._open):
             self._threads[group] += 1
             threading.Thread(target=self._work, args=(group,), name=f"runtime-calls {group}", daemon=True).start()
 
+    def cancel(self, serial: int, caller: int) -> None:
+        """Cancels a call that waits, or a coroutine. Any other that runs is left alone, like one that has ended."""
+        for waiting in self._waiting.values():
+            for call in list(waiting):
+                if (call.serial, call.source) == (serial, caller):
+                    with contextlib.suppress(ValueError):  # a thread has just taken it
+                        waiting.remove(call)
+                        self._end(call, None, Cancelled())
+                    return
+        if self.loop_thread is not None:
+            # Not before the coroutine's first step: asyncio would end its task without running it.
+            self._loop.call_soon_threadsafe(self._loop.call_soon, self._cancel_coroutine, (serial, caller))
+
     def _work(self, group):
         while True:
-            call = self._queues[group].get()
+            self._turns[group].get()
+            try:
+                call = self._waiting[group].popleft()
+            except IndexError:  # one of those that waited was cancelled
+                continue
             of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
-            attempts = call.retries
+            attempts = call.attempts()
             value = raised = None
             while True:
                 try:
                     args, kwargs = self._load(call.frame, call.start, call.count)
                     value = self._method(call.method)(*args, **kwargs)
                 except BaseException as error:
-                    if attempts != 0 and call.worth_retrying(error):
-                        attempts -= 1
+                    if attempts is not None and (pause_s := attempts.pause_s(error)) is not None:
+                        sleep(pause_s)
                         continue
                     raised = error
                 break
             args = kwargs = None
-            with self._lock:
-                self._open -= 1
-            self._finish(call, value, raised, False)
+            self._end(call, value, raised)
             value = raised = None
+
+    def _end(self, call, value, raised):
+        with self._lock:
+            self._open -= 1
+        self._finish(call, value, raised, False)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -114,33 +147,43 @@ class ConcurrentCalls:
 
     def _start_coroutines(self):
         while self._arrived:
-            task = self._loop.create_task(self._run_coroutine(*self._arrived.popleft()))
-            self._tasks.add(task)  # the loop itself would not keep it
-            task.add_done_callback(self._tasks.discard)
+            call, group = self._arrived.popleft()
+            self._tasks[call.serial, call.source] = self._loop.create_task(self._run_coroutine(call, group))
+
+    def _cancel_coroutine(self, key):
+        if key in self._tasks:
+            self._tasks[key].cancel()
 
     async def _run_coroutine(self, call: ReceivedCall, group: str):
-        async with self._slots[group]:
-            of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
-            attempts = call.retries
-            value = raised = None
-            while True:
-                try:
-                    args, kwargs = self._load(call.frame, call.start, call.count)
-                    value = await self._method(call.method)(*args, **kwargs)
-                except BaseException as error:
-                    if attempts != 0 and call.worth_retrying(error):
-                        attempts -= 1
-                        continue
-                    raised = error
-                break
-            with self._lock:
-                self._open -= 1
-                alone = not self._open
-            # While others run, more may end in this round of the loop: their replies go together at its end.
-            if not alone and not self._send_due:
-                self._send_due = True
-                self._loop.call_soon(self._send_replies)
-            self._finish(call, value, raised, not alone)
+        value = raised = None
+        try:
+            async with self._slots[group]:
+                of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
+                attempts = call.attempts()
+                while True:
+                    try:
+                        args, kwargs = self._load(call.frame, call.start, call.count)
+                        value = await self._method(call.method)(*args, **kwargs)
+                        break
+                    except self._cancelled_error:
+                        raise
+                    except BaseException as error:
+                        if attempts is None or (pause_s := attempts.pause_s(error)) is None:
+                            raise
+                    await self._sleep(pause_s)
+        except BaseException as error:
+            raised = error
+        task = self._tasks.pop((call.serial, call.source))
+        if isinstance(raised, self._cancelled_error) and task.cancelling():
+            raised = Cancelled()
+        with self._lock:
+            self._open -= 1
+            alone = not self._open
+        # While others run, more may end in this round of the loop: their replies go together at its end.
+        if not alone and not self._send_due:
+            self._send_due = True
+            self._loop.call_soon(self._send_replies)
+        self._finish(call, value, raised, not alone)
 
     def _send_replies(self):
         self._send_due = False

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...options import worth_retrying
+from ...retries import Attempts, worth_retrying
 from . import structs, wire
 from .serializer import Serializer
 
@@ -32,8 +32,11 @@ class ReceivedCall(NamedTuple):
     retries: int = 0
     retry_on: bytes = b""
 
-    def worth_retrying(self, error: BaseException) -> bool:
-        """Whether the call is to be made again after this exception."""
+    def attempts(self) -> Attempts | None:
+        """Those after the first; None if there are none."""
+        return Attempts(self.retries, self._is_worth_it) if self.retries else None
+
+    def _is_worth_it(self, error):
         return worth_retrying(pickle.loads(self.retry_on), error)
 
 

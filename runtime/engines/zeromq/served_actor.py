@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 
 import zmq
 
@@ -14,7 +14,8 @@ from ...failures import describe_exception
 from ..base import find_method, has_coroutines
 from ..placement_groups import Placements
 from . import structs, wire
-from .concurrent_calls import ConcurrentCalls
+from .cancellation import cancelled_reply
+from .concurrent_calls import Cancelled, ConcurrentCalls
 from .held_replies import HeldReplies
 from .interrupts import runs_user_code
 from .mailbox import Mailbox
@@ -166,7 +167,7 @@ class ServedActor:
         """
         call = received_call(frame)
         self._running.work = (wire.CALL, call.serial, call.source, call.method, self._next_serial())
-        attempts = call.retries
+        attempts = call.attempts()
         while True:
             try:
                 args, kwargs = self._received.arguments(frame, call.start, call.count)
@@ -177,8 +178,8 @@ class ServedActor:
                 raise left(error) from None
             except BaseException as error:
                 self._running.end_if_forked(error)
-                if attempts != 0 and call.worth_retrying(error):
-                    attempts -= 1
+                if attempts is not None and (pause_s := attempts.pause_s(error)) is not None:
+                    sleep(pause_s)
                     continue
                 label = f"actor method {self._running.name}.{call.method}()"
                 reply = self._results.failure(call.serial, error, label)
@@ -187,6 +188,11 @@ class ServedActor:
         with self._mailbox.lock:
             self._held.send()
             self._mailbox.send(call.source, reply)
+
+    def cancel_call(self, serial: int, caller: int) -> None:
+        """Cancels a call that runs, or waits, beside others; one that runs alone is not interrupted."""
+        if self._concurrent is not None:
+            self._concurrent.cancel(serial, caller)
 
     def _method(self, name):
         method = self._methods.get(name)
@@ -205,7 +211,10 @@ class ServedActor:
                 reply = self._reply(call.source, call.serial, call.num_returns, value)
             except BaseException as error:
                 label = f"actor method {self._running.name}.{call.method}()"
-                reply = self._results.failure(call.serial, error, label)
+                if isinstance(error, Cancelled):
+                    reply = cancelled_reply(self._mailbox.process, call.serial, label)
+                else:
+                    reply = self._results.failure(call.serial, error, label)
             if hold:
                 self._held.add(call.source, reply)
             else:

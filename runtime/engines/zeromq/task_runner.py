@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from functools import partial
+from time import sleep
 
 from ...errors import TaskCancelledError
+from ...retries import Attempts
 from ..placement_groups import Placements
 from . import structs, wire
 from .cancellation import Cancellations, cancelled_reply
@@ -60,7 +63,7 @@ class TaskRunner:
             self._placements.current = task.placement
             self._placement_changed()
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
-        attempts = task.max_retries if task.retry_on else 0
+        attempts = Attempts(task.max_retries, partial(self._is_worth_it, task)) if task.retry_on else None
         while True:
             try:
                 function = self._received.definition(task.digest)
@@ -75,8 +78,8 @@ class TaskRunner:
                 if cancelled and isinstance(error, KeyboardInterrupt | TaskCancelledError):
                     self._cancellations.cancel_children(serial, source)
                     reply = cancelled_reply(self._mailbox.process, serial, f"task {task.name}()")
-                elif attempts != 0 and not cancelled and self._worth_retrying(task, error):
-                    attempts -= 1
+                elif not cancelled and attempts is not None and (pause_s := attempts.pause_s(error)) is not None:
+                    sleep(pause_s)
                     continue
                 else:
                     reply = self._results.failure(serial, error, f"task {task.name}()")
@@ -87,6 +90,6 @@ class TaskRunner:
             self._mailbox.send(wire.NODE, wire.message(wire.DONE, self._mailbox.process, serial, source))
         running.work, running.request = None, ()
 
-    def _worth_retrying(self, task, error):
+    def _is_worth_it(self, task, error):
         self._running.end_if_forked(error)
         return pickle.loads(task.retry_on).retries_on(error)

@@ -233,8 +233,8 @@ class Worker(Client):
             super()._on_cancel(frame, head)
         elif source == wire.NODE:
             self._cancellations.cancel_task(serial, owner, flags)
-        else:
-            self._cancellations.cancel_call(serial, owner, flags)
+        elif not self._cancellations.cancel_call(serial, owner, flags):
+            self._actor.cancel_call(serial, owner)
         if flags & wire.CLOSE:
             self._results.go_on(serial, owner)
 

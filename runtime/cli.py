@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 ADDRESS = click.option(
     "--address", default="session", show_default=True, help="Directory of the session; 'session': the newest one."
 )
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 
 
 @click.group()
@@ -28,13 +31,17 @@ def main() -> None:
     """Looks into a running session of this user, from another terminal."""
 
 
-def _observed(address) -> Client:
-    """The engine of this process, which joins the session."""
+@contextlib.contextmanager
+def _observed(address) -> Iterator[Client]:
+    """The engine of this process, while it is joined to the session."""
     try:
         init("zeromq", address=address)
     except (ConnectionError, RuntimeError, RuntimeFailure, ValueError) as error:
         raise click.ClickException(str(error)) from None
-    return engine()
+    try:
+        yield engine()
+    finally:
+        shutdown()
 
 
 def _directory(address) -> str:
@@ -49,13 +56,11 @@ def _directory(address) -> str:
 
 @main.command()
 @ADDRESS
-@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@AS_JSON
 def status(address: str, as_json: bool) -> None:
     """Resources, processes with what they run, and what waits."""
-    try:
-        found = _observed(address).status()
-    finally:
-        shutdown()
+    with _observed(address) as session:
+        found = session.status()
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
@@ -88,13 +93,11 @@ def stack(address: str) -> None:
 
 @main.command()
 @ADDRESS
-@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@AS_JSON
 def memory(address: str, as_json: bool) -> None:
     """Shared objects and memory, and who holds them."""
-    try:
-        found = _observed(address).memory()
-    finally:
-        shutdown()
+    with _observed(address) as session:
+        found = session.memory()
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
@@ -136,19 +139,14 @@ def timeline(address: str, output: str) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Show new lines as they come, until Ctrl-C or the session's end.")
 def logs(address: str, follow: bool) -> None:
     """The last lines that each process has printed."""
-    try:
-        current = _observed(address)
-        for process in current.logs(follow):
+    with contextlib.suppress(KeyboardInterrupt, RuntimeFailure), _observed(address) as session:
+        for process in session.logs(follow):
             for line in process["lines"]:
                 click.echo(f"({process['name']} pid={process['pid']}) {line}")
         while follow:
             sys.stdout.flush()
             time.sleep(0.2)
-            current.context()  # raises when the session has ended
-    except (KeyboardInterrupt, RuntimeFailure):
-        pass
-    finally:
-        shutdown()
+            session.context()  # raises when the session has ended
 
 
 def _amount(name, quantity) -> str:

@@ -6,7 +6,7 @@ refs, local_refs   references, and what is shared           tasks, actor_calls  
 joining            joining a session that runs          session_key         the key in every frame
 actor_channels     the ways to actors                       arguments           what calls carry
 node_requests, named_actors   what it asks the node         driver, launch      starting and ending a session
-streams            results of generators                    cancellation        cancelled work in a worker
+streams            results of generators                    cancellation        cancelling, and cancelled work
 worker             the loop of a worker process, with task_runner, served_actor (concurrent_calls, held_replies),
                    received_calls, results and running
 state              what the node decides, pure, with scheduler, actor_table, process_table, shared_items

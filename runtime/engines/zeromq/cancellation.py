@@ -1,4 +1,7 @@
-"""Cancelled work in a worker: the task that runs is interrupted, what waits here is answered without being run."""
+"""Cancelling: `Canceller` where the calls were made, `Cancellations` where they run.
+
+In a worker the task that runs is interrupted, and what waits is answered without being run.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from collections.abc import Callable
 
 from ...errors import TaskCancelledError
 from . import wire
+from .actor_channels import ActorChannels
 from .interrupts import TaskInterrupts
+from .local_refs import LocalRefs
 from .mailbox import Mailbox
+from .refs import SERIAL_STEP
 from .serializer import error_value
+from .tasks import Tasks
 
 CALLS = wire.CALL, wire.CALL_WITH
 
@@ -129,3 +136,75 @@ class Cancellations:
             self._remove((serial, source))  # it was answered when it was cancelled
         else:
             self._originals[frame[wire.KIND_AT]](frame)
+
+
+class Canceller:
+    """Cancels what this process has called, and asks the owners of other tasks to do so.
+
+    Args:
+        mailbox: of this process.
+        local_refs: its references.
+        tasks, actor_channels: what it has called.
+        cancel_call: `ActorCalls.cancel`.
+        enter: `Client.enter`.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        local_refs: LocalRefs,
+        tasks: Tasks,
+        actor_channels: ActorChannels,
+        cancel_call: Callable,
+        enter: Callable[[], None],
+    ):
+        self._mailbox, self._local_refs, self._enter = mailbox, local_refs, enter
+        self._tasks, self._channels, self._cancel_call = tasks, actor_channels, cancel_call
+
+    def cancel(self, ref, force: bool, recursive: bool) -> None:
+        """The verb; see base.Engine."""
+        self._enter()
+        self._local_refs.check_own(ref)
+        self._mailbox.drain()  # what has been answered so far
+        flags = wire.FORCE * force | wire.RECURSIVE * recursive
+        with self._mailbox.lock:
+            if ref.frame is not None:
+                return
+            serial = ref.serial - ref.serial % SERIAL_STEP
+            if ref.owner != self._mailbox.process:
+                self._mailbox.tell_node(wire.CANCEL, serial, ref.owner, flags=flags)
+            elif force and self._channels.owing(serial) is not None:
+                raise ValueError(
+                    "force=True would end the actor, with its state and all its other calls; cancel a call without it, "
+                    "or end the actor by runtime.kill(actor)"
+                )
+            else:
+                self._cancel_own(serial, flags)
+
+    def _cancel_own(self, serial, flags):
+        """Cancels a task or a call of this process. Lock held."""
+        channel = self._channels.owing(serial)
+        if channel is not None:
+            self._cancel_call(channel, serial, flags)
+        elif serial in self._tasks.pending:
+            self._tasks.cancel(serial, flags)
+
+    def cancel_since(self, first: int) -> None:
+        """Cancels what this process has called from the serial `first` on."""
+        with self._mailbox.lock:
+            for serial in [serial for serial in self._tasks.pending if serial >= first]:
+                self._tasks.cancel(serial, wire.RECURSIVE)
+            for channel in list(self._channels.by_key.values()):
+                for serial in [serial for serial in channel.owed if serial >= first]:
+                    self._cancel_call(channel, serial, 0)
+
+    def close_streams(self) -> None:
+        """Ends the generators whose results nobody wants any more."""
+        dropped = self._local_refs.streams.dropped
+        with self._mailbox.lock:
+            while dropped:
+                self._cancel_own(dropped.popleft(), wire.CLOSE)
+
+    def on_cancel(self, frame, head):
+        with self._mailbox.lock:
+            self._cancel_own(head[4], head[2])

@@ -26,6 +26,7 @@ from . import structs, wire
 from .actor_calls import ActorCalls
 from .actor_channels import ActorChannels
 from .arguments import Arguments, Call
+from .cancellation import Canceller
 from .inspection import Inspector
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
@@ -50,8 +51,9 @@ _ITEM_COUNT, _NO_ITEMS = slice(wire.HEADER_BYTES + 4, wire.HEADER_BYTES + 8), by
 class Client:
     """The engine of one process: its own verbs, and those of its parts.
 
-    `submit` is that of Tasks, `create_actor`, `call` and `kill` are those of ActorCalls, `handle_added` and
-    `handle_dropped` those of ActorChannels, `status`, `memory`, `logs` and `timeline` those of Inspector.
+    `submit` is that of Tasks, `create_actor`, `call` and `kill` are those of ActorCalls, `cancel` that of Canceller,
+    `get_actor` and `list_named_actors` those of NamedActors, `handle_added` and `handle_dropped` those of
+    ActorChannels, `status`, `memory`, `logs` and `timeline` those of Inspector.
 
     Args:
         process: own number.
@@ -93,14 +95,17 @@ class Client:
         arguments = Arguments(mailbox, self.serializer, local_refs, self.session_id)
         self.placements = placements = Placements(totals, NODE_ID)
         self.tasks = Tasks(mailbox, local_refs, arguments, self._unseen_errors, placements, self.enter, self.wait_for)
-        named = NamedActors(self._node_requests, self.actor_channels, local_refs, namespace)
+        named = NamedActors(self._node_requests, self.actor_channels, local_refs, namespace, self.enter)
         actors = ActorCalls(
             mailbox, self.actor_channels, named, local_refs, arguments, self._unseen_errors, placements, self.enter
         )
-        self.namespace, self._named_actors = namespace, named
+        self.namespace = namespace
+        self.get_actor, self.list_named_actors = named.get_actor, named.list_named_actors
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
         self._actor_calls, self._delayed = actors, actors.delayed
-        self.call, self.kill, self._cancel_call = actors.call, actors.kill, actors.cancel
+        self.call, self.kill = actors.call, actors.kill
+        self.canceller = Canceller(mailbox, local_refs, self.tasks, self.actor_channels, actors.cancel, self.enter)
+        self.cancel = self.canceller.cancel
         inspector = Inspector(session, self._node_requests.ask, self.enter)
         self.status, self.memory = inspector.status, inspector.memory
         self.logs, self.timeline = inspector.logs, inspector.timeline
@@ -115,7 +120,7 @@ class Client:
             wire.REPLY: self._on_reply,
             wire.ACTOR_STATE: actors.on_actor_state,
             wire.FAILED: self.tasks.on_failed,
-            wire.CANCEL: self._on_cancel,
+            wire.CANCEL: self.canceller.on_cancel,
             wire.ITEM: local_refs.streams.on_item,
             wire.OBJECT: local_refs.on_object,
             wire.GRANTED: self._node_requests.on_granted,
@@ -218,49 +223,6 @@ class Client:
         elif self._delayed:
             self._send_delayed()
 
-    def cancel(self, ref, force, recursive):
-        self.enter()
-        self._check_own(ref)
-        self.mailbox.drain()  # what has been answered so far
-        flags = wire.FORCE * force | wire.RECURSIVE * recursive
-        with self.mailbox.lock:
-            if ref.frame is not None:
-                return
-            serial = ref.serial - ref.serial % SERIAL_STEP
-            if ref.owner != self.process:
-                self.mailbox.tell_node(wire.CANCEL, serial, ref.owner, flags=flags)
-            elif force and self.actor_channels.owing(serial) is not None:
-                raise ValueError(
-                    "force=True would end the actor, with its state and all its other calls; cancel a call without it, "
-                    "or end the actor by runtime.kill(actor)"
-                )
-            else:
-                self._cancel_own(serial, flags)
-
-    def _cancel_own(self, serial, flags):
-        """Cancels a task or a call of this process. Lock held."""
-        channel = self.actor_channels.owing(serial)
-        if channel is not None:
-            self._cancel_call(channel, serial, flags)
-        elif serial in self.tasks.pending:
-            self.tasks.cancel(serial, flags)
-
-    def cancel_since(self, first: int) -> None:
-        """Cancels what this process has called from the serial `first` on."""
-        with self.mailbox.lock:
-            for serial in [serial for serial in self.tasks.pending if serial >= first]:
-                self.tasks.cancel(serial, wire.RECURSIVE)
-            for channel in list(self.actor_channels.by_key.values()):
-                for serial in [serial for serial in channel.owed if serial >= first]:
-                    self._cancel_call(channel, serial, 0)
-
-    def _close_streams(self):
-        """Ends the generators whose results nobody wants any more."""
-        dropped = self.local_refs.streams.dropped
-        with self.mailbox.lock:
-            while dropped:
-                self._cancel_own(dropped.popleft(), wire.CLOSE)
-
     def empty(self, shape, dtype):
         self.enter()
         count = int(np.prod(shape, dtype=np.int64)) if shape else 1
@@ -348,14 +310,6 @@ class Client:
         self.enter()
         return [machine.describe(NODE_ID, self.totals)]
 
-    def get_actor(self, name, namespace):
-        self.enter()
-        return self._named_actors.get_actor(name, namespace)
-
-    def list_named_actors(self):
-        self.enter()
-        return self._named_actors.list_named_actors()
-
     def resources(self):
         return dict(self.totals), quantities(self.held().free)
 
@@ -437,7 +391,7 @@ class Client:
             self._send_delayed()
         self._unseen_errors.report()
         if self.local_refs.streams.dropped:
-            self._close_streams()
+            self.canceller.close_streams()
         if self.store.idle_segments:
             self.store.trim(0 if self._node_requests.growing else IDLE_SEGMENT_S)
         self.mailbox.round_ms = ROUND_MS if self.store.idle_segments else None
@@ -527,10 +481,6 @@ class Client:
             kept = [self._pins(frame, start) for start in starts]
             for ref, start, pins in zip(refs, starts, kept):
                 self._settle_one(ref, frame, start, pins)
-
-    def _on_cancel(self, frame, head):
-        with self.mailbox.lock:
-            self._cancel_own(head[4], head[2])
 
     def _on_gone(self, frame, head):
         with self.mailbox.lock:

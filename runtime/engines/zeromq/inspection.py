@@ -9,11 +9,13 @@ import msgspec
 
 from ..resources import quantities
 from . import wire
+from .entities import ProcessKind
 from .refcounts import BLOCK
 from .state import NodeState
 from .trace_files import read_events
 
 STATUS, MEMORY, LOGS, FOLLOW = 1, 2, 3, 4  # what may be asked for: see wire.INSPECT
+HOLDERS_NAMED = 10  # in a report of the memory
 
 
 class Inspector:
@@ -128,7 +130,9 @@ def _objects(state):
                 "bytes": len(item.value) if item.value is not None else None,
                 "segment": item.segment if item.kind == BLOCK else None,
                 "creator": item.creator,
-                "holders": [h if isinstance(h, int) else _holder(state, h) for h in holders.get(key, ())],
+                "holders": [
+                    h if isinstance(h, int) else _holder(state, h).removeprefix("the ") for h in holders.get(key, ())
+                ],
             }
         )
     return listed
@@ -142,11 +146,36 @@ def _segments(state):
     ]
 
 
-def _holder(state, key):
-    actor = state.actors.get(key)
-    if actor is not None:
-        return f"arguments of actor {actor.spec.name}"
-    item = state.refcounts.items.get(key)
-    if item is not None:
-        return f"value of {key.hex()}"
-    return "arguments of a task" if len(key) == wire.KEY_BYTES else "a function or class"
+def memory_report(state: NodeState) -> str:
+    """Who has made the shared memory, and who holds what of it, for the error of a process that got none."""
+    memory = state.memory
+    lines = [f"{memory.size_bytes / 2**20:.1f} of {memory.quota / 2**20:.1f} MB of shared memory are taken"]
+    if memory.disk_quota:
+        lines[0] += f", and {memory.disk_bytes / 2**20:.1f} MB on the disk"
+    if memory.refusal:
+        lines.append(f"the disk takes no more: {memory.refusal}")
+    for process, (count, in_memory, on_disk) in sorted(memory.made().items(), key=lambda made: -sum(made[1][1:])):
+        place = f", {on_disk / 2**20:.1f} MB of them on the disk" if on_disk else ""
+        size = (in_memory + on_disk) / 2**20
+        lines.append(f"{_holder(state, process)} has made {size:.1f} MB in {count} segments{place}")
+    for holder, count in state.refcounts.block_counts().most_common(HOLDERS_NAMED):
+        lines.append(f"{_holder(state, holder)} holds {count} blocks that others know")
+    return "; ".join(lines[: 2 + 2 * HOLDERS_NAMED])
+
+
+def _holder(state, holder):
+    """In words: a process, by its number, or what a task, an actor or another object needs, by its key."""
+    if isinstance(holder, int):
+        worker = state.processes.get(holder)
+        if worker is None or worker.kind == ProcessKind.DRIVER:
+            return "a process that has ended" if worker is None else f"driver {holder:x}"
+        kind = "actor" if worker.actor is not None else "the worker of task"
+        return f"{kind} {worker.name or 'that has not run any'} (process {holder:x})"
+    if holder in state.actors:
+        return f"the arguments of actor {state.actors[holder].spec.name}"
+    if holder in state.refcounts.items:
+        return f"the value of {holder.hex()}"
+    task = state.task(holder)
+    if task is not None:
+        return f"the arguments of task {task.spec.name}()"
+    return "the arguments of a task" if len(holder) == wire.KEY_BYTES else "a function or class"

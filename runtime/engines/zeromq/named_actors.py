@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 from ... import pickling
 from ..base import Method
@@ -19,13 +20,19 @@ class NamedActors:
     Args:
         node_requests, actor_channels, local_refs: of this process.
         namespace: of names that are given without one.
+        enter: `Client.enter`.
     """
 
     def __init__(
-        self, node_requests: NodeRequests, actor_channels: ActorChannels, local_refs: LocalRefs, namespace: str
+        self,
+        node_requests: NodeRequests,
+        actor_channels: ActorChannels,
+        local_refs: LocalRefs,
+        namespace: str,
+        enter: Callable[[], None],
     ):
         self._ask, self._actor_channels, self._local_refs = node_requests.ask, actor_channels, local_refs
-        self.namespace = namespace
+        self._namespace, self._enter = namespace, enter
 
     def claim(self, key: bytes, options, class_name: str, methods: dict[str, Method]) -> bytes:
         """Takes the name in the options for an actor that is about to be created.
@@ -36,7 +43,7 @@ class NamedActors:
         Raises:
             ValueError: another actor has the name.
         """
-        namespace = options.namespace or self.namespace
+        namespace = options.namespace or self._namespace
         description = pickling.dumps((class_name, methods))
         claim = structs.Claim(namespace, options.name, key, options.get_if_exists, description)
         answer = self._ask(wire.CLAIM_NAME, body=structs.encode(claim))
@@ -50,7 +57,8 @@ class NamedActors:
 
     def get_actor(self, name: str, namespace: str | None) -> tuple[bytes, str, dict[str, Method]]:
         """See base.Engine."""
-        wanted = structs.Name(namespace or self.namespace, name)
+        self._enter()
+        wanted = structs.Name(namespace or self._namespace, name)
         answer = self._ask(wire.FIND_NAME, body=structs.encode(wanted))
         if wire.header(answer)[2] == wire.NAME_UNKNOWN:
             raise LookupError(name)
@@ -59,6 +67,7 @@ class NamedActors:
 
     def list_named_actors(self) -> list[tuple[str, str]]:
         """See base.Engine."""
+        self._enter()
         return structs.decode(structs.Names, self._ask(wire.LIST_NAMES)).names
 
     def _held(self, answer):

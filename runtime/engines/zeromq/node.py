@@ -160,7 +160,7 @@ class Node:
 
     def _table(self) -> dict[int, Callable]:
         """Kind of message -> what it means: a function of (frame, source, serial, a, c)."""
-        state, names, decode, key = self._state, self._state.names, structs.decode, wire.key
+        state, names, decode, key, answer = self._state, self._state.names, structs.decode, wire.key, self._answer
         return {
             wire.SUBMIT: lambda f, source, serial, a, c: state.submit(source, serial, structs.task(f, a), f),
             wire.DONE: lambda f, source, serial, a, c: state.done(source, serial, a),
@@ -188,16 +188,19 @@ class Node:
             wire.JOIN: lambda f, source, serial, a, c: self._guest_joined(source, c),
             wire.NEW_GROUP: lambda f, source, serial, *_: state.new_group(source, serial, decode(structs.NewGroup, f)),
             wire.REMOVE_GROUP: lambda f, source, serial, a, c: state.remove_group(key(serial, a)),
-            wire.GROUPS: lambda f, source, serial, *_: self._tell_groups(source, serial),
-            wire.HOLDERS: lambda f, source, serial, *_: self._tell_holders(source, serial),
+            wire.GROUPS: lambda f, source, serial, *_: answer(
+                wire.GROUPS, source, serial, structs.encode(structs.Groups(state.group_table()))
+            ),
+            wire.HOLDERS: lambda f, source, serial, *_: answer(
+                wire.HOLDERS, source, serial, inspection.memory_report(state).encode()
+            ),
             wire.INSPECT: lambda f, source, serial, a, c: self._inspect(source, serial, c),
             wire.RESOURCES: lambda f, source, serial, *_: self._tell_resources(source, serial),
             wire.SHUTDOWN: lambda *_: setattr(self, "_ending", True),
         }
 
-    def _tell_holders(self, source, serial):
-        body = self._state.memory_report().encode()
-        self._send(source, wire.message(wire.HOLDERS, wire.NODE, serial, body=body))
+    def _answer(self, kind, source, serial, body):
+        self._send(source, wire.message(kind, wire.NODE, serial, body=body))
 
     def _start_failed(self, frame, source, serial, a, c):
         if serial:
@@ -208,11 +211,7 @@ class Node:
     def _tell_resources(self, source, serial):
         state = self._state
         body = structs.encode(structs.Free(state.resources.free, len(state.refcounts.items), self.malformed))
-        self._send(source, wire.message(wire.RESOURCES, wire.NODE, serial, body=body))
-
-    def _tell_groups(self, source, serial):
-        body = structs.encode(structs.Groups(self._state.group_table()))
-        self._send(source, wire.message(wire.GROUPS, wire.NODE, serial, body=body))
+        self._answer(wire.RESOURCES, source, serial, body)
 
     def _inspect(self, source, serial, what):
         pids = {**self._driver_pids, **self._pids}
@@ -227,7 +226,7 @@ class Node:
             ]
             if what == inspection.FOLLOW:
                 self._followers.add(source)
-        self._send(source, wire.message(wire.INSPECT, wire.NODE, serial, body=structs.encode(told)))
+        self._answer(wire.INSPECT, source, serial, structs.encode(told))
 
     # -- instructions -------------------------------------------------------------------------------------------------
 
@@ -384,12 +383,16 @@ class Node:
             _signal_group(pid, signal.SIGKILL)  # processes that it started
             kill_children(but=self._zygote)  # and those of them that have left its group: they are the node's now
         output = self._output.close(process)
+        self._forget(process, how, "\n".join(f"    {line}" for line in output))
+
+    def _forget(self, process, how, output="", linger_ms=0):
+        """A process has ended."""
         peer = self._peers.pop(process, None)
         if peer is not None:
-            peer.close(0)
+            peer.close(linger_ms)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(mailbox_path(self._session, process))
-        self._state.exited(process, how, "\n".join(f"    {line}" for line in output))
+        self._state.exited(process, how, output)
         self._carry_out()
 
     def _zygote_died(self):
@@ -433,13 +436,7 @@ class Node:
         self._followers.discard(process)
         self._poll.unregister(pidfd)
         os.close(pidfd)
-        peer = self._peers.pop(process, None)
-        if peer is not None:
-            peer.close(LEAVE_MS)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(mailbox_path(self._session, process))
-        self._state.exited(process, "end of its process")
-        self._carry_out()
+        self._forget(process, "end of its process", linger_ms=LEAVE_MS)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

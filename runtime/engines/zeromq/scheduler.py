@@ -90,9 +90,7 @@ class Scheduler:
         if source != owner:
             self._table.tell(owner, wire.message(wire.CANCEL, wire.NODE, serial, owner, flags=flags))
             return
-        key = wire.key(serial, owner)
-        worker = next((p for p in self._processes.values() if p.task is not None and p.task.key == key), None)
-        task = worker.task if worker is not None else self._queued_tasks().get(key)
+        worker, task = self._find(wire.key(serial, owner))
         if task is None or task.cancelled:
             return
         if worker is None:
@@ -119,10 +117,18 @@ class Scheduler:
         task.cancelled, task.frame = True, b""
         self._fail(task, "TaskCancelledError", f"task {task.spec.name}() was cancelled before it ran")
 
-    def _queued_tasks(self):
+    def task(self, key: bytes) -> Task | None:
+        """A task that waits or runs; None if there is none with this key."""
+        return self._find(key)[1]
+
+    def _find(self, key):
+        """The process in which a task runs, or None if it waits, and the task."""
+        worker = next((p for p in self._processes.values() if p.task is not None and p.task.key == key), None)
+        if worker is not None:
+            return worker, worker.task
         if self._queued_by_key is None:
-            self._queued_by_key = {task.key: task for queue in self._queues.values() for _, _, task in queue}
-        return self._queued_by_key
+            self._queued_by_key = {task.key: task for task in self.waiting()}
+        return None, self._queued_by_key.get(key)
 
     def blocked(self, process: int) -> None:
         """A process waits in `get`: others may have its CPUs."""

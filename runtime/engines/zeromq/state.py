@@ -22,13 +22,12 @@ from .shared_memory import SharedMemory
 
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while a task or an actor waits
 COLLECT_TICKS = 10  # of a wait for memory, between two collections of garbage
-HOLDERS_NAMED = 10
 
 
 class NodeState:
     """The state of a session, and every decision of its node.
 
-    `submit`, `done`, `cancel`, `blocked` and `unblocked` are those of Scheduler; `not_created`, `alive`,
+    `submit`, `done`, `cancel`, `blocked`, `unblocked` and `task` are those of Scheduler; `not_created`, `alive`,
     `start_failed`, `kill` and `watch` those of ActorTable; `define`, `references` and `subscribe` those of
     SharedItems; `returned` and `disk_refused` those of SharedMemory; `take`, `tell`, `driver_joined`, `driver_of` and
     `name_of` those of ProcessTable.
@@ -60,7 +59,7 @@ class NodeState:
         self.processes, self.actors, self.names = table.by_number, actors.by_key, actors.names
         self.refcounts = shared.refcounts
         self.submit, self.done, self.cancel = scheduler.submit, scheduler.done, scheduler.cancel
-        self.blocked, self.unblocked = scheduler.blocked, scheduler.unblocked
+        self.blocked, self.unblocked, self.task = scheduler.blocked, scheduler.unblocked, scheduler.task
         self.not_created, self.alive, self.start_failed = actors.not_created, actors.alive, actors.start_failed
         self.kill, self.watch = actors.kill, actors.watch
         self.define, self.references, self.subscribe = shared.define, shared.references, shared.subscribe
@@ -211,35 +210,6 @@ class NodeState:
                 self._spilled = True
                 text = f"the shared memory ({self.memory.quota / 2**20:.0f} MB) is full; further objects go to the disk"
                 self.table.notice(text, logging.INFO)
-
-    def memory_report(self) -> str:
-        """Who has made the shared memory, and who holds what of it, for the error of a process that got none."""
-        memory = self.memory
-        lines = [f"{memory.size_bytes / 2**20:.1f} of {memory.quota / 2**20:.1f} MB of shared memory are taken"]
-        if memory.disk_quota:
-            lines[0] += f", and {memory.disk_bytes / 2**20:.1f} MB on the disk"
-        if memory.refusal:
-            lines.append(f"the disk takes no more: {memory.refusal}")
-        for process, (count, in_memory, on_disk) in sorted(memory.made().items(), key=lambda made: -sum(made[1][1:])):
-            place = f", {on_disk / 2**20:.1f} MB of them on the disk" if on_disk else ""
-            size = (in_memory + on_disk) / 2**20
-            lines.append(f"{self._holder_name(process)} has made {size:.1f} MB in {count} segments{place}")
-        for holder, count in self.refcounts.block_counts().most_common(HOLDERS_NAMED):
-            lines.append(f"{self._holder_name(holder)} holds {count} blocks that others know")
-        return "; ".join(lines[: 2 + 2 * HOLDERS_NAMED])
-
-    def _holder_name(self, holder):
-        if isinstance(holder, int):
-            worker = self.processes.get(holder)
-            if worker is None or worker.kind == ProcessKind.DRIVER:
-                return "a process that has ended" if worker is None else f"driver {holder:x}"
-            kind = "actor" if worker.actor is not None else "the worker of task"
-            return f"{kind} {worker.name or 'that has not run any'} (process {holder:x})"
-        tasks = {p.task.key: p.task for p in self.processes.values() if p.task is not None}
-        tasks |= {task.key: task for task in self._scheduler.waiting()}
-        if holder in tasks:
-            return f"the arguments of task {tasks[holder].spec.name}()"
-        return "the arguments of an actor" if holder in self.actors else "another object"
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

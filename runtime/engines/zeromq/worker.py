@@ -105,7 +105,9 @@ class Worker(Client):
         self._goodbye = Waiter()
         self._run: dict[int, Callable] = {}
         running, queue = self._running, self._inbox.queue
-        self._cancellations = Cancellations(mailbox, queue, self._run, lambda: running.work, self.cancel_since)
+        self._cancellations = Cancellations(
+            mailbox, queue, self._run, lambda: running.work, self.canceller.cancel_since
+        )
         received = ReceivedValues(self.serializer, self._pins)
         self._results = results = Results(
             mailbox, self.serializer, self.local_refs, running, self._held, self._cancellations, self._wait
@@ -230,7 +232,7 @@ class Worker(Client):
     def _on_cancel(self, frame, head):
         _, _, flags, source, serial, owner, _, _ = head
         if source == wire.NODE and owner == self.process:
-            super()._on_cancel(frame, head)
+            self.canceller.on_cancel(frame, head)
         elif source == wire.NODE:
             self._cancellations.cancel_task(serial, owner, flags)
         elif not self._cancellations.cancel_call(serial, owner, flags):

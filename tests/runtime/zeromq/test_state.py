@@ -9,6 +9,7 @@ from runtime.engines.zeromq import structs, wire
 from runtime.engines.zeromq.actor_table import BACK_OFF_S, STEADY_S
 from runtime.engines.zeromq.entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from runtime.engines.zeromq.file_budget import PROCESS_FILES, SEGMENT_FILES
+from runtime.engines.zeromq.inspection import memory_report
 from runtime.engines.zeromq.state import NodeState
 from runtime.scheduling import Placement
 
@@ -796,7 +797,7 @@ def test_a_disk_that_refuses_is_tried_again():
     grow = d.take(Grow)[-1]
     d.state.disk_refused(grow, "no space left")
     assert d.state.memory.disk_bytes == 0 and d.state.needs_ticks
-    assert "the disk takes no more: no space left" in d.state.memory_report()
+    assert "the disk takes no more: no space left" in memory_report(d.state)
     d.take()
     d.state.tick()
     [again] = d.take(Grow)
@@ -811,7 +812,7 @@ def test_a_report_of_the_memory_names_the_holders():
     block = wire.key(7, process)
     d.state.references(process, structs.References([(block, grow.segment)], [], [(block, 1)], [block]))
     d.submit(request=(("CPU", 90_000),), items=[block], name="train")
-    report = d.state.memory_report()
+    report = memory_report(d.state)
     assert f"actor Learner (process {process:x}) has made 0.0 MB in 1 segments" in report
     assert "driver 1 holds 1 blocks" in report and "the arguments of task train() holds 1 blocks" in report
 

@@ -31,12 +31,11 @@ from .interrupts import POKE_SIGNAL
 from .joining import describe_session
 from .mailbox import mailbox_path, mailbox_socket, peer_socket
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
-from .repeated_lines import RepeatedLines
 from .session_key import use_key
 from .spilling import default_directory, unnamed_file
 from .stack_files import StackFile
 from .state import NodeState
-from .worker_output import PARTIAL_LINE_S, WorkerOutput
+from .worker_output import PARTIAL_LINE_S, ShownLines, WorkerOutput
 
 TERMINATE_S, KILL_S = 1.0, 1.0
 LEAVE_MS = 500  # for the last frames, if the driver reads them
@@ -80,12 +79,11 @@ class Node:
         self._driver = os.pidfd_open(config["driver"])
         self._guests: dict[int, int] = {}  # process -> pidfd, of drivers that have joined
         self._driver_pids = {wire.NODE: os.getpid(), wire.DRIVER: config["driver"]}
-        self._followers: set[int] = set()  # drivers that are shown what all workers print
         self._poll = select.epoll()
         for descriptor in (self._pull.fileno(), self._channel.fileno(), self._driver):
             self._poll.register(descriptor, select.EPOLLIN)
-        self._repeats = RepeatedLines() if config["dedup_logs"] else None
-        self._output = WorkerOutput(self._poll, self._print if config["log_to_driver"] else None)
+        self._shown = ShownLines(self._send, self._origin_of, config["log_to_driver"], config["dedup_logs"])
+        self._output = WorkerOutput(self._poll, self._shown.show if config["log_to_driver"] else None)
         self._encode = msgspec.msgpack.Encoder().encode
         self._next_tick = 0.0
         self._due: list[tuple[float, bytes, int]] = []  # heap of what `NodeState.due` is to be called with, and when
@@ -113,8 +111,8 @@ class Node:
             self._tick()
             if self._output.partial:
                 self._output.show_partial_lines()
-            if self._repeats is not None and self._repeats.next_due is not None:
-                self._show_repeated(time.monotonic())
+            if self._shown.next_due < math.inf:
+                self._shown.show_due(time.monotonic())
         self._end()
 
     def _timeout(self):
@@ -122,8 +120,8 @@ class Node:
             return PARTIAL_LINE_S
         left = [1.0] if self._state.needs_ticks else []
         left += [max(0.0, due - time.monotonic()) for due, _, _ in self._due[:1]]
-        if self._repeats is not None and self._repeats.next_due is not None:
-            left.append(max(0.0, self._repeats.next_due - time.monotonic()))
+        if self._shown.next_due < math.inf:
+            left.append(max(0.0, self._shown.next_due - time.monotonic()))
         return min(left, default=None)
 
     def _tick(self):
@@ -225,7 +223,7 @@ class Node:
                 for process, lines in self._output.last_lines().items()
             ]
             if what == inspection.FOLLOW:
-                self._followers.add(source)
+                self._shown.followers.add(source)
         self._answer(wire.INSPECT, source, serial, structs.encode(told))
 
     # -- instructions -------------------------------------------------------------------------------------------------
@@ -320,27 +318,10 @@ class Node:
         frame = wire.message(wire.GRANTED, wire.NODE, serial, grow.segment, file, grow.size, flags=flags)
         self._send(grow.process, frame)
 
-    def _print(self, process, stream, lines):
-        """Shows new lines of a worker, but not those that others have just printed."""
-        name = self._state.name_of(process)
-        place = self._state.driver_of(process), stream, f"({name} pid={self._output.pid(process)}) "
-        if self._repeats is not None:
-            lines = self._repeats.add(process, place, lines, time.monotonic())
-        if lines:
-            self._show(place, lines)
-
-    def _show_repeated(self, until):
-        for place, line in self._repeats.due(until):
-            self._show(place, [line])
-
-    def _show(self, place, lines):
-        driver, stream, prefix = place
-        body = "".join(f"{prefix}{line}\n" for line in lines).encode()
-        receivers = {driver, *self._followers}
-        if not self._config["log_to_driver"]:
-            receivers.discard(wire.DRIVER)
-        for receiver in receivers:
-            self._send(receiver, wire.message(wire.LOG, wire.NODE, body=body, flags=stream))
+    def _origin_of(self, process):
+        """The driver for which a worker works, and what its lines begin with."""
+        name, pid = self._state.name_of(process), self._output.pid(process)
+        return self._state.driver_of(process), f"({name} pid={pid}) "
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
@@ -419,7 +400,7 @@ class Node:
         except (OSError, OverflowError):  # it has ended already
             return
         self._poll.register(self._guests[process], select.EPOLLIN)
-        self._driver_pids[process], self._output.show = pid, self._print
+        self._driver_pids[process], self._output.show = pid, self._shown.show
         self._state.driver_joined(process)
         self._send(process, wire.message(wire.JOIN, wire.NODE))
 
@@ -433,7 +414,7 @@ class Node:
         """A driver that had joined has left or died: what is its own ends."""
         pidfd = self._guests.pop(process)
         stack_files.remove(self._session, process, self._driver_pids.pop(process))
-        self._followers.discard(process)
+        self._shown.followers.discard(process)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         self._forget(process, "end of its process", linger_ms=LEAVE_MS)
@@ -443,8 +424,7 @@ class Node:
     def _end(self):
         """Ends all processes, then removes every trace."""
         self._output.read_all()  # lines that were printed before the end count as one with those that were read
-        if self._repeats is not None:  # first, since the driver does not wait for ever
-            self._show_repeated(math.inf)
+        self._shown.show_due(math.inf)  # first, since the driver does not wait for ever
         self._unborn -= {spawn.process for spawn in self._spawns}
         self._spawns.clear()
         for number, wait_s in ((signal.SIGTERM, TERMINATE_S), (signal.SIGKILL, KILL_S)):
@@ -456,8 +436,7 @@ class Node:
             os.kill(self._zygote, signal.SIGKILL)
         kill_children()
         self._output.close_all()
-        if self._repeats is not None:
-            self._show_repeated(math.inf)
+        self._shown.show_due(math.inf)
         # The drivers got the last lines; after GOODBYE nothing more will come.
         drivers = (wire.DRIVER, *self._guests)
         for driver in drivers:

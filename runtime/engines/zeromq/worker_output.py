@@ -1,14 +1,17 @@
-"""What workers write to stdout and stderr: read from their pipes, passed on line by line, its end kept for messages."""
+"""What workers write to stdout and stderr: read from their pipes, its end kept for messages, shown in the drivers."""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
+import re
 import select
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import wire
 
@@ -16,6 +19,10 @@ TAIL_LINES, TAIL_LINE_CHARACTERS = 20, 500
 READ_BYTES = 2**16
 PARTIAL_LINE_S = 0.2  # a line without an end is shown after that
 LOG_BYTES_PER_S = 2**20  # per worker; more is dropped and counted
+WINDOW_S = 5.0  # in which a line that another worker has printed is held back
+LARGEST_COUNT = 1000  # different lines that are remembered for that
+HINT = "; RUNTIME_DEDUP_LOGS=0 shows all"
+_NUMBER = re.compile(r"\d")
 
 
 @dataclass
@@ -167,3 +174,132 @@ class WorkerOutput:
         self._poll.unregister(pipe)
         os.close(pipe)
         del self._streams[pipe]
+
+
+class ShownLines:
+    """Shows a worker's lines in the driver for which it works, and all lines in the drivers that follow.
+
+    Args:
+        send: (process, frame).
+        origin: worker -> its driver, and what its lines begin with.
+        to_first_driver: whether the driver that has started the session is shown anything.
+        hold_back: whether lines that several workers print alike are shown once; see RepeatedLines.
+
+    Attributes:
+        followers: drivers that are shown all lines.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[int, bytes], None],
+        origin: Callable[[int], tuple[int, str]],
+        to_first_driver: bool,
+        hold_back: bool,
+    ):
+        self._send, self._origin, self._to_first_driver = send, origin, to_first_driver
+        self._repeats = RepeatedLines() if hold_back else None
+        self.followers: set[int] = set()
+
+    @property
+    def next_due(self) -> float:
+        """When `show_due` will have something to show; infinite: never, as things are."""
+        return math.inf if self._repeats is None else self._repeats.next_due
+
+    def show(self, process: int, stream: int, lines: list[str]) -> None:
+        """New lines of a worker: see WorkerOutput."""
+        driver, prefix = self._origin(process)
+        if self._repeats is not None:
+            lines = self._repeats.add(process, (driver, stream, prefix), lines, time.monotonic())
+        if lines:
+            self._show(driver, stream, prefix, lines)
+
+    def show_due(self, until: float) -> None:
+        """Shows what stands for the lines that were held back until then."""
+        if self._repeats is not None:
+            for place, line in self._repeats.due(until):
+                self._show(*place, [line])
+
+    def _show(self, driver, stream, prefix, lines):
+        body = "".join(f"{prefix}{line}\n" for line in lines).encode()
+        receivers = {driver, *self.followers}
+        if not self._to_first_driver:
+            receivers.discard(wire.DRIVER)
+        for receiver in receivers:
+            self._send(receiver, wire.message(wire.LOG, wire.NODE, body=body, flags=stream))
+
+
+@dataclass
+class Repeated:
+    """A line that was shown, and what came after it.
+
+    Attributes:
+        due: when the lines that were held back are shown as one.
+        processes: that have printed it.
+        last: where the last one that was held back is shown, and the line.
+        count: number of those.
+    """
+
+    due: float
+    processes: set[int] = field(default_factory=set)
+    last: tuple[Any, str] | None = None
+    count: int = 0
+
+
+class RepeatedLines:
+    """Holds back lines that another worker has printed within the last WINDOW_S seconds, and then says how many.
+
+    Lines are alike if they differ in words with digits only, such as counts, times and paths. A worker that repeats
+    itself is always shown. Uses no clock.
+    """
+
+    def __init__(self):
+        self._seen: dict[str, Repeated] = {}
+        self._hinted = False
+
+    @property
+    def next_due(self) -> float:
+        """When `due` will have something to show; infinite: never, as things are."""
+        return min((entry.due for entry in self._seen.values() if entry.count), default=math.inf)
+
+    def add(self, process: int, place: Any, lines: list[str], now: float) -> list[str]:
+        """Those of a worker's new lines that are to be shown now; `place` says where, for those shown later."""
+        return [line for line in lines if self._is_shown(process, place, line, now)]
+
+    def _is_shown(self, process, place, line, now):
+        alike = " ".join(word for word in line.split() if not _NUMBER.search(word))
+        if not alike:
+            return True
+        entry = self._seen.get(alike)
+        if entry is None or (now >= entry.due and not entry.count):
+            if len(self._seen) >= LARGEST_COUNT:
+                self._forget()
+            entry = self._seen[alike] = Repeated(now + WINDOW_S)
+        entry.processes.add(process)
+        if len(entry.processes) == 1:
+            return True
+        entry.last = place, line
+        entry.count += 1
+        return False
+
+    def due(self, now: float) -> list[tuple[Any, str]]:
+        """What stands for the lines that were held back until now: where it is shown, and the line."""
+        shown = []
+        for alike, entry in list(self._seen.items()):
+            if now >= entry.due:
+                del self._seen[alike]
+                if entry.count:
+                    shown.append(self._summary(entry))
+        return shown
+
+    def _summary(self, entry):
+        place, line = entry.last
+        if entry.count == 1:
+            return entry.last
+        hint, self._hinted = "" if self._hinted else HINT, True
+        return place, f"{line} [repeated {entry.count}x by {len(entry.processes)} processes{hint}]"
+
+    def _forget(self):
+        """Makes room: the oldest line that nothing is held back of."""
+        oldest = next((alike for alike, entry in self._seen.items() if not entry.count), None)
+        if oldest is not None:
+            del self._seen[oldest]

@@ -1,11 +1,12 @@
-"""The pipes of workers: what the node reads from them, and when."""
+"""The pipes of workers, what the node reads from them and when; lines that workers print alike."""
 
+import math
 import os
 import select
 
 import pytest
 
-from runtime.engines.zeromq.worker_output import WorkerOutput
+from runtime.engines.zeromq.worker_output import HINT, LARGEST_COUNT, WINDOW_S, RepeatedLines, WorkerOutput
 
 
 @pytest.fixture
@@ -32,3 +33,49 @@ def test_all_that_workers_have_written_is_read_at_once(output, shown):
     for ends in pipes.values():
         for end in ends:
             os.close(end)
+
+
+def test_the_first_worker_is_shown_and_the_others_are_counted():
+    lines = RepeatedLines()
+    assert lines.add(1, 1, ["episode 3 is over", "other"], 0.0) == ["episode 3 is over", "other"]
+    assert lines.next_due == math.inf
+    for process in (2, 3, 2):
+        assert lines.add(process, 1, [f"episode {process} is over"], 1.0) == []
+    assert lines.next_due == WINDOW_S and lines.due(4.9) == []
+    assert lines.due(WINDOW_S) == [(1, f"episode 2 is over [repeated 3x by 3 processes{HINT}]")]
+    assert lines.next_due == math.inf
+    assert lines.add(2, 1, ["episode 4 is over"], 5.1) == ["episode 4 is over"]
+
+
+def test_the_hint_comes_once():
+    lines = RepeatedLines()
+    texts = []
+    for start in (0.0, 10.0):
+        for process in range(3):
+            lines.add(process, 2, ["warning"], start)
+        texts += [text for _, text in lines.due(start + WINDOW_S)]
+    assert [text.count(HINT) for text in texts] == [1, 0]
+
+
+def test_a_single_repetition_is_shown_as_it_is():
+    lines = RepeatedLines()
+    lines.add(1, 1, ["loaded /tmp/1"], 0.0)
+    assert lines.add(2, 2, ["loaded /tmp/2"], 0.1) == []
+    assert lines.due(math.inf) == [(2, "loaded /tmp/2")]
+
+
+def test_a_worker_that_repeats_itself_is_shown():
+    lines = RepeatedLines()
+    assert [lines.add(1, 1, ["."], t) for t in (0.0, 0.1, 0.2)] == [["."]] * 3
+
+
+def test_numbers_alone_are_never_alike():
+    lines = RepeatedLines()
+    assert [lines.add(process, 1, [f"{process}.5 3"], 0.0) for process in range(3)] == [["0.5 3"], ["1.5 3"], ["2.5 3"]]
+
+
+def test_memory_is_bounded():
+    lines = RepeatedLines()
+    for number in range(3 * LARGEST_COUNT):
+        lines.add(1, 1, ["x" * (number + 1)], 0.0)
+    assert len(lines._seen) <= LARGEST_COUNT

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copyreg
+import io
 from collections.abc import Callable
 from typing import Any, NamedTuple, TextIO
 
+from ..pickling import Pickler
+from ..refs import SessionBound
 from ..unpicklable import culprits
 
 _registered: dict[type, tuple[Callable, Callable | None]] = {}  # class -> its reducer, what stood there before
@@ -60,6 +63,17 @@ class FailureTuple(NamedTuple):
         return hash((id(self.obj), self.name))
 
 
+class _TrialPickler(Pickler):
+    """For a pickle that nobody reads. References and handles are not written, which would keep what they stand for."""
+
+    def persistent_id(self, obj):
+        return 0 if isinstance(obj, SessionBound) else None
+
+
+def _dumps(value):
+    _TrialPickler(io.BytesIO(), protocol=5).dump(value)
+
+
 def inspect_serializability(
     base_obj: Any, name: str | None = None, depth: int = 3, print_file: TextIO | None = None
 ) -> tuple[bool, set[FailureTuple]]:
@@ -75,7 +89,7 @@ def inspect_serializability(
         Whether it can be pickled, and the innermost parts that cannot.
     """
     name = name or getattr(base_obj, "__qualname__", type(base_obj).__name__)
-    failures = {FailureTuple(*found) for found in culprits(base_obj, name, depth)}
+    failures = {FailureTuple(*found) for found in culprits(base_obj, name, depth, _dumps)}
     if not failures:
         print(f"{name} can be pickled", file=print_file)
     for obj, path, _ in failures:

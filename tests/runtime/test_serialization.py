@@ -4,7 +4,9 @@ import copyreg
 import io
 import threading
 
+import numpy as np
 import pytest
+from runtime_support import unsettled, wait_until
 
 import runtime
 from runtime.util import deregister_serializer, inspect_serializability, register_serializer
@@ -78,3 +80,11 @@ def test_what_can_be_pickled_and_how_deep_the_search_goes():
     assert not good and [f.obj for f in failures] == [lock]
     _, [failure] = inspect_serializability([[[[lock]]]], depth=1, print_file=io.StringIO())
     assert failure.name == "list[0]"
+
+
+def test_inspecting_keeps_no_reference(engine):
+    ref = runtime.remote(lambda: np.zeros(10**6)).remote()
+    runtime.get(ref)
+    assert inspect_serializability({"ref": ref, "list": [ref]}, print_file=io.StringIO()) == (True, set())
+    del ref
+    wait_until(lambda: not unsettled())

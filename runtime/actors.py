@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from . import context
-from .engines.base import METHOD_OPTIONS, ActorExit, CallOptions, ClassDefinition, Engine, Method
+from .engines.base import Engine
+from .engines.definitions import METHOD_OPTIONS, ActorExit, CallOptions, ClassDefinition, Method
 from .errors import SessionClosedError
 from .functions import Remote
 from .generators import returned

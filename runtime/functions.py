@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any, Generic, Self, TypeVar
 
-from .engines.base import Definition
+from .engines.definitions import Definition
 from .generators import returned
 from .options import ActorOptions, TaskOptions, updated
 from .session import engine

@@ -17,7 +17,7 @@ from ..scheduling import (
     PlacementGroup,
     PlacementGroupSchedulingStrategy,
 )
-from .base import Definition
+from .definitions import Definition
 from .resources import Request, Resources, quantities
 
 LARGEST_REMOVED_COUNT = 1000  # removed groups that are remembered

@@ -13,7 +13,8 @@ from ...options import DYNAMIC, STREAMING
 from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...unpicklable import refuse, refuse_call
-from ..base import EngineConfig, find_method
+from ..base import EngineConfig
+from ..definitions import find_method
 from ..placement_groups import WHEN_BOOKED, Group, PlacementGroups, Placements, check_group, group_info, ready_options
 from ..resources import Resources, quantities, units
 from ..writable import empty as writable_array

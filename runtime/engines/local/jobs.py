@@ -22,7 +22,7 @@ class Job:
         returns: see options.return_code.
         placement: of a task or constructor, in a placement group.
         options: of a task or an actor; None for calls.
-        retries: a `base.CallOptions`, of calls only.
+        retries: a `CallOptions`, of calls only.
     """
 
     def __init__(self, label, call, arguments, depends, refs, returns, options=None, placement=None, **of_an_actor):

@@ -14,7 +14,8 @@ from ...generators import DynamicObjectRefGenerator
 from ...options import DYNAMIC
 from ...refs import Unseen
 from ...unpicklable import refuse
-from ..base import describe_exit, iterate, split_returns
+from ..base import iterate, split_returns
+from ..definitions import describe_exit
 from ..placement_groups import PlacementGroups
 from ..resources import Resources, units
 from .actors import Actor, Actors

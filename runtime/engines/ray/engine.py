@@ -18,7 +18,7 @@ from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...scheduling import PlacementGroupSchedulingStrategy
 from ...unpicklable import refuse, refuse_call
-from ..base import CallOptions, ClassDefinition, Definition, has_coroutines
+from ..definitions import CallOptions, ClassDefinition, Definition, has_coroutines
 from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
 from . import placement

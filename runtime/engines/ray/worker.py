@@ -24,7 +24,8 @@ from ... import context
 from ...failures import RemoteFailure, describe_exception
 from ...options import DYNAMIC, ActorOptions, TaskOptions, worth_retrying
 from ...unpicklable import refuse
-from ..base import ClassDefinition, Engine, describe_exit, find_method, iterate, split_returns
+from ..base import Engine, iterate, split_returns
+from ..definitions import ClassDefinition, describe_exit, find_method
 from .values import Argument, Packed, decode, dumps, encode, loads
 
 # In the environment of the processes of one `working_dir`. Ray, which would copy the directory, starts others for each.
@@ -77,7 +78,7 @@ class Shipment:
 
     Attributes:
         session: of the driver.
-        digest, data: of the definition; see base.Definition.pickled.
+        digest, data: of the definition; see Definition.pickled.
         name: for messages.
     """
 

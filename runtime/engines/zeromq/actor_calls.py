@@ -16,7 +16,7 @@ import zmq
 from ... import errors, pickling
 from ...options import STREAMING
 from ...runtime_env import merged
-from ..base import ASYNC_CONCURRENCY
+from ..definitions import ASYNC_CONCURRENCY
 from ..placement_groups import Placements
 from ..resources import units
 from . import structs, wire

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...refs import ObjectRef
 from ...unpicklable import refuse_call
-from ..base import Definition
+from ..definitions import Definition
 from . import structs, wire
 from .local_refs import LocalRefs
 from .mailbox import Mailbox

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable
 
 from ... import pickling
-from ..base import Method
+from ..definitions import Method
 from . import structs, wire
 from .actor_channels import ActorChannels
 from .local_refs import LocalRefs

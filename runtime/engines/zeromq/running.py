@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextvars import ContextVar
 
-from ..base import describe_exit
+from ..definitions import describe_exit
 
 # As Running.work: the call of this thread or coroutine, in an actor whose calls run at the same time.
 of_this_thread: ContextVar[tuple | None] = ContextVar("of_this_thread", default=None)

@@ -11,7 +11,7 @@ import zmq
 
 from ...errors import ActorStartError
 from ...failures import describe_exception
-from ..base import find_method, has_coroutines
+from ..definitions import find_method, has_coroutines
 from ..placement_groups import Placements
 from . import structs, wire
 from .cancellation import cancelled_reply

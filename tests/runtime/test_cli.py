@@ -1,5 +1,6 @@
 """The command `runtime`, on a session that runs in another process: this one."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -27,6 +28,15 @@ class Named:
     def hold(self, values):
         self.array = values
         return True
+
+    def nap(self, seconds):
+        time.sleep(seconds)
+
+
+@runtime.remote
+class AtATime:
+    async def nap(self, seconds):
+        await asyncio.sleep(seconds)
 
 
 RUN = """
@@ -127,6 +137,14 @@ def test_timeline(fresh, monkeypatch, tmp_path):
     [sleep] = [event for event in json.loads((tmp_path / "t.json").read_text()) if event["name"] == "sleep()"]
     assert sleep["dur"] >= 50_000 and sleep["cat"] == "task"
     assert runtime.timeline(str(tmp_path / "u.json")) is None and (tmp_path / "u.json").exists()
+    at_a_time = [Named.options(max_concurrency=2).remote(), AtATime.remote()]
+    runtime.get([at_a_time[0].nap.remote(0.2) for _ in range(2)] + [at_a_time[1].nap.remote(0.2) for _ in range(2)])
+
+    def naps(name):
+        return sorted(event["tid"] for event in runtime.timeline() if event["name"] == name and event["dur"] >= 200_000)
+
+    for name in ("Named.nap()", "AtATime.nap()"):
+        wait_until(lambda name=name: naps(name) == [0, 1], message=lambda: str(runtime.timeline()))
 
 
 def test_where_there_is_nothing_to_show(fresh, tmp_path):

@@ -23,6 +23,7 @@ from .received_calls import ReceivedValues, received_call
 from .results import Results
 from .running import Leave, Running, left
 from .serializer import error_value
+from .trace_files import TraceFile
 
 
 class ServedActor:
@@ -42,6 +43,7 @@ class ServedActor:
     Attributes:
         stopping: the process is to end when no call runs.
         exit: how, if user code has asked for it in a call that ran beside others.
+        trace: writes events for the calls that run beside others; None for none.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class ServedActor:
         self._methods: dict[str, Callable] = {}  # of the instance
         self._concurrent: ConcurrentCalls | None = None
         self.stopping, self.exit = False, None
+        self.trace: TraceFile | None = None
 
     @property
     def idle(self) -> bool:
@@ -107,10 +110,10 @@ class ServedActor:
         has_loop = has_coroutines(type(self._instance))
         limits = {"": create.max_concurrency, **create.groups}
         if has_loop or limits != {"": 1}:
-            load = self._received.arguments
-            self._concurrent = ConcurrentCalls(
-                limits, self._method, load, self._end_call, self._held.send_all, has_loop
-            )
+            method, load = self._method, self._received.arguments
+            if self.trace is not None:
+                method = self.trace.traced_methods(method, self._running.name)
+            self._concurrent = ConcurrentCalls(limits, method, load, self._end_call, self._held.send_all, has_loop)
             self._run[wire.CALL] = self._run[wire.CALL_WITH] = self._concurrent.start
             self._running.work, self._running.loop_thread = None, self._concurrent.loop_thread
 

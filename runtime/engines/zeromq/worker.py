@@ -142,7 +142,7 @@ class Worker(Client):
         }
         self._trace: TraceFile | None = None
         if settings.timeline:
-            self._trace = TraceFile(settings.session, settings.process, self._name_of)
+            self._trace = self._actor.trace = TraceFile(settings.session, settings.process, self._name_of)
             self._run |= {kind: self._trace.traced(function) for kind, function in self._run.items()}
         signal.signal(POKE_SIGNAL, self._on_poke)
         add = self._inbox.add

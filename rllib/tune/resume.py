@@ -97,14 +97,14 @@ class Replay:
             known: number of records at its beginning that searcher and scheduler know already.
         """
         for record in self._records[:known]:
-            apply_record(record, self.by_id, self._path)
-            self._follow(record)
+            self._apply(record)
         results = _results(self._path, self._records, known)
         for number, record in enumerate(self._records[known:], known):
             getattr(self, f"_replay_{record['type']}", self._apply)(record, results.get(number))
 
-    def _follow(self, record: dict) -> None:
-        """Notes what a record that was applied says of takeovers and of waiting trials."""
+    def _apply(self, record: dict, result: None = None) -> None:
+        """Brings the trials to where they were after a record, and notes what it says of takeovers and of waiting."""
+        apply_record(record, self.by_id, self._path)
         trial = self.by_id.get(record.get("id"))
         kind = record["type"]
         if kind == "exploit":
@@ -118,10 +118,6 @@ class Replay:
             if trial.status != RUNNING and not trial.is_finished:
                 self._waiting[trial.trial_id] = trial
             self.stopped.pop(trial.trial_id, None)
-
-    def _apply(self, record: dict, result: None = None) -> None:
-        apply_record(record, self.by_id, self._path)
-        self._follow(record)
 
     # ------------------------------------------------------------------ records
 

@@ -1,7 +1,7 @@
 """`runtime_env`: the environment variables and the working directory of tasks and actors.
 
 Engines pass on an *environment*, a string: the checked dict as JSON with sorted keys, so that equal ones are the same
-string. The empty string is the session's own.
+string. The empty string is the session's own. That of a driver that has joined the session has a "namespace" as well.
 """
 
 from __future__ import annotations

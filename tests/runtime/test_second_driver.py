@@ -69,6 +69,33 @@ print("done")
     wait_until(lambda: runtime.available_resources() == runtime.cluster_resources())
 
 
+def test_its_workers_have_its_namespace_and_environment(fresh, script):
+    session = fresh(namespace="first", runtime_env={"env_vars": {"FIRST": "1"}})
+
+    @runtime.remote
+    def place():
+        return runtime.get_runtime_context().namespace, os.environ.get("FIRST"), os.environ.get("SECOND")
+
+    assert runtime.get(place.remote()) == ("first", "1", None)
+    result = script(
+        """
+import os, sys, runtime
+runtime.init(address=sys.argv[1], namespace="second", runtime_env={"env_vars": {"SECOND": "2"}})
+@runtime.remote
+def place():
+    return runtime.get_runtime_context().namespace, os.environ.get("FIRST"), os.environ.get("SECOND")
+@runtime.remote
+class Child:
+    def place(self):
+        return runtime.get([place.remote(), place.options(runtime_env={"env_vars": {"SECOND": "3"}}).remote()])
+print(runtime.get(place.remote()), *runtime.get(Child.remote().place.remote()))
+""",
+        session.session_dir,
+    )
+    assert result.stdout == f"{('second', None, '2')} {('second', None, '2')} {('second', None, '3')}\n", result.stderr
+    assert runtime.get(place.remote()) == ("first", "1", None)
+
+
 def test_session_means_the_one_that_runs(fresh, script):
     session = fresh()
     result = script(

@@ -10,6 +10,7 @@ import sys
 
 from ...errors import ForkedProcessError, SessionClosedError
 from ...runtime_context import RuntimeContext
+from ...runtime_env import merged
 from ..base import EngineConfig
 from . import wire
 from .client import NODE_ID, Client
@@ -118,14 +119,15 @@ class Guest(Driver):
     Args:
         node: of the session.
         interrupts: closed at the end.
-        config: whether what its tasks and actors print is shown, and their environment.
+        config: whether what its tasks and actors print is shown; their environment and namespace.
     """
 
     _last_word = wire.LEAVING
 
     def __init__(self, node: RunningSession, interrupts: Interrupts, config: EngineConfig):
         self.process = random.SystemRandom().randrange(wire.FIRST_GUEST, 2 * wire.FIRST_GUEST)
-        self._joined, self._shows_logs, self.environment = Waiter(), config.log_to_driver, config.environment
+        self._joined, self._shows_logs = Waiter(), config.log_to_driver
+        self.environment = merged(config.environment, {"namespace": config.namespace})
         super().__init__(node, node.resources, config.namespace, interrupts)
 
     def _begin(self):

@@ -266,6 +266,8 @@ class Node:
 
     def _ask(self, spawn):
         session, own = environment_dict(self._config["environment"]), environment_dict(spawn.environment)
+        if "namespace" in own:  # it comes from a driver that has joined the session
+            session = {}
         settings = structs.Settings(
             process=spawn.process,
             session=self._session,
@@ -279,7 +281,7 @@ class Node:
             timeline=self._config["timeline"],
             working_dir=own.get("working_dir") or session.get("working_dir", ""),
             environment=spawn.environment,
-            namespace=self._config["namespace"],
+            namespace=own.get("namespace", self._config["namespace"]),
             restarts=spawn.restarts,
         )
         its = self._output.open(spawn.process)

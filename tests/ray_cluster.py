@@ -62,14 +62,16 @@ class RayCluster:
 
     Attributes:
         address: of the head node.
+        client_address: of its server for drivers outside the cluster, "ray://...".
         nodes: what `kill` takes, the head first.
     """
 
     def __init__(self, directory, *head: str):
-        self._directory, self.nodes, self.address = directory, [], f"127.0.0.1:{free_port()}"
-        port = self.address.partition(":")[2]
-        self._hosts = iter(range(1, 255))
-        self._start("--head", f"--port={port}", f"--temp-dir={directory}", *head)
+        port, client_port = free_port(), free_port()
+        self.address, self.client_address = f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}"
+        self._directory, self.nodes, self._hosts = directory, [], iter(range(1, 255))
+        ports = f"--port={port}", f"--ray-client-server-port={client_port}"
+        self._start("--head", *ports, f"--temp-dir={directory}", *head)
 
     def add_node(self, *arguments: str) -> str:
         """Starts a node and waits until it has joined."""

@@ -8,19 +8,22 @@ from ray_cluster import RayCluster, free_port
 
 @pytest.fixture
 def cluster():
-    """Function to start a cluster: `cluster(CPUs of the head, CPUs of each further node ..., dashboard=port)`."""
+    """Function to start a cluster: `cluster(CPUs of the head, CPUs of each further node ..., dashboard=port)`.
+
+    Further arguments of `ray start` for the head are in `head`.
+    """
     started = []
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as directory:
 
-        def start(*cpus, dashboard=None):
+        def start(*cpus, dashboard=None, head=()):
             first, *others = (f"--num-cpus={count}" for count in cpus)
             shown = f"--include-dashboard={str(dashboard is not None).lower()}"
-            head = RayCluster(directory, shown, f"--dashboard-port={dashboard or free_port()}", first)
-            started.append(head)
+            made = RayCluster(directory, shown, f"--dashboard-port={dashboard or free_port()}", first, *head)
+            started.append(made)
             for count in others:
-                head.add_node(count)
-            return head
+                made.add_node(count)
+            return made
 
         yield start
-        for head in started:
-            head.stop()
+        for made in started:
+            made.stop()

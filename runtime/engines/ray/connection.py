@@ -52,8 +52,11 @@ def _connect(config):
         _check_reachable(address)
     try:
         ray.init(**given, log_to_driver=config.log_to_driver, logging_level=logging.WARNING)
-    except RuntimeError as error:
-        raise RuntimeFailure(f"Ray does not start or join: {error}") from error
+    except BaseException as error:
+        ray.shutdown()  # a client that was refused would stay half connected
+        if isinstance(error, RuntimeError):
+            raise RuntimeFailure(f"Ray does not start or join: {error}") from error
+        raise
 
 
 def _check_reachable(address):

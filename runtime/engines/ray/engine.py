@@ -10,6 +10,7 @@ from collections import Counter
 
 import ray
 from ray.exceptions import RayError
+from ray.util.client import ray as client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ... import errors
@@ -90,6 +91,7 @@ class RayEngine:
     def _new_function(self, function: Definition, options: TaskOptions):
         name = options.name or function.name
         self._check_feasible(options, f"task {name}()")
+        self._check_streams(options.returns, f"task {name}()")
         run = task_function(self._shipment(function), dumps(options), options.returns >= DYNAMIC)
         remote = ray.remote(**_task_options(options, f"task {name}()"))(run).options(name=name).remote
         variants = self._functions.setdefault(function, {})
@@ -162,6 +164,7 @@ class RayEngine:
             return self._refused(error, num_returns)
         remote = actor_id.calls.get((method, num_returns, options))
         if remote is None:
+            self._check_streams(num_returns, f"{actor_id.class_name}.{method}()")
             remote = actor_id.calls[method, num_returns, options] = _new_call(actor_id, method, num_returns, options)
         return self._references(remote, self._carried(args, kwargs), num_returns)
 
@@ -197,6 +200,13 @@ class RayEngine:
         """Ray counts its own handle, which the id holds."""
 
     handle_dropped = handle_added
+
+    def _check_streams(self, num_returns, what):
+        if num_returns >= STREAMING and client.is_connected():
+            raise ValueError(
+                f"{what} is a generator, which Ray Client (an address ray://...) does not have. Return a list, or run "
+                "the program in the cluster: on one of its nodes, or by `ray job submit`"
+            )
 
     def _references(self, remote, arguments, num_returns):
         """Makes a call. Without a reference Ray has one all the same: when it is dropped, Ray reports an error."""
@@ -360,9 +370,13 @@ class RayEngine:
         request = options.request()
         try:
             check_feasible(request, self.totals, what)
-        except errors.UnschedulableError:  # nodes may have joined
+        except errors.UnschedulableError as error:  # nodes may have joined
             self.totals = _without_nodes(ray.cluster_resources())
-            check_feasible(request, self.totals, what)
+            if all(self.totals.get(name, 0) >= quantity for name, quantity in request.items()):
+                return
+            if not placement.cluster_grows():
+                raise
+            logger.warning("It waits until the cluster's autoscaler adds nodes: %s", error)
 
     def _choose_node(self, options: ActorOptions) -> str | None:
         """Where an actor goes that may exceed the CPUs, which Ray does not know: it asks Ray for none.

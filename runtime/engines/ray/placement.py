@@ -1,9 +1,12 @@
-"""Placement groups and scheduling strategies, which are Ray's own."""
+"""Placement groups and scheduling strategies, which are Ray's own, and whether nodes may join for what fits nowhere."""
 
 from __future__ import annotations
 
+import json
+
 import ray
 from ray.exceptions import RayError
+from ray.experimental.internal_kv import _internal_kv_get
 from ray.util import scheduling_strategies as rays
 from ray.util.placement_group import PlacementGroup as RayGroup
 from ray.util.placement_group import get_current_placement_group, placement_group_table
@@ -99,6 +102,19 @@ def options_of(strategy: SchedulingStrategy, what: str) -> dict:
             theirs, strategy.placement_group_bundle_index, strategy.placement_group_capture_child_tasks
         )
     }
+
+
+def cluster_grows() -> bool:
+    """Whether an autoscaler adds nodes to the cluster for what waits.
+
+    Ray says it only in what `ray status` reads: the second autoscaler has an entry; of the first, which also runs on
+    clusters of a fixed size, the report has types of nodes: "node_<id>" is one that nobody has described to it.
+    """
+    if _internal_kv_get(b"__autoscaler_v2_enabled", namespace=b"__autoscaler") == b"1":
+        return True
+    report = json.loads(_internal_kv_get(b"__autoscaling_status") or b"{}").get("autoscaler_report") or {}
+    kinds = {*report.get("active_nodes", ()), *(report.get("node_type_mapping") or {}).values()}
+    return any(not kind.startswith("node_") for kind in kinds)
 
 
 def _group(group_id):

@@ -97,43 +97,23 @@ class Worker(Client):
         super().__init__(settings.process, settings.session, settings.node_pid, settings.resources, settings.namespace)
         self._wait = self._wait_lending
         self._settings, self.environment = settings, settings.environment
-        mailbox, next_serial = self.mailbox, self.local_refs.next_serial
-        self._running, self._inbox, self._held = Running(settings.name), Inbox(), HeldReplies(mailbox)
+        mailbox, next_serial, placements = self.mailbox, self.local_refs.next_serial, self.placements
+        self._running = running = Running(settings.name)
+        self._inbox, self._held = inbox, held = Inbox(), HeldReplies(mailbox)
         self._blocked = self._waiting = False
         self._blocks_loop = False  # it was said
         self._main = threading.get_ident()
         self._goodbye = Waiter()
         self._run: dict[int, Callable] = {}
-        running, queue = self._running, self._inbox.queue
-        self._cancellations = Cancellations(
-            mailbox, queue, self._run, lambda: running.work, self.canceller.cancel_since
-        )
+        cancel_since = self.canceller.cancel_since
+        cancellations = Cancellations(mailbox, inbox.queue, self._run, lambda: running.work, cancel_since)
         received = ReceivedValues(self.serializer, self._pins)
-        self._results = results = Results(
-            mailbox, self.serializer, self.local_refs, running, self._held, self._cancellations, self._wait
-        )
-        task_runner = TaskRunner(
-            mailbox,
-            received,
-            results,
-            running,
-            self._cancellations,
-            next_serial,
-            self.placements,
-            self.tasks.placement_changed,
-        )
-        self._actor = ServedActor(
-            mailbox,
-            received,
-            results,
-            running,
-            self._held,
-            next_serial,
-            self.placements,
-            queue,
-            self._run,
-            self._wake_main,
-        )
+        results = Results(mailbox, self.serializer, self.local_refs, running, held, cancellations, self._wait)
+        parts = mailbox, received, results, running
+        changed = self.tasks.placement_changed
+        task_runner = TaskRunner(*parts, cancellations, next_serial, placements, changed)
+        self._actor = ServedActor(*parts, held, next_serial, placements, inbox.queue, self._run, self._wake_main)
+        self._cancellations, self._results = cancellations, results
         self._run |= {
             wire.CALL: self._actor.call,
             wire.CALL_WITH: self._actor.call_with,
@@ -145,13 +125,9 @@ class Worker(Client):
             self._trace = self._actor.trace = TraceFile(settings.session, settings.process, self._name_of)
             self._run |= {kind: self._trace.traced(function) for kind, function in self._run.items()}
         signal.signal(POKE_SIGNAL, self._on_poke)
-        add = self._inbox.add
+        add = inbox.add
+        self._handlers |= {kind: lambda frame, head: add(frame) for kind in (*self._run, wire.STOP)}
         self._handlers |= {
-            wire.CALL: lambda frame, head: add(frame),
-            wire.CALL_WITH: lambda frame, head: add(frame),
-            wire.SUBMIT: lambda frame, head: add(frame),
-            wire.CREATE: lambda frame, head: add(frame),
-            wire.STOP: lambda frame, head: add(frame),
             wire.DEFINE: received.on_define,
             wire.CANCEL: self._on_cancel,
             wire.CREDIT: results.on_credit,

@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import yaml
 from measure import ROOT, alternate, arguments, machine, rows, table
 
 EXAMPLE = ROOT / "tuned_examples" / "ppo" / "cartpole.yaml"
@@ -20,9 +19,10 @@ def rate(engine: str, address: str | None, iterations: int) -> float:
     """Steps a second of one run in this process."""
     import runtime
     from rllib import PPOConfig
+    from rllib.cli.values import read_file
 
     with runtime.init(engine, address=address, log_to_driver=False):
-        settings = yaml.safe_load(EXAMPLE.read_text())
+        settings = read_file(EXAMPLE)
         algorithm = PPOConfig().environment(settings["env"]).update_from_dict(settings["config"]).build()
         try:
             for _ in range(WARM_UP):

@@ -414,14 +414,14 @@ TINY = 1e-12
 class ParameterNoiseExplorer(Explorer):
     """Noise in the weights, the same for a whole episode (Plappert et al., arXiv:1706.01905).
 
-    Each environment acts by weights of its own: the policy's plus scale * a normal direction that is drawn anew for
+    Each environment acts by separate weights: the policy's plus scale * a normal direction that is drawn anew for
     every episode; and still at random with probability epsilon. The scale adapts to how much that changes behaviour:
     where softmax(Q) of the perturbed network is farther from that of the plain one, in KL(plain || perturbed) averaged
     over the episode, than epsilon-greedy actions would be, -log(1 - epsilon + epsilon / actions), it shrinks by 1.01,
     else it grows by that.
 
-    Departure from the paper: it adapts after each episode rather than every 50 steps, and each environment has a scale
-    of its own, so that runs do not depend on how environments are shared out among workers.
+    Departure from the paper: it adapts after each episode rather than every 50 steps, and each environment has a
+    separate scale, so that runs do not depend on how environments are shared out among workers.
     """
 
     # Values of the perturbed weights are not those of the policy.

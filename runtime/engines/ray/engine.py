@@ -52,7 +52,14 @@ class RayEngine:
         self._killed: set[bytes] = set()  # actors, by this process
         self._removed: set[bytes] = set()  # placement groups, by this process
         self._placed = Counter()  # node -> number of actors that this process has placed there
-        self.totals: dict[str, float] = {}
+        self._totals: dict[str, float] = {}
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """All resources of the cluster, when it was last asked."""
+        if not self._totals:  # in a worker process
+            self.resources()
+        return self._totals
 
     def stop(self) -> None:
         if self._closed is None:
@@ -318,8 +325,8 @@ class RayEngine:
 
     def resources(self):
         self._enter()
-        self.totals = _without_nodes(ray.cluster_resources())
-        return dict(self.totals), _without_nodes(ray.available_resources())
+        self._totals = _without_nodes(ray.cluster_resources())
+        return dict(self._totals), _without_nodes(ray.available_resources())
 
     def address_info(self):
         theirs = ray.get_runtime_context()
@@ -371,7 +378,7 @@ class RayEngine:
         try:
             check_feasible(request, self.totals, what)
         except errors.UnschedulableError as error:  # nodes may have joined
-            self.totals = _without_nodes(ray.cluster_resources())
+            self._totals = _without_nodes(ray.cluster_resources())
             if all(self.totals.get(name, 0) >= quantity for name, quantity in request.items()):
                 return
             if not placement.cluster_grows():

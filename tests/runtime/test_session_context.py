@@ -19,7 +19,7 @@ def test_what_init_returns(fresh, name):
         assert info["node_id"] == session["node_id"] == runtime.get_runtime_context().get_node_id()
         assert info["session_id"] == runtime.get_runtime_context().get_session_id()
         assert info["node_ip_address"] == get_node_ip_address() and session.dashboard_url == ""
-        assert (os.path.isdir(session.session_dir) and info["address"] == session.session_dir) or name == "local"
+        assert (os.path.isdir(session.session_dir) and info["address"] == session.session_dir) or name != "zeromq"
         assert fresh(name, ignore_reinit_error=True).address_info == info
         with pytest.raises(KeyError):
             session["nothing"]

@@ -341,7 +341,7 @@ class RayEngine:
 
     def nodes(self):
         self._enter()
-        return ray.nodes()
+        return [{**node, "Resources": _without_nodes(node["Resources"])} for node in ray.nodes()]
 
     def timeline(self):
         self._enter()

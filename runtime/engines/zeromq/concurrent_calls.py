@@ -37,6 +37,7 @@ class ConcurrentCalls:
         finish: (call, value of the method or None, what it raised or None, whether the reply may wait for `send`);
             answers the caller, never raises. What a cancelled call has raised is a Cancelled.
         send: sends the replies that wait.
+        ended: called when calls have ended and their replies were sent: `idle` may be true now.
         has_loop: whether one of the methods is a coroutine function.
 
     Attributes:
@@ -50,14 +51,15 @@ class ConcurrentCalls:
         load: Callable,
         finish: Callable,
         send: Callable[[], None],
+        ended: Callable[[], None],
         has_loop: bool,
     ):
-        self._method, self._load, self._finish, self._send = method, load, finish, send
+        self._method, self._load, self._finish, self._send, self._ended = method, load, finish, send, ended
         self._limits = {**limits, "": 1} if has_loop else limits
         self._waiting: dict[str, deque[ReceivedCall]] = {group: deque() for group in limits}
         self._turns: dict[str, SimpleQueue] = {group: SimpleQueue() for group in limits}  # as many as wait, or more
         self._threads = dict.fromkeys(limits, 0)
-        self._open, self._lock = 0, threading.Lock()
+        self._open, self._lock = 0, threading.Lock()  # calls whose replies were not sent yet
         self.loop_thread: int | None = None
         if has_loop:
             import asyncio  # takes long, and few actors need it
@@ -68,14 +70,14 @@ class ConcurrentCalls:
             self._tasks: dict[tuple[int, int], asyncio.Task] = {}  # (serial, caller) -> the coroutine
             self._coroutines: dict[str, bool] = {}  # method -> whether it is a coroutine function
             self._arrived: deque[tuple[ReceivedCall, str]] = deque()  # calls that are not on the loop yet, their groups
-            self._send_due = False
+            self._send_due, self._finished = False, 0  # calls on the loop that have ended, and are open still
             thread = threading.Thread(target=self._loop.run_forever, name="runtime-loop", daemon=True)
             thread.start()
             self.loop_thread = thread.ident
 
     @property
     def idle(self) -> bool:
-        """Whether no call waits or runs."""
+        """Whether no call waits or runs, and all replies were sent."""
         return not self._open
 
     def start(self, frame: bytes) -> None:
@@ -133,9 +135,14 @@ class ConcurrentCalls:
             value = raised = None
 
     def _end(self, call, value, raised):
-        with self._lock:
-            self._open -= 1
         self._finish(call, value, raised, False)
+        self._close(1)
+
+    def _close(self, count):
+        """This many replies were sent. Not before: a process that is to end would go, and they would be lost."""
+        with self._lock:
+            self._open -= count
+        self._ended()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -176,15 +183,21 @@ class ConcurrentCalls:
         task = self._tasks.pop((call.serial, call.source))
         if isinstance(raised, self._cancelled_error) and task.cancelling():
             raised = Cancelled()
-        with self._lock:
-            self._open -= 1
-            alone = not self._open
         # While others run, more may end in this round of the loop: their replies go together at its end.
-        if not alone and not self._send_due:
+        hold = self._open > self._finished + 1
+        self._finish(call, value, raised, hold)
+        self._finished += 1
+        if not hold and not self._send_due:
+            self._close_finished()
+        elif not self._send_due:
             self._send_due = True
             self._loop.call_soon(self._send_replies)
-        self._finish(call, value, raised, not alone)
 
     def _send_replies(self):
         self._send_due = False
         self._send()
+        self._close_finished()
+
+    def _close_finished(self):
+        count, self._finished = self._finished, 0
+        self._close(count)

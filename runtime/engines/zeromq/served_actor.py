@@ -113,7 +113,9 @@ class ServedActor:
             method, load = self._method, self._received.arguments
             if self.trace is not None:
                 method = self.trace.traced_methods(method, self._running.name)
-            self._concurrent = ConcurrentCalls(limits, method, load, self._end_call, self._held.send_all, has_loop)
+            self._concurrent = ConcurrentCalls(
+                limits, method, load, self._end_call, self._held.send_all, self._leave_if_due, has_loop
+            )
             self._run[wire.CALL] = self._run[wire.CALL_WITH] = self._concurrent.start
             self._running.work, self._running.loop_thread = None, self._concurrent.loop_thread
 
@@ -223,6 +225,8 @@ class ServedActor:
             else:
                 with self._mailbox.lock:
                     self._mailbox.send(call.source, reply)
+
+    def _leave_if_due(self):
         if self.exit is not None or self.stopping:
             self._wake()
 

@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--many", type=int, default=0, metavar="N", help="also run N trials, e.g. 1000")
     options = parser.parse_args()
     print(machine())
-    runtime.init(num_cpus=2, preload=["numpy", "rllib.tune.trial_actor"])
+    per_trial_ms(2)  # starts the session, as Tune does for its users
     ray = None if options.no_peers else peer_side("per_trial_ms", "ray", "ray_tune_overhead", options.trials)
     found = alternate(options.rounds, ours=lambda: per_trial_ms(options.trials), peer=ray)
     rows = [

@@ -28,7 +28,7 @@ from rllib.tune.trial_runner import TrialRunner
 from rllib.tune.trials import Trials
 
 _RESUMES = (False, True, "LOCAL", "AUTO", "ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
-_LIGHT_PRELOAD = ("numpy", "rllib.tune.trial_actor")
+_LIGHT_PRELOAD = ("numpy", "rllib.tune.trial_actor", "rllib.tune.trainables")
 # What schedulers and searchers compare trials by where no metric is given: what algorithms report, and what a function
 # reports or returns as a bare number.
 _METRIC_OF_ALGORITHMS, _METRIC_OF_BARE_NUMBERS = "episode_reward_mean", "_metric"

@@ -38,7 +38,9 @@ class Clock(tune.Callback):
 def experiment(count: int, directory: str, **more):
     """Runs so many trials."""
     space = {"x": tune.uniform(0, 1)}
-    return tune.run(trivial, config=space, num_samples=count, storage_path=directory, verbose=0, **more)
+    return tune.run(
+        trivial, config=space, num_samples=count, storage_path=directory, verbose=0, max_concurrent_trials=2, **more
+    )
 
 
 def per_trial_ms(count: int) -> float:

@@ -22,7 +22,6 @@ from collections.abc import Callable
 
 import msgspec
 import zmq
-from zmq.backend import zmq_poll
 
 from ...runtime_env import environment_dict
 from ..resources import units
@@ -69,7 +68,6 @@ class Node:
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65535)
         self._pull = mailbox_socket(self._context, self._session, wire.NODE)
-        self._mailbox_poll = [(self._pull, zmq.POLLIN)]
         self._peers: dict[int, zmq.Socket] = {}
         self._pids: dict[int, int] = {}  # process -> pid, of the living
         self._spawns: deque[Spawn] = deque()  # that the zygote has not been asked for yet
@@ -140,12 +138,8 @@ class Node:
 
     def _read_mailbox(self):
         """Reads all messages: the descriptor reports only those that come after the socket was found empty."""
-        receive, handlers, poll, read = self._pull.recv, self._handlers, self._mailbox_poll, 0
+        receive, handlers = self._pull.recv, self._handlers
         while not self._ending:
-            # Most often one message has come; to ask for a second one costs a fifth of the error that there is none.
-            if read < 2 and not zmq_poll(poll, 0):
-                return
-            read += 1
             try:
                 frame = receive(zmq.DONTWAIT)
             except zmq.Again:

@@ -52,6 +52,14 @@ class ActorDiedError(ActorError):
     """The actor's process has ended; the message has the reason, exit code or signal, and the last lines of stderr."""
 
 
+class OutOfMemoryError(WorkerCrashedError):
+    """The process of a task, or of an actor, was ended because memory ran out; names who had how much."""
+
+
+class ActorOutOfMemoryError(ActorDiedError, OutOfMemoryError):
+    """The same of an actor that has no restarts left."""
+
+
 class ActorStartError(ActorDiedError, TaskError):
     """The actor's constructor raised; also an instance of the user's class, like every `TaskError`."""
 
@@ -115,6 +123,7 @@ class ForkedProcessError(RuntimeFailure):
 __all__ = [
     "ActorDiedError",
     "ActorError",
+    "ActorOutOfMemoryError",
     "ActorStartError",
     "ActorUnavailableError",
     "ForkedProcessError",
@@ -122,6 +131,7 @@ __all__ = [
     "NodeDiedError",
     "ObjectLostError",
     "ObjectStoreFullError",
+    "OutOfMemoryError",
     "OwnerDiedError",
     "PendingCallsLimitExceeded",
     "ResourceDeadlockError",

@@ -7,6 +7,8 @@ import re
 import socket
 from pathlib import Path
 
+from .memory_limits import memory_limits
+
 
 def cpu_count() -> int:
     """CPUs this process may use: its affinity, cut by the control group's quota."""
@@ -19,14 +21,11 @@ def cpu_count() -> int:
 
 
 def memory_bytes() -> int:
-    """Bytes of memory this process may use: the machine's, cut by the control group's limit."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            return min(total, int(Path(path).read_text()))
-        except (OSError, ValueError):
-            continue
-    return total
+    """Bytes of memory this process may use: the machine's, cut by the limits of its control groups."""
+    try:
+        return min(limit.size_bytes for limit in memory_limits())
+    except OSError:  # no /proc
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def describe(node_id: str, resources: dict[str, float]) -> dict:

@@ -20,6 +20,7 @@ logger = logging.getLogger("runtime")
 
 ENGINES = {"local": "runtime.engines.local", "ray": "runtime.engines.ray", "zeromq": "runtime.engines.zeromq"}
 SMALLEST_STORE_BYTES = 2**20
+MEMORY_USAGE_THRESHOLD = 0.95
 
 _lock = threading.RLock()
 _driver_pid: int | None = None  # the process that called init(); None where it has none, as in workers
@@ -73,6 +74,7 @@ def init(
     object_store_memory: int | None = None,
     object_spilling_directory: str | os.PathLike | None = None,
     object_spilling_bytes: int | None = None,
+    memory_usage_threshold: float | None = None,
     preload=(),
     ignore_reinit_error: bool = False,
     local_mode: bool = False,
@@ -94,6 +96,9 @@ def init(
         object_spilling_directory: where objects go when that is full; default the first of $TMPDIR, /tmp and /var/tmp
             that is on a disk. What is there has no name, and is gone with the session.
         object_spilling_bytes: bytes of disk that objects may take; 0: none; default: all but 5 % of the disk.
+        memory_usage_threshold: share of the machine's memory, or of what its control group may use, that may be in use.
+            Beyond it tasks and actors are ended, those first that run again (OutOfMemoryError). 1: none is ended.
+            Default: the environment variable RUNTIME_MEMORY_USAGE_THRESHOLD, else 0.95.
         preload: names of modules that worker processes find already imported, e.g. ["gymnasium"].
         ignore_reinit_error: do nothing when there is a session already, instead of raising.
         local_mode: the same as engine="local".
@@ -147,12 +152,18 @@ def init(
                 given["object_spilling_directory"] = object_spilling_directory
                 if object_spilling_bytes is not None:
                     raise ValueError("object_spilling_bytes is not available with Ray, which takes 95 % of the disk")
+                if memory_usage_threshold is not None:
+                    raise ValueError(
+                        "memory_usage_threshold is a setting of each node in Ray: set RAY_memory_usage_threshold there"
+                    )
                 config = replace(config, given={key: value for key, value in given.items() if value is not None})
             else:
                 config = replace(config, **_spilling(object_spilling_directory, object_spilling_bytes))
+                config = replace(config, memory_usage_threshold=_memory_usage_threshold(memory_usage_threshold))
         else:
             given |= {"preload": preload or None, "object_spilling_directory": object_spilling_directory}
             given["object_spilling_bytes"] = object_spilling_bytes
+            given["memory_usage_threshold"] = memory_usage_threshold
             _check_joinable(name, address, [key for key, value in given.items() if value is not None])
             config = EngineConfig({}, address=address, log_to_driver=bool(log_to_driver), environment=environment)
         config = replace(config, namespace=namespace or os.urandom(16).hex())
@@ -273,6 +284,20 @@ def _spilling(directory, size_bytes) -> dict:
     if size_bytes is not None:
         size_bytes = int(check_quantity("object_spilling_bytes", size_bytes))
     return {"spilling_directory": directory, "spilling_bytes": size_bytes}
+
+
+def _memory_usage_threshold(given) -> float:
+    name = "memory_usage_threshold"
+    if given is None:
+        name = "the environment variable RUNTIME_MEMORY_USAGE_THRESHOLD"
+        given = os.environ.get("RUNTIME_MEMORY_USAGE_THRESHOLD") or MEMORY_USAGE_THRESHOLD
+    try:
+        threshold = float(given)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {given!r}") from None
+    if not 0 < threshold <= 1:
+        raise ValueError(f"{name}={given!r} must be above 0 and at most 1, a share of the memory; 1 ends no process")
+    return threshold
 
 
 def _module_names(preload) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class EngineConfig:
         object_store_memory: bytes of shared memory the session may use.
         spilling_directory: where objects go when the shared memory is full; None: where the engine finds a disk.
         spilling_bytes: of disk that objects may take; None: as much as there is.
+        memory_usage_threshold: share of the machine's memory beyond which processes are ended; 1: none is.
         preload: modules that the worker processes share from their birth.
         log_to_driver: whether the output of workers is shown in the driver.
         environment: of all tasks and actors; see runtime_env.py. It is theirs unless their options say otherwise.
@@ -57,6 +58,7 @@ class EngineConfig:
     object_store_memory: int = 2**30
     spilling_directory: str | None = None
     spilling_bytes: int | None = None
+    memory_usage_threshold: float = 1.0
     preload: tuple[str, ...] = ()
     log_to_driver: bool = True
     environment: str = ""

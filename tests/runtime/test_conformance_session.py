@@ -277,6 +277,9 @@ def test_init_in_a_thread_that_ends(fresh, engine_name):
         ({"resources": {"GPU": 1}}, ValueError, "num_gpus"),
         ({"resources": 3}, TypeError, "resources"),
         ({"object_store_memory": 10}, ValueError, "bytes"),
+        ({"memory_usage_threshold": 0}, ValueError, "a share of the memory; 1 ends no process"),
+        ({"memory_usage_threshold": 95}, ValueError, "at most 1"),
+        ({"memory_usage_threshold": "much"}, TypeError, "memory_usage_threshold must be a number"),
         ({"preload": "numpy"}, TypeError, "list of module names"),
         ({"preload": ["no_such_module_xyz"]}, ValueError, "no_such_module_xyz"),
     ],
@@ -302,7 +305,10 @@ def test_rays_defaults_may_be_given_to_init(fresh, engine_name):
     logging.getLogger("runtime").setLevel(level)
 
 
-def test_the_environment_variable_is_checked(fresh, monkeypatch):
+def test_the_environment_variables_are_checked(fresh, monkeypatch):
+    monkeypatch.setenv("RUNTIME_MEMORY_USAGE_THRESHOLD", "2")
+    with pytest.raises(ValueError, match="RUNTIME_MEMORY_USAGE_THRESHOLD='2' must be above 0 and at most 1"):
+        runtime.init("zeromq")
     monkeypatch.setenv("RUNTIME_ENGINE", "nonsense")
     with pytest.raises(ValueError, match="RUNTIME_ENGINE='nonsense'"):
         runtime.init()

@@ -13,6 +13,7 @@ import pytest
 from runtime_support import process_alive, wait_until
 
 import runtime
+from runtime import memory_limits
 
 CLOCK = """
 #define _GNU_SOURCE
@@ -169,6 +170,69 @@ def test_a_process_without_memory_harms_no_other(fresh):
         runtime.get(actor.call.remote(take_memory), timeout=20)
     assert isinstance(caught.value, runtime.TaskError)
     assert runtime.get([actor.pid.remote(), other.pid.remote()], timeout=20) == pids
+
+
+MEMORY_DRIVER = """
+import sys, time, numpy as np, runtime
+runtime.init("zeromq", num_cpus=2, log_to_driver=False, memory_usage_threshold=float(sys.argv[1]))
+
+def take(megabytes, seconds=0.0):
+    kept = []
+    for _ in range(megabytes // 4):
+        kept.append(np.ones(2**19))
+        time.sleep(0.01)  # 400 MB/s
+    time.sleep(seconds)
+    return len(kept)
+
+@runtime.remote
+class Keeper:
+    def take(self, megabytes):
+        return take(megabytes)
+
+task, keeper, other = runtime.remote(take), Keeper.remote(), Keeper.remote()
+assert runtime.get([keeper.take.remote(0), other.take.remote(0)], timeout=20) == [0, 0]
+for ref in (task.options(max_retries=0).remote(1000), keeper.take.remote(1000)):
+    try:
+        runtime.get(ref, timeout=20)
+    except runtime.OutOfMemoryError as error:
+        print(type(error).__name__, error)
+assert runtime.get(other.take.remote(4), timeout=20) == 1
+if sys.argv[1] != "1":  # both at once do not fit, so one of them runs again, after the other
+    print(runtime.get([task.remote(150, 0.5) for _ in range(2)], timeout=40))
+runtime.shutdown()
+"""
+
+
+@pytest.fixture
+def small_group():
+    """Function that puts the process that calls it into a control group with 300 MB."""
+    parent = memory_limits.group_directories()[0]
+    group = Path(parent) / f"runtime-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        limit = next(path for name in ("max", "limit_in_bytes") if (path := group / f"memory.{name}").exists())
+        limit.write_text(str(300 * 2**20))
+    except (OSError, StopIteration):
+        group.exists() and group.rmdir()
+        pytest.skip("this process may make no control group for memory")
+    yield lambda: (group / "cgroup.procs").write_text("0")
+    wait_until(lambda: not (group / "cgroup.procs").read_text(), 10)
+    group.rmdir()
+
+
+@pytest.mark.parametrize("threshold", ["0.9", "1"])
+def test_the_memory_of_the_machine_runs_short(fresh, script, small_group, threshold):
+    """Only the process that took the memory is ended, by the node or by the kernel; others live, tasks run again."""
+    done = script(MEMORY_DRIVER, threshold, preexec_fn=small_group, timeout_s=90)
+    assert done.returncode == 0, done.stderr
+    task, actor, *rest = done.stdout.splitlines()
+    assert task.startswith("OutOfMemoryError task take()") and actor.startswith("ActorOutOfMemoryError actor Keeper")
+    if threshold == "1":
+        assert "by the kernel" in task and "by the kernel" in actor
+    else:
+        assert re.search(r" of 300 MB of .* Private memory: task take\(\) \(process \w+\) \d+ MB", task)
+        assert "memory ran short" in actor and rest == ["[37, 37]"]
+    fresh.leftovers.check(5, own=False)
 
 
 TORCH_DRIVER = """

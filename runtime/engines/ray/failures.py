@@ -25,7 +25,7 @@ _CLASSES = [
     ("WorkerCrashedError", errors.WorkerCrashedError),
     ("LocalRayletDiedError", errors.WorkerCrashedError),
     ("NodeDiedError", errors.WorkerCrashedError),
-    ("OutOfMemoryError", errors.WorkerCrashedError),
+    ("OutOfMemoryError", errors.OutOfMemoryError),
     ("OwnerDiedError", errors.OwnerDiedError),
     ("ObjectLostError", errors.ObjectLostError),
     ("ObjectStoreFullError", errors.ObjectStoreFullError),

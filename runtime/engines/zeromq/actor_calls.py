@@ -310,6 +310,8 @@ class ActorCalls:
             body, pins = frame[wire.HEADER_BYTES :], ()
             if state == wire.ACTOR_DEAD:
                 body = error_value(errors.ActorDiedError(body.decode()))
+            elif state == wire.ACTOR_STARVED:
+                body = error_value(errors.ActorOutOfMemoryError(body.decode()))
             elif state == wire.ACTOR_RESTARTING:
                 body = error_value(errors.ActorUnavailableError(f"{body.decode()}\nIt is being restarted."))
             elif state == wire.ACTOR_START_FAILED and wire.KEY.unpack(channel.key)[1] == self._process:

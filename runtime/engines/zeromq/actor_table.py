@@ -202,7 +202,8 @@ class ActorTable:
         if actor.may_restart and not worker.leaving and not actor.ending and actor.state != ActorState.DEAD:
             self._restart(actor, reason)
         else:
-            self._bury(actor, wire.ACTOR_DEAD, f"actor {actor.spec.name} {reason}".encode())
+            state = wire.ACTOR_DEAD if worker.starved is None else wire.ACTOR_STARVED
+            self._bury(actor, state, f"actor {actor.spec.name} {reason}".encode())
 
     def _restart(self, actor, reason):
         """It gets another process, at once or, if it dies early again and again, a little later."""

@@ -46,6 +46,25 @@ class Task:
     def request(self) -> Request:
         return self.spec.request
 
+    @property
+    def may_be_retried(self) -> bool:
+        """Whether it runs again if its process dies now."""
+        return self.spec.max_retries < 0 or self.attempts < self.spec.max_retries
+
+
+@dataclass(slots=True)
+class StarvedTask:
+    """A task that was ended for its memory, and is to be run again.
+
+    Attributes:
+        size_bytes: of private memory, that it had.
+        ticks: that it waits at least.
+    """
+
+    task: Task
+    size_bytes: int
+    ticks: int
+
 
 @dataclass(slots=True)
 class Actor:
@@ -94,7 +113,10 @@ class Process:
         contacts: processes that may have a socket to it.
         pool: what its task or actor has its resources from: the session's, or those of a bundle.
         leaving: the reason it gave before it ended by itself.
-        killed: why it was killed, if its actor may start again.
+        killed: why it is killed, although what it runs may start again.
+        starved: bytes of private memory that it had when it was ended for want of memory, 0 if they are not known;
+            None: it was not.
+        started: order of the start of its task.
         waits: what its call has waited for during some seconds, else None.
         environment: in which it was started; see runtime_env.py.
     """
@@ -115,6 +137,8 @@ class Process:
     contacts: set[int] = field(default_factory=set)
     leaving: str = ""
     killed: str = ""
+    starved: int | None = None
+    started: int = 0
     waits: structs.Waits | None = None
     environment: str = ""
 

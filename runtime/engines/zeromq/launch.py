@@ -58,6 +58,7 @@ class NodeProcess:
                 "object_store_memory": config.object_store_memory,
                 "spilling_directory": config.spilling_directory,
                 "spilling_bytes": config.spilling_bytes,
+                "memory_usage_threshold": config.memory_usage_threshold,
                 "preload": ["runtime.engines.zeromq.worker", *config.preload],
                 "log_to_driver": config.log_to_driver,
                 "environment": config.environment,

@@ -30,6 +30,7 @@ from .entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from .interrupts import POKE_SIGNAL
 from .joining import describe_session
 from .mailbox import mailbox_path, mailbox_socket, peer_socket
+from .memory_watch import LONGEST_PAUSE_S, MemoryWatch, private_bytes
 from .process import adopt_orphans, allow_many_files, describe_exit, kill_children, readable
 from .session_key import use_key
 from .spilling import default_directory, unnamed_file
@@ -42,6 +43,7 @@ LEAVE_MS = 500  # for the last frames, if the driver reads them
 BIRTHS_AT_ONCE = 16
 RESERVED_FILES = 24  # of the node itself: 17 are always open
 SEGMENT_MODE = os.MFD_CLOEXEC
+LOOK_AT_MEMORY = b""  # in the place of an actor's key
 
 
 class Node:
@@ -87,6 +89,8 @@ class Node:
         self._encode = msgspec.msgpack.Encoder().encode
         self._next_tick = 0.0
         self._due: list[tuple[float, bytes, int]] = []  # heap of what `NodeState.due` is to be called with, and when
+        self._memory = MemoryWatch(config["memory_usage_threshold"])
+        self._look_is_due = False
         self._handlers = self._table()
         self.malformed = 0
 
@@ -127,7 +131,10 @@ class Node:
     def _tick(self):
         while self._due and time.monotonic() >= self._due[0][0]:
             _, key, process = heapq.heappop(self._due)
-            self._state.due(key, process)
+            if key == LOOK_AT_MEMORY:
+                self._look_at_memory()
+            else:
+                self._state.due(key, process)
             self._carry_out()
         if self._state.needs_ticks:
             now = time.monotonic()
@@ -325,6 +332,29 @@ class Node:
         name, pid = self._state.name_of(process), self._output.pid(process)
         return self._state.driver_of(process), f"({name} pid={pid}) "
 
+    # -- the memory of the machine ------------------------------------------------------------------------------------
+
+    def _look_later(self, pause_s):
+        self._look_is_due = bool(self._memory.limits)
+        if self._look_is_due:
+            heapq.heappush(self._due, (time.monotonic() + pause_s, LOOK_AT_MEMORY, 0))
+
+    def _look_at_memory(self):
+        """Has a process ended if memory is short. While there are workers, the next look comes before it can be."""
+        room, used, limit = self._memory.look()
+        self._state.memory_room, pressure = room, self._state.memory_pressure
+        pause_s = self._memory.pause_s(room)
+        if room < 0 and not pressure.is_relieved:
+            pids = {**self._driver_pids, **self._pids}
+            del pids[wire.NODE]
+            private = {process: private_bytes(pid) for process, pid in pids.items()}
+            pressure.short(limit.name, used, limit.size_bytes, self._memory.reserve(limit), private)
+            if not pressure.is_relieved:
+                pause_s = LONGEST_PAUSE_S
+        self._look_is_due = False
+        if self._pids:
+            self._look_later(pause_s)
+
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def _receive_report(self):
@@ -339,6 +369,8 @@ class Node:
             self._unborn.discard(process)
             self._pids[process] = pid
             self._output.began(process, pid)
+            if not self._look_is_due:
+                self._look_later(0.0)
         return process, pid, status
 
     def _read_report(self):
@@ -355,7 +387,10 @@ class Node:
                 _signal_group(pid, signal.SIGKILL)
         else:
             self._read_mailbox()  # what it sent before its end
-            self._worker_ended(process, describe_exit(status))
+            how = describe_exit(status)
+            if how == "signal SIGKILL" and self._memory.kernel_has_killed():
+                self._state.memory_pressure.ended_by_kernel(process)
+            self._worker_ended(process, how)
         self._carry_out()
 
     def _worker_ended(self, process, how):

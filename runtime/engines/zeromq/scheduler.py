@@ -1,7 +1,8 @@
 """Which task runs when and where, as its node decides.
 
 A task waits in a queue of its kind of request, deepest first, so that the children of a blocked task run before new
-work of the driver. A process that waits in `get` lends its CPUs to others.
+work of the driver. A process that waits in `get` lends its CPUs to others. A task whose process was ended for want of
+memory waits until there is some.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from ..placement_groups import PlacementGroups
 from ..resources import Request, Resources
 from . import structs, wire
 from .actor_table import ActorTable
-from .entities import Kill, Poke, Process, ProcessKind, Send, Spawn, Task
+from .entities import Kill, Poke, Process, ProcessKind, Send, Spawn, StarvedTask, Task
 from .process_table import ProcessTable
 from .shared_items import SharedItems
+
+MEMORY_TICKS = 1, 2, 10  # that a task waits at least, by the number of its processes that have died
 
 
 class Scheduler:
@@ -42,7 +45,8 @@ class Scheduler:
         self._table, self._processes, self._shared, self._actors = table, table.by_number, shared, actors
         self._resources, self._groups = resources, groups
         self.still_ticks = 0
-        self._submitted = 0
+        self._submitted = self._started = 0
+        self._starved: list[StarvedTask] = []
         # Heaps of (-depth, order, task), none empty, by what their tasks need: a request, and where in a group.
         self._queues: dict[Request | tuple[Request, Placement], list] = {}
         self._queued_by_key: dict[bytes, Task] | None = None  # made for a cancel, void when a queue changes
@@ -58,10 +62,15 @@ class Scheduler:
         entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth))
         for key in task.items:
             self._shared.refcounts.add(key, entry.key, 1)
-        if task.placement is not None and (refusal := self._groups.refusal(task.placement, task.request)) is not None:
-            self._fail(entry, refusal[0], f"task {task.name}(): {refusal[1]}")
+        self._enter(entry)
+
+    def _enter(self, task):
+        """A task waits for resources from now on, unless its placement group has gone."""
+        placement = task.spec.placement
+        if placement is not None and (refusal := self._groups.refusal(placement, task.request)) is not None:
+            self._fail(task, refusal[0], f"task {task.spec.name}(): {refusal[1]}")
             return
-        self._push(entry)
+        self._push(task)
         self.dispatch()
 
     def done(self, process: int, serial: int, owner: int) -> None:
@@ -77,7 +86,7 @@ class Scheduler:
             # The CUDA context of a worker with GPUs would keep memory on a device that others get. It leaves by itself:
             # a kill might overtake its reply.
             self._table.instruct(Send(process, wire.message(wire.STOP, wire.NODE)))
-        else:
+        elif not worker.killed:
             worker.idle = 0
             self._table.become_idle(worker)
         self.dispatch()
@@ -101,7 +110,7 @@ class Scheduler:
             if worker.gpus:  # it was started for these
                 self._table.instruct(Kill(worker.number))
         elif flags & wire.FORCE:
-            task.cancelled = True
+            task.cancelled, worker.killed = True, "was killed by cancel(force=True)"
             self._table.instruct(Kill(worker.number))
             self._fail(task, "TaskKilledError", f"task {task.spec.name}() was ended by cancel(force=True)")
         elif flags & wire.CLOSE or not task.interrupted:
@@ -184,7 +193,8 @@ class Scheduler:
     def _assign(self, task, worker, pool):
         task.gpus = pool.take(task.request)
         self._queued_by_key = None
-        worker.pool, worker.task, worker.name = pool, task, task.spec.name
+        self._started += 1
+        worker.pool, worker.task, worker.name, worker.started = pool, task, task.spec.name, self._started
         self.still_ticks = 0
         if not worker.ready:
             worker.gpus = task.gpus
@@ -248,16 +258,45 @@ class Scheduler:
         if task.cancelled or task.owner not in self._processes:
             self._shared.refcounts.drop_holder(task.key)
             return
+        may_be_retried = task.may_be_retried
         task.attempts += 1
         if task.interrupted:
             self._fail(task, "TaskCancelledError", f"task {task.spec.name}() was cancelled, and its process {reason}")
         elif worker.leaving:
             self._fail(task, "WorkerExitedError", f"task {task.spec.name}() {reason}")
-        elif 0 <= task.spec.max_retries < task.attempts:
+        elif may_be_retried and worker.starved is not None:
+            pause = MEMORY_TICKS[min(task.attempts, len(MEMORY_TICKS)) - 1]
+            self._starved.append(StarvedTask(task, worker.starved, pause))
+        elif may_be_retried:
+            self._push(task)
+        elif worker.starved is not None:
+            tries = f"\nIt was attempt {task.attempts}." if task.attempts > 1 else ""
+            self._fail(task, "OutOfMemoryError", f"task {task.spec.name}() {reason}{tries}")
+        else:
             tries = f" at each of {task.attempts} attempts" if task.attempts > 1 else ""
             self._fail(task, "WorkerCrashedError", f"the process of task {task.spec.name}() died{tries}: {reason}")
-        else:
-            self._push(task)
+
+    def memory_tick(self, room: int) -> None:
+        """A second has passed. At most one of the tasks that wait for memory is run again: when there is as much as it
+        had, or nothing else runs that could give some back.
+
+        Args:
+            room: bytes that are left.
+        """
+        for starved in self._starved:
+            starved.ticks -= 1
+        runs = any(p.task is not None and not p.blocked for p in self._processes.values())
+        for starved in self._starved:
+            if starved.ticks <= 0 and (starved.size_bytes <= room or not runs):
+                self._starved.remove(starved)
+                if not starved.task.cancelled:
+                    self._enter(starved.task)
+                return
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether tasks wait for memory."""
+        return bool(self._starved)
 
     def owner_ended(self, process: int) -> None:
         """A process has died: its tasks are cancelled."""
@@ -299,4 +338,5 @@ class Scheduler:
 
     def waiting(self) -> list[Task]:
         """The tasks that wait, in no order; those that were cancelled included."""
-        return [task for queue in self._queues.values() for _, _, task in queue]
+        queued = [task for queue in self._queues.values() for _, _, task in queue]
+        return queued + [starved.task for starved in self._starved]

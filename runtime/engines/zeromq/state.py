@@ -7,6 +7,7 @@ tasks and actors are passed on as they came; nothing is unpickled.
 from __future__ import annotations
 
 import logging
+import sys
 
 from ...scheduling import GroupInfo
 from ..placement_groups import Group, PlacementGroups, group_info
@@ -15,6 +16,7 @@ from . import structs, wire
 from .actor_table import ActorTable
 from .entities import ActorState, ProcessKind, Send
 from .file_budget import FileBudget
+from .memory_pressure import MemoryPressure
 from .process_table import ProcessTable
 from .scheduler import Scheduler
 from .shared_items import SharedItems
@@ -38,6 +40,9 @@ class NodeState:
         quota: bytes of shared memory.
         disk_quota: bytes that objects may take on a disk when that is full.
         files: number of files that the node may have open for workers and segments.
+
+    Attributes:
+        memory_room: bytes of memory that may still be used on the machine, as far as known.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class NodeState:
         self._shared = shared = SharedItems(table, self.memory, lambda key: self._actors.handles_gone(key))
         self._actors = actors = ActorTable(table, shared, self.resources, self.groups)
         self._scheduler = scheduler = Scheduler(table, shared, actors, self.resources, self.groups)
+        self.memory_pressure = MemoryPressure(table, self.memory)
         self.processes, self.actors, self.names = table.by_number, actors.by_key, actors.names
         self.refcounts = shared.refcounts
         self.submit, self.done, self.cancel = scheduler.submit, scheduler.done, scheduler.cancel
@@ -66,6 +72,7 @@ class NodeState:
         self.returned, self.disk_refused = self.memory.returned, self.memory.disk_refused
         self.take, self.tell, self.driver_joined = table.take, table.tell, table.driver_joined
         self.driver_of, self.name_of = table.driver_of, table.name_of
+        self.memory_room = sys.maxsize
         self._short_ticks = 0
         self._spilled = False
 
@@ -216,7 +223,8 @@ class NodeState:
     @property
     def needs_ticks(self) -> bool:
         """Whether `tick` is to be called every second."""
-        return self._something_waits() or self.memory.is_short or self.table.has_spare
+        waits = self._something_waits() or self._scheduler.is_starved
+        return waits or self.memory.is_short or self.table.has_spare
 
     def _something_waits(self):
         return bool(self._actors.waiting or self.groups.waiting) or self._scheduler.has_waiting
@@ -227,6 +235,8 @@ class NodeState:
             self._scheduler.still_ticks += 1
             if self._scheduler.still_ticks == NOTICE_AFTER_TICKS:
                 self.table.notice(self._what_waits(), logging.WARNING)
+        if self._scheduler.is_starved:
+            self._scheduler.memory_tick(self.memory_room)
         if self.memory.is_short:
             self._short_ticks += 1
             self.memory.try_disk()

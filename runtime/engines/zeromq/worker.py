@@ -32,7 +32,7 @@ from .client import BLOCKED_AFTER_S, NODE_ID, Client
 from .held_replies import HeldReplies
 from .interrupts import POKE_SIGNAL, confine_handlers_to_user_code, runs_no_user_code
 from .mailbox import Waiter
-from .process import adopt_orphans, die_with_parent, reap_adopted
+from .process import adopt_orphans, be_ended_first, die_with_parent, reap_adopted
 from .received_calls import ReceivedValues, received_call
 from .refs import SERIAL_STEP, Reference, Watch
 from .results import Results
@@ -366,6 +366,7 @@ def _flush_output():
 def _set_up(settings):
     """Undoes in a worker what only the zygote needs, and sets up streams, environment and seeds."""
     confine_handlers_to_user_code()
+    be_ended_first()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):

@@ -9,6 +9,7 @@ without the peers; the ratio is the median of the ratios of the rounds. A script
 reported and left out.
 """
 
+import compileall
 import os
 import shlex
 import statistics
@@ -62,6 +63,8 @@ def main() -> None:
     other = options.other.resolve()
     if not (other / "rllib").is_dir():
         parser.error(f"{other} is no checkout of this library: it has no folder rllib.")
+    for package in (library / name for library in (ROOT, other) for name in ("runtime", "rllib")):
+        compileall.compile_dir(package, quiet=1)  # as an installed library is: else starts would measure the compiler
     print(machine(), flush=True)
     lines = [HEAD]
     for script in map(shlex.split, options.scripts):

@@ -15,13 +15,13 @@ import contextlib
 import ctypes
 import fcntl
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -199,11 +199,8 @@ def _manifest(files: Mapping[str, bytes]) -> bytes:
 
 
 def _library_versions() -> dict[str, str]:
-    versions = {}
-    for library in _RECORDED_LIBRARIES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[library] = importlib.metadata.version(library)
-    return versions
+    """Of those that took part; torch is not loaded where nothing needs it."""
+    return {name: str(sys.modules[name].__version__) for name in _RECORDED_LIBRARIES if name in sys.modules}
 
 
 def _write_file(path: Path, content: bytes) -> None:

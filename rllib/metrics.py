@@ -18,8 +18,7 @@ from typing import Any
 import psutil
 
 from rllib.env.episodes import Episode
-
-DEFAULT_POLICY = "default_policy"
+from rllib.sample_batch import DEFAULT_POLICY
 
 # Ray 2.10+ name -> ours, under `env_runners`.
 _ENV_RUNNERS = {

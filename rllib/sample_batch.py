@@ -32,6 +32,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+DEFAULT_POLICY = "default_policy"  # id of the policy whose rows these are, where there is one
+
 OBS = "obs"
 NEXT_OBS = "new_obs"
 ACTIONS = "actions"

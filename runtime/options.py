@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from dataclasses import dataclass, field, fields, replace
+
+import msgspec
 
 from .errors import UnschedulableError
 from .retries import worth_retrying
@@ -29,8 +30,7 @@ RESOURCE_UNITS = 10_000  # quantities are exact to this part, so that fractions 
 DYNAMIC, STREAMING = 2**30, 2**31
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
+class TaskOptions(msgspec.Struct, frozen=True):
     """Options of a remote function.
 
     Attributes:
@@ -56,7 +56,7 @@ class TaskOptions:
 
     num_cpus: float = 1
     num_gpus: float = 0
-    resources: dict = field(default_factory=dict)
+    resources: dict = {}
     memory: int = 0
     num_returns: int | str = 1
     max_retries: int = 3
@@ -64,7 +64,7 @@ class TaskOptions:
     max_calls: int = 0
     name: str | None = None
     _generator_backpressure_num_objects: int = -1
-    runtime_env: dict = field(default_factory=dict)
+    runtime_env: dict = {}
     scheduling_strategy: SchedulingStrategy = None
 
     @property
@@ -81,8 +81,7 @@ class TaskOptions:
         return worth_retrying(self.retry_exceptions, exception)
 
 
-@dataclass(frozen=True, slots=True)
-class ActorOptions:
+class ActorOptions(msgspec.Struct, frozen=True):
     """Options of a remote class.
 
     Attributes:
@@ -109,7 +108,7 @@ class ActorOptions:
 
     num_cpus: float | None = None
     num_gpus: float = 0
-    resources: dict = field(default_factory=dict)
+    resources: dict = {}
     memory: int = 0
     name: str | None = None
     namespace: str | None = None
@@ -119,11 +118,11 @@ class ActorOptions:
     max_restarts: int = 0
     max_task_retries: int = 0
     max_concurrency: int | None = None
-    concurrency_groups: dict = field(default_factory=dict)
+    concurrency_groups: dict = {}
     max_pending_calls: int = -1
     oversubscribe: bool = False
-    env_vars: dict = field(default_factory=dict)
-    runtime_env: dict = field(default_factory=dict)
+    env_vars: dict = {}
+    runtime_env: dict = {}
     scheduling_strategy: SchedulingStrategy = None
 
     @property
@@ -148,8 +147,7 @@ class ActorOptions:
         return _request(self.num_cpus or 0, self.num_gpus, self.memory, self.resources)
 
 
-@dataclass(frozen=True, slots=True)
-class MethodOptions:
+class MethodOptions(msgspec.Struct, frozen=True):
     """Options of a method of a remote class.
 
     Attributes:
@@ -194,7 +192,7 @@ def updated(options, given: dict):
         ValueError: an unknown option (the message names the nearest), or a value out of range.
         TypeError: a value of the wrong type.
     """
-    known = [f.name for f in fields(options)]
+    known = type(options).__struct_fields__
     checked = {}
     if "scheduling_strategy" in known and not _PLACEMENT_OPTIONS.isdisjoint(given):
         given = _with_strategy(given)
@@ -203,7 +201,7 @@ def updated(options, given: dict):
             checked[name] = _CHECKS[name](name, value)
         elif not is_neutral(value, NOT_YET.get(name, ())):
             raise ValueError(_unknown(name, value, known, type(options)))
-    return replace(options, **checked)
+    return msgspec.structs.replace(options, **checked)
 
 
 def _with_strategy(given):

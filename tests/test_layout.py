@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 # Lowest first. A module may import its own floor and those below.
 FLOORS = [
     ["runtime"],
-    ["rllib.errors", "rllib.sample_batch", "rllib.schedules"],
+    ["rllib.did_you_mean", "rllib.errors", "rllib.sample_batch", "rllib.schedules"],
     ["rllib.models", "rllib.losses"],
     ["rllib.policy", "rllib.replay", "rllib.env", "rllib.checkpoint", "rllib.encoding"],
     ["rllib.metrics", "rllib.evaluation", "rllib.learners"],
@@ -185,9 +185,11 @@ def test_help_of_train_loads_nothing_that_it_does_not_use():
 
 
 def test_a_worker_loads_nothing_that_it_does_not_use():
-    code = "import sys, rllib.evaluation.rollout_worker; print(*{name.partition('.')[0] for name in sys.modules})"
-    output = subprocess.check_output([sys.executable, "-c", code], timeout=60, cwd=ROOT, text=True)
-    assert not set(output.split()) & LOADED_WHEN_USED
+    code = "import sys, rllib.evaluation.worker_set, runtime.engines.zeromq.worker; print(*sys.modules)"
+    loaded = set(subprocess.check_output([sys.executable, "-c", code], timeout=60, cwd=ROOT, text=True).split())
+    assert not {name.partition(".")[0] for name in loaded} & LOADED_WHEN_USED
+    assert not loaded & {"psutil", "email", "importlib.metadata"}, "of the driver"
+    assert not loaded & {"runtime.engines.zeromq.state", "runtime.engines.zeromq.entities"}, "of the node"
 
 
 @pytest.mark.parametrize("module", ["PPO", "PPOConfig", "Algorithm", "Policy", "SampleBatch", "register_env"])

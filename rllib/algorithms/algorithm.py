@@ -45,10 +45,10 @@ from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
-from rllib.metrics import DEFAULT_POLICY, Metrics, Result, SystemUsage
+from rllib.metrics import Metrics, Result, SystemUsage
 from rllib.models.catalog import PolicySpec, policy_spec
 from rllib.policy import Policy, Snapshot, description_of
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 logger = logging.getLogger(__name__)
 

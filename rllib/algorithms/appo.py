@@ -21,9 +21,8 @@ from rllib.algorithms.sections import above, at_least, between, section
 from rllib.learners.learner import Learner
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
-from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy
-from rllib.sample_batch import OBS, TARGET_DIST_INPUTS, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, OBS, TARGET_DIST_INPUTS, SampleBatch
 
 
 class APPOConfig(IMPALAConfig):

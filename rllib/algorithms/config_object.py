@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 from rllib.algorithms import aliases
-from rllib.algorithms.sections import Setting, Settings, nearest
+from rllib.algorithms.sections import Setting, Settings
 from rllib.algorithms.setting_types import shortened
+from rllib.did_you_mean import nearest
 
 F = TypeVar("F", bound=Callable)
 

@@ -1,12 +1,12 @@
 """What exploration_config may say, by type; algorithms name the types that they can explore by.
 
-Each type is a dataclass of evaluation/: its fields are the settings, with the defaults of Ray 2.6.
+Each type is a class of evaluation/exploration.py: its fields are the settings, with the defaults of Ray 2.6.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from numbers import Real
 
+import msgspec
 from gymnasium import spaces
 
 from rllib.algorithms.setting_types import shortened
@@ -63,7 +63,7 @@ def exploration_settings(config: Mapping, default: Mapping) -> dict:
     """All settings of an exploration_config: what it says, the algorithm's defaults, then those of the type."""
     kind = config.get("type", default["type"])
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
-    of_type = {field.name: field.default for field in fields(KINDS[kind])} if kind in KINDS else {}
+    of_type = {field.name: field.default for field in msgspec.structs.fields(KINDS[kind])} if kind in KINDS else {}
     of_algorithm = default if kind == default["type"] else {}
     return {**of_type, **of_algorithm, **config, "type": kind}
 
@@ -85,7 +85,7 @@ def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str])
             f"exploration_config={shortened(config)} is not available: this algorithm explores by "
             f"{' or '.join(kinds)}{reason}. {advice}"
         )
-    known = [field.name for field in fields(KINDS[kind])]
+    known = KINDS[kind].__struct_fields__
     unknown = ", ".join(str(name) for name in sorted(settings, key=str) if name not in known)
     if unknown:
         return f"exploration_config: {kind} takes {', '.join(known) or 'nothing else'}, not {unknown}. {advice}"

@@ -2,7 +2,7 @@
 
 import importlib
 
-from rllib.algorithms.sections import nearest
+from rllib.did_you_mean import nearest
 
 # name -> module, whose classes NAME and NAMEConfig are the algorithm and its settings
 ALGORITHMS = {

@@ -16,7 +16,6 @@ accept (and help() shows) the inherited settings of the section as well.
 Types are those of setting_types.py: a bare `list` stands for a schedule, so `float | list` is a number or a schedule.
 """
 
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -315,16 +314,3 @@ def _documentation(cls, section_: Section, shown: Mapping[str, str]) -> str:
         kind = f"{type_in_code(setting.type)}, default {setting.default!r}"
         lines.append(f"    {shown[name]} ({kind}): {setting.meaning}")
     return "\n".join(lines)
-
-
-def nearest(name: str, known) -> list[str]:
-    """Up to three known names that look most like `name`, the nearest first."""
-    by_lower = {known_name.lower(): known_name for known_name in known}
-    matches = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
-    return [by_lower[match] for match in matches]
-
-
-def did_you_mean(name: str, known) -> str:
-    """A sentence with the known name that looks most like `name`, with a space before it; "" if none does."""
-    near = nearest(name, known)
-    return f" Did you mean {near[0]}?" if near else ""

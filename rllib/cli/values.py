@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from rllib.algorithms.sections import nearest
+from rllib.did_you_mean import nearest
 from rllib.metrics import LATER_RESULT_KEYS, RESULT_KEYS
 
 

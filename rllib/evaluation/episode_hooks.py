@@ -14,8 +14,7 @@ from rllib.env.stream import EnvironmentStream
 from rllib.evaluation.callbacks import DefaultCallbacks, hears
 from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.worker import Worker
-from rllib.metrics import DEFAULT_POLICY
-from rllib.sample_batch import SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 AGENT = "agent0"
 _EPISODE_HOOKS = (

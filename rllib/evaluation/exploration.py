@@ -9,9 +9,9 @@ Names and settings are those of Ray 2.6's exploration classes.
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 from gymnasium import spaces
 
@@ -19,8 +19,7 @@ from rllib.models.network_per_row import NetworkPerRow
 from rllib.policy import Policy
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where an explorer acts.
 
     Attributes:
@@ -149,8 +148,8 @@ class NoisyWeightsExplorer(Explorer):
             self.place.shared_rng.bit_generator.state = state[0]["shared_rng"]
 
 
-class Exploration:
-    """Base of the types of exploration_config, which are dataclasses: their fields are the settings, with defaults."""
+class Exploration(msgspec.Struct, frozen=True, dict=True):
+    """Base of the types of exploration_config: their fields are the settings, with defaults."""
 
     explorer: ClassVar[type[Explorer]] = Explorer
 
@@ -167,12 +166,10 @@ class Exploration:
         return self
 
 
-@dataclass(frozen=True)
 class StochasticSampling(Exploration):
     """Actions are drawn from the policy's own distribution."""
 
 
-@dataclass(frozen=True)
 class EpsilonGreedy(Exploration):
     """The action of the highest value, or with probability epsilon any.
 
@@ -211,18 +208,16 @@ def worker_epsilon(worker_index: int, num_workers: int) -> float:
     return BASE ** (1 + EXPONENT * (worker_index - 1) / max(num_workers - 1, 1))
 
 
-@dataclass(frozen=True)
 class PerWorkerEpsilonGreedy(EpsilonGreedy):
     """Epsilon-greedy with a different epsilon in each worker, for the whole run; without workers, by the schedule."""
 
     def in_worker(self, place: Place) -> Exploration:
         if not place.num_workers:
-            return EpsilonGreedy(*astuple(self))
+            return EpsilonGreedy(*msgspec.structs.astuple(self))
         epsilon = worker_epsilon(place.worker_index, place.num_workers) if place.worker_index else 0.0
         return EpsilonGreedy(epsilon, epsilon, 0)
 
 
-@dataclass(frozen=True)
 class SoftQ(Exploration):
     """Actions are drawn with probabilities softmax(Q / temperature)."""
 
@@ -232,7 +227,6 @@ class SoftQ(Exploration):
         return {"temperature": self.temperature}
 
 
-@dataclass(frozen=True)
 class RandomValues(Exploration):
     """Any of the actions that have values, all with equal probability."""
 
@@ -240,7 +234,6 @@ class RandomValues(Exploration):
         return {"epsilon": 1.0}
 
 
-@dataclass(frozen=True)
 class NoisyWeights(Exploration):
     """The noise of noisy layers alone makes actions vary (arXiv:1706.10295)."""
 
@@ -299,7 +292,6 @@ class NoiseExplorer(Explorer):
         return noise
 
 
-@dataclass(frozen=True)
 class GaussianNoise(Exploration):
     """Independent normal noise of a standard deviation that shrinks.
 
@@ -350,7 +342,6 @@ class OrnsteinUhlenbeckExplorer(NoiseExplorer):
         self.start_over()
 
 
-@dataclass(frozen=True)
 class OrnsteinUhlenbeckNoise(Exploration):
     """Noise that drifts: successive steps resemble one another (Lillicrap et al., arXiv:1509.02971).
 
@@ -384,7 +375,6 @@ def _scale(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, timesteps: np.nd
     return exploration.initial_scale + (exploration.final_scale - exploration.initial_scale) * share
 
 
-@dataclass(frozen=True)
 class RandomActions(Exploration):
     """Uniformly random actions, always."""
 
@@ -396,7 +386,6 @@ class RandomActions(Exploration):
         return np.zeros(len(timesteps), np.float32)
 
 
-@dataclass(frozen=True)
 class Random(Exploration):
     """Random actions, whatever their space."""
 
@@ -515,7 +504,6 @@ class ParameterNoiseExplorer(Explorer):
         self.start_over()
 
 
-@dataclass(frozen=True)
 class ParameterNoise(Exploration):
     """Noise in the weights, beside epsilon-greedy actions.
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib.env.stream import EnvironmentStream
-from rllib.metrics import DEFAULT_POLICY
 from rllib.policy import Policy
+from rllib.sample_batch import DEFAULT_POLICY
 
 
 class Worker:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rllib.algorithms.sections import did_you_mean
+from rllib.did_you_mean import did_you_mean
 from rllib.errors import NoBestTrialError
 from rllib.tune.checks import check_mode
 from rllib.tune.experiment import journal_file, read_journal

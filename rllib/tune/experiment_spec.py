@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from rllib.algorithms.sections import nearest
+from rllib.did_you_mean import nearest
 from rllib.tune.checks import check
 from rllib.tune.experiment_callbacks import Callback
 from rllib.tune.logger_callbacks import callbacks_of

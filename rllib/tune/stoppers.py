@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rllib.algorithms.sections import did_you_mean
+from rllib.did_you_mean import did_you_mean
 from rllib.tune.checks import check, check_mode, seconds
 from rllib.tune.loggers import lookup
 from rllib.tune.searchers.base import metric_value

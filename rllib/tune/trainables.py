@@ -8,7 +8,7 @@ from typing import Any
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.registry import algorithm_names, get_algorithm_class
-from rllib.algorithms.sections import nearest
+from rllib.did_you_mean import nearest
 from rllib.tune.resources import Resources
 from rllib.tune.session import StatusReporter
 from rllib.tune.trainable import AlgorithmTrainable, FunctionTrainable, Trainable

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -249,12 +249,10 @@ class ActsWithoutValues(Explorer):
     gives_values = False
 
 
-@dataclass(frozen=True)
 class ValuesApart(StochasticSampling):
     explorer = ActsWithoutValues
 
 
-@dataclass(frozen=True)
 class QValuesApart(EpsilonGreedy):
     explorer = ActsWithoutValues
 

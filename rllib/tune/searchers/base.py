@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rllib.algorithms.sections import did_you_mean
+from rllib.did_you_mean import did_you_mean
 from rllib.tune.checks import check_mode
 from rllib.tune.loggers import encode, lookup, write_whole
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rllib.algorithms.sections import did_you_mean
+from rllib.did_you_mean import did_you_mean
 from rllib.tune.domains import Domain
 from rllib.tune.search_space import is_grid
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from ..resources import Request, Resources
 from . import structs, wire
@@ -21,8 +22,7 @@ class ActorState(Enum):
     PENDING, STARTING, ALIVE, RESTARTING, DEAD = "pending", "starting", "alive", "restarting", "dead"
 
 
-@dataclass(slots=True)
-class Task:
+class Task(msgspec.Struct):
     """A task until it is done.
 
     Attributes:
@@ -52,8 +52,7 @@ class Task:
         return self.spec.max_retries < 0 or self.attempts < self.spec.max_retries
 
 
-@dataclass(slots=True)
-class StarvedTask:
+class StarvedTask(msgspec.Struct):
     """A task that was ended for its memory, and is to be run again.
 
     Attributes:
@@ -66,8 +65,7 @@ class StarvedTask:
     ticks: int
 
 
-@dataclass(slots=True)
-class Actor:
+class Actor(msgspec.Struct):
     """An actor until nobody knows it any more.
 
     Attributes:
@@ -89,7 +87,7 @@ class Actor:
     process: int = 0
     gpus: tuple[str, ...] = ()
     ending: str = ""
-    watchers: set[int] = field(default_factory=set)
+    watchers: set[int] = msgspec.field(default_factory=set)
     last: bytes = b""
     restarts: int = 0
     early_deaths: int = 0
@@ -100,8 +98,7 @@ class Actor:
         return self.spec.max_restarts < 0 or self.restarts < self.spec.max_restarts
 
 
-@dataclass(slots=True)
-class Process:
+class Process(msgspec.Struct):
     """A living process of the session.
 
     Attributes:
@@ -132,9 +129,9 @@ class Process:
     gpus: tuple[str, ...] = ()
     blocked: bool = False
     idle: int = 0
-    defined: set[bytes] = field(default_factory=set)
-    calls: dict[bytes, int] = field(default_factory=dict)
-    contacts: set[int] = field(default_factory=set)
+    defined: set[bytes] = msgspec.field(default_factory=set)
+    calls: dict[bytes, int] = {}
+    contacts: set[int] = msgspec.field(default_factory=set)
     leaving: str = ""
     killed: str = ""
     starved: int | None = None
@@ -164,28 +161,25 @@ class Process:
         return f"{text}.\nThe last lines it wrote:\n{output}" if output else text
 
 
-@dataclass(slots=True)
-class Send:
+class Send(msgspec.Struct):
     """A frame for a process."""
 
     process: int
     frame: bytes
 
 
-@dataclass(slots=True)
-class Spawn:
+class Spawn(msgspec.Struct):
     """A worker process is to be started."""
 
     process: int
     name: str
-    held: dict[str, float] = field(default_factory=dict)
+    held: dict[str, float] = {}
     gpu_ids: tuple[str, ...] = ()
     environment: str = ""
     restarts: int = 0
 
 
-@dataclass(slots=True)
-class Later:
+class Later(msgspec.Struct):
     """`NodeState.due(key, process)` is to be called in some seconds."""
 
     seconds: float
@@ -193,22 +187,19 @@ class Later:
     process: int
 
 
-@dataclass(slots=True)
-class Kill:
+class Kill(msgspec.Struct):
     """A process and its group are to be killed."""
 
     process: int
 
 
-@dataclass(slots=True)
-class Poke:
+class Poke(msgspec.Struct):
     """A process is to read its mailbox, even while user code runs."""
 
     process: int
 
 
-@dataclass(slots=True)
-class Grow:
+class Grow(msgspec.Struct):
     """A segment is to be made and granted (request `serial` of `process`)."""
 
     process: int
@@ -218,8 +209,7 @@ class Grow:
     on_disk: bool = False
 
 
-@dataclass(slots=True)
-class Close:
+class Close(msgspec.Struct):
     """A segment is to be closed."""
 
     segment: int

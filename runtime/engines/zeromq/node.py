@@ -25,7 +25,7 @@ import zmq
 
 from ...runtime_env import environment_dict
 from ..resources import units
-from . import boot, inspection, stack_files, structs, wire
+from . import boot, inspection, session_reports, stack_files, structs, wire
 from .entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from .interrupts import POKE_SIGNAL
 from .joining import describe_session
@@ -197,7 +197,7 @@ class Node:
                 wire.GROUPS, source, serial, structs.encode(structs.Groups(state.group_table()))
             ),
             wire.HOLDERS: lambda f, source, serial, *_: answer(
-                wire.HOLDERS, source, serial, inspection.memory_report(state).encode()
+                wire.HOLDERS, source, serial, session_reports.memory_report(state).encode()
             ),
             wire.INSPECT: lambda f, source, serial, a, c: self._inspect(source, serial, c),
             wire.RESOURCES: lambda f, source, serial, *_: self._tell_resources(source, serial),
@@ -221,9 +221,9 @@ class Node:
     def _inspect(self, source, serial, what):
         pids = {**self._driver_pids, **self._pids}
         if what == inspection.STATUS:
-            told = inspection.status(self._state, pids)
+            told = session_reports.status(self._state, pids)
         elif what == inspection.MEMORY:
-            told = inspection.memory(self._state, pids)
+            told = session_reports.memory(self._state, pids)
         else:
             told = [
                 {"pid": self._pids.get(process), "name": self._state.name_of(process), "lines": lines}

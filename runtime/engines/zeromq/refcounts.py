@@ -12,13 +12,13 @@ has arrived, the sender's own stands.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+
+import msgspec
 
 BLOCK, OBJECT, ACTOR = "block", "object", "actor"
 
 
-@dataclass(slots=True)
-class Item:
+class Item(msgspec.Struct):
     """One entry.
 
     Attributes:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from . import wire
 from .entities import Close, Grow
 from .file_budget import FileBudget
 
 
-@dataclass(slots=True)
-class Segment:
+class Segment(msgspec.Struct):
     """Shared memory that a process was granted; `live` blocks are known to others, `readers` may have mapped it."""
 
     creator: int
     size: int
     on_disk: bool = False
     live: int = 0
-    readers: set[int] = field(default_factory=set)
+    readers: set[int] = msgspec.field(default_factory=set)
 
 
 class SharedMemory:

@@ -9,7 +9,7 @@ from runtime.engines.zeromq import structs, wire
 from runtime.engines.zeromq.actor_table import BACK_OFF_S, STEADY_S
 from runtime.engines.zeromq.entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from runtime.engines.zeromq.file_budget import PROCESS_FILES, SEGMENT_FILES
-from runtime.engines.zeromq.inspection import memory_report
+from runtime.engines.zeromq.session_reports import memory_report
 from runtime.engines.zeromq.state import NodeState
 from runtime.scheduling import Placement
 

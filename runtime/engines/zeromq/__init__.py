@@ -5,6 +5,7 @@ mailbox            sockets, and the threads that read them  client              
 refs, local_refs   references, and what is shared           tasks, actor_calls  submit; create_actor, call and kill
 joining            joining a session that runs          session_key         the key in every frame
 actor_channels     the ways to actors                       arguments           what calls carry
+packed             many calls in flight in one message
 node_requests, named_actors   what it asks the node         driver, launch      starting and ending a session
 streams            results of generators                    cancellation        cancelling, and cancelled work
 worker             the loop of a worker process, with task_runner, served_actor (concurrent_calls, held_replies),

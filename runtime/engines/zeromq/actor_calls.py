@@ -25,6 +25,7 @@ from .arguments import Arguments, Call, failed_argument
 from .local_refs import LocalRefs
 from .mailbox import Mailbox
 from .named_actors import NamedActors
+from .packed import can_pack_all, pack_calls
 from .refs import Reference, UnseenErrors
 from .serializer import error_value
 from .store import Hold
@@ -128,6 +129,13 @@ class ActorCalls:
         if options is not None:
             return self._call_with(options, actor_id, method, args, kwargs, num_returns)
         self._enter()
+        channel = self._by_key[actor_id]
+        in_flight = len(channel.pending) >= EAGER_CALLS and not channel.is_concurrent
+        if in_flight and num_returns == 1 and not kwargs and can_pack_all(args):
+            serial = self._next_serial()
+            ref = Reference(self._engine, self._process, serial)
+            self._wait_in_line(channel, _new_tuple(Call, (serial, ref, method, (args, ()), 0)))
+            return [ref]
         encoded, depends = arguments = self._encode(args, kwargs)
         if num_returns == 1:
             serial = self._next_serial()
@@ -136,7 +144,6 @@ class ActorCalls:
             serial, refs = self._local_refs.new(num_returns)
         name, name_bytes = self._method_names.get(method) or self._method_name(method)
         start = _pack(self._seal, wire.CALL, 0, self._process, serial, name_bytes, num_returns, 1 + len(depends)) + name
-        channel = self._by_key[actor_id]
         if channel.outbox or depends or encoded[1]:
             self._wait_in_line(channel, _new_tuple(Call, (serial, refs, start, arguments, 0)))
             return [refs] if type(refs) is Reference else list(refs)
@@ -237,6 +244,9 @@ class ActorCalls:
         while channel.outbox and channel.process and len(pending) < channel.window:
             call = channel.outbox[0]
             serial, refs, start, arguments, attempts = call
+            if type(start) is str:
+                frames += self._packed_frames(channel, start)
+                continue
             (body, items, _), depends = arguments
             if depends and any(ref.frame is None for ref in depends):
                 break
@@ -252,6 +262,16 @@ class ActorCalls:
             self._mailbox.send_several(channel.process, frames)
         if not channel.handles and channel.idle:
             self._actor_channels.retire(channel)
+
+    def _packed_frames(self, channel, method):
+        """Takes calls of this method that are to be packed from the head of the outbox. Lock held."""
+        serials, arguments, pending, outbox = [], [], channel.pending, channel.outbox
+        while outbox and outbox[0].start == method and len(pending) < channel.window:
+            serial, refs, _, (args, _), _ = outbox.popleft()
+            pending[serial] = refs
+            serials.append(serial)
+            arguments.append(args)
+        return pack_calls(self._process, method, serials, arguments)
 
     def kill(self, actor_id, no_restart=True):
         """See base.Engine."""

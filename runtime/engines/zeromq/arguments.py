@@ -23,16 +23,17 @@ class Call(NamedTuple):
     Attributes:
         serial: of its first result.
         refs: where its results go.
-        start: its frame up to the values.
-        arguments: the encoded (args, kwargs), and the references among them that stand for their values.
+        start: its frame up to the values. Of a call that is to be packed with others (packed.py), the method's name.
+        arguments: the encoded (args, kwargs), and the references among them that stand for their values. Of a call
+            that is to be packed, args and ().
         attempts: how often it may be sent, if the actor dies meanwhile and starts again; -1 for no limit. 0: once, and
             not to an actor that is being restarted.
     """
 
     serial: int
     refs: tuple | Reference
-    start: bytes
-    arguments: tuple[Encoded, tuple[Reference, ...]]
+    start: bytes | str
+    arguments: tuple[Encoded | tuple, tuple[Reference, ...]]
     attempts: int = 0
 
 

@@ -17,7 +17,7 @@ from .refs import SERIAL_STEP
 from .serializer import error_value
 from .tasks import Tasks
 
-CALLS = wire.CALL, wire.CALL_WITH
+CALLS = wire.CALL, wire.CALL_WITH, wire.PACKED_CALLS
 
 
 def cancelled_reply(process: int, serial: int, what: str) -> bytes:
@@ -39,7 +39,7 @@ class Cancellations:
 
     Args:
         mailbox: of the worker.
-        queue: frames that wait.
+        queue: what waits.
         run: kind of message -> what runs a frame of it, as the worker's loop uses it.
         running: () -> (kind, serial, source, name, first serial of what it calls) of what runs, or None.
         cancel_children: called with that first serial when the task that runs is cancelled with what it has called.
@@ -100,7 +100,7 @@ class Cancellations:
             self._remove((serial, caller))
 
     def _is(self, frame, work):
-        _, kind, _, source, serial, *_ = wire.HEADER.unpack_from(frame)
+        kind, serial, source = _work_of(frame)
         return kind in CALLS and (serial, source) == work
 
     def _add(self, kind, work, flags, run):
@@ -131,11 +131,19 @@ class Cancellations:
             self._run[wire.SUBMIT](frame)
 
     def _run_call(self, frame):
-        _, _, _, source, serial, *_ = wire.HEADER.unpack_from(frame)
+        kind, serial, source = _work_of(frame)
         if self.includes(serial, source):
             self._remove((serial, source))  # it was answered when it was cancelled
         else:
-            self._originals[frame[wire.KIND_AT]](frame)
+            self._originals[kind](frame)
+
+
+def _work_of(frame):
+    """(kind, serial, source) of what waits in a worker's queue."""
+    if type(frame) is tuple:  # a call that came packed with others
+        return wire.PACKED_CALLS, frame[1], frame[0]
+    _, kind, _, source, serial, *_ = wire.HEADER.unpack_from(frame)
+    return kind, serial, source
 
 
 class Canceller:

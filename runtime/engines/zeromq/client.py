@@ -32,6 +32,7 @@ from .local_refs import LocalRefs
 from .mailbox import Mailbox
 from .named_actors import NamedActors
 from .node_requests import NodeRequests
+from .packed import PLACEHOLDER
 from .refs import SERIAL_STEP, Reference, UnseenErrors, Watch
 from .serializer import Serializer, called_by_encode
 from .session_key import use_key
@@ -118,6 +119,7 @@ class Client:
         self._handlers = {
             wire.BATCH: self._on_batch,
             wire.REPLY: self._on_reply,
+            wire.PACKED_REPLIES: self._on_packed_replies,
             wire.ACTOR_STATE: actors.on_actor_state,
             wire.FAILED: self.tasks.on_failed,
             wire.CANCEL: self.canceller.on_cancel,
@@ -157,13 +159,13 @@ class Client:
             if ref.frame is None and ref.hold is not None:
                 self._subscribe(ref)
         deadline = None if timeout_s is None or len(refs) == 1 else monotonic() + timeout_s
+        values = []
         for ref in refs:
             if ref.frame is None:
                 left = timeout_s if deadline is None else max(0.0, deadline - monotonic())
                 self.wait_for(ref, left, refs)
-            if ref.frame[ref.start] & wire.ERROR:
-                self._load(ref)
-        return [self._load(ref) for ref in refs]
+            values.append(ref.value if ref.frame is PLACEHOLDER else self._load(ref))
+        return values
 
     def wait(self, refs, num_returns, timeout_s):
         self.enter()
@@ -460,6 +462,24 @@ class Client:
                 self._settle_several(refs, frame, count, pins)
             else:
                 self._settle_one(refs, frame, wire.HEADER_BYTES, pins)
+
+    def _on_packed_replies(self, frame, head):
+        replies, channel = structs.decode(structs.PackedReplies, frame).replies, self._by_process.get(head[3])
+        if channel is None:  # the actor has ended, and its calls with it
+            return
+        take = channel.pending.pop
+        with self.mailbox.lock:
+            watched = bool(self.watches)
+            for serial, value in replies:
+                ref = take(serial, None)
+                if type(ref) is not Reference:  # it was cancelled
+                    continue
+                ref.value = value
+                if watched or ref.hold is not None or ref.waiters is not None:
+                    self._settle_one(ref, PLACEHOLDER, 0, ())
+                else:
+                    ref.start, ref.frame = 0, PLACEHOLDER
+            self._advance_if_due(channel)
 
     def _advance_if_due(self, channel):
         """Replies have come: sends what waits for room, and lets go of an actor without handles. Lock held."""

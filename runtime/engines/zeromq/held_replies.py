@@ -6,6 +6,7 @@ from collections import deque
 
 from . import wire
 from .mailbox import Mailbox
+from .packed import pack_replies
 
 QUICK_S, QUICK_RUNS = 100e-6, 8  # a method is quick when each of its last QUICK_RUNS calls took less than QUICK_S
 LARGEST_COUNT = 32
@@ -18,26 +19,32 @@ class HeldReplies:
     slow does not delay them long.
 
     Attributes:
-        replies: (receiver, reply) of each, the oldest first. Appended to without the lock, emptied with it.
+        replies: (receiver, reply) of each, the oldest first; a reply is a message, or (serial, value) to be
+            packed. Appended to without the lock, emptied with it.
     """
 
     def __init__(self, mailbox: Mailbox):
         self._mailbox = mailbox
-        self.replies: deque[tuple[int, bytes]] = deque()
-        self._quick: dict[bytes, int] = {}  # what was called -> number of its last runs in a row that were quick
+        self.replies: deque[tuple[int, bytes | tuple]] = deque()
+        self._quick: dict[bytes | str, int] = {}  # what was called -> number of its last runs in a row that were quick
 
-    def expects(self, what: bytes, seconds: float, following: bytes) -> bool:
+    def expects(self, what: bytes, seconds: float, following: bytes | tuple) -> bool:
         """Whether the reply of a call that took `seconds` may wait for the reply of the frame that follows.
 
         Args:
             what: the part of the call's frame from wire.A_AT to the end of the method's name.
         """
         runs = self._quick[what] = self._quick.get(what, 0) + 1 if seconds < QUICK_S else 0
-        if runs < QUICK_RUNS or following[wire.KIND_AT] != wire.CALL:
+        if runs < QUICK_RUNS or type(following) is tuple or following[wire.KIND_AT] != wire.CALL:
             return False
         return following[wire.A_AT : wire.A_AT + len(what)] == what
 
-    def add(self, receiver: int, reply: bytes) -> None:
+    def expects_packed(self, method: str, seconds: float, following: bytes | tuple) -> bool:
+        """The same of a call that came packed with others, and of what follows it in the queue."""
+        runs = self._quick[method] = self._quick.get(method, 0) + 1 if seconds < QUICK_S else 0
+        return runs >= QUICK_RUNS and type(following) is tuple and following[2] == method
+
+    def add(self, receiver: int, reply: bytes | tuple) -> None:
         """Holds a reply back."""
         self.replies.append((receiver, reply))
         count = len(self.replies)
@@ -54,9 +61,13 @@ class HeldReplies:
 
     def send(self) -> None:
         """The same. The mailbox's lock is held."""
-        by_receiver: dict[int, list[bytes]] = {}
+        by_receiver: dict[int, list[bytes | tuple]] = {}
         while self.replies:
             receiver, reply = self.replies.popleft()
             by_receiver.setdefault(receiver, []).append(reply)
         for receiver, replies in by_receiver.items():
-            self._mailbox.send_several(receiver, replies)
+            frames = [reply for reply in replies if type(reply) is bytes]
+            if len(frames) < len(replies):
+                packed = [reply for reply in replies if type(reply) is tuple]
+                frames += pack_replies(self._mailbox.process, packed)
+            self._mailbox.send_several(receiver, frames)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ...refs import ObjectRef, Unseen
-from . import wire
+from . import packed, wire
 from .mailbox import Mailbox, Waiter
 
 logger = logging.getLogger("runtime")
@@ -25,13 +25,17 @@ class Reference(ObjectRef):
         engine: the client.
         owner, serial: its id.
         frame, start: where the value is; frame is None while it is pending.
+        value: the value itself where frame is packed.PLACEHOLDER.
         pins: what keeps the value's items alive; of an error, the `Unseen` that reports it.
         waiters: called when the value comes; None if there are none.
         hold: this process's share, None until another process knows of the reference.
         subscribed: whether the node was asked for the value; only with a hold.
     """
 
-    __slots__ = ("__weakref__", "engine", "frame", "hold", "owner", "pins", "serial", "start", "subscribed", "waiters")
+    __slots__ = (
+        *("__weakref__", "engine", "frame", "hold", "owner", "pins", "serial", "start", "subscribed", "value"),
+        "waiters",
+    )
 
     def __init__(self, engine, owner, serial):
         self.engine, self.owner, self.serial = engine, owner, serial
@@ -86,6 +90,8 @@ class Reference(ObjectRef):
 
     def value_bytes(self) -> bytes:
         """The value as it is passed on."""
+        if self.frame is packed.PLACEHOLDER:
+            return packed.value_bytes(self.value)
         size = wire.VALUE.unpack_from(self.frame, self.start)[5]
         return self.frame[self.start : self.start + size]
 

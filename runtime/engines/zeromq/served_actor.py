@@ -19,6 +19,7 @@ from .concurrent_calls import Cancelled, ConcurrentCalls
 from .held_replies import HeldReplies
 from .interrupts import runs_user_code
 from .mailbox import Mailbox
+from .packed import can_pack
 from .received_calls import ReceivedValues, received_call
 from .results import Results
 from .running import Leave, Running, left
@@ -55,7 +56,7 @@ class ServedActor:
         held: HeldReplies,
         next_serial: Callable[[], int],
         placements: Placements,
-        queue: deque[bytes],
+        queue: deque[bytes | tuple],
         run: dict[int, Callable],
         wake: Callable[[], None],
     ):
@@ -162,6 +163,35 @@ class ServedActor:
         if send is None:
             with self._mailbox.lock:
                 self._mailbox.send(source, reply)
+
+    @runs_user_code
+    def call_packed(self, call: tuple) -> None:
+        """Runs a call that came packed with others: (source, serial, method, args).
+
+        Raises:
+            Leave: user code has asked for the end of the process.
+        """
+        source, serial, name, args = call
+        queue, running = self._queue, self._running
+        running.work = (wire.CALL, serial, source, name, 0)
+        began = monotonic()
+        try:
+            method = self._methods.get(name)
+            if method is None:
+                method = self._method(name)
+            value = method(*args)
+            hold = queue and not running.forked and self._held.expects_packed(name, monotonic() - began, queue[0])
+            if hold and can_pack(value):
+                self._held.add(source, (serial, value))
+                return
+            reply = self._reply(source, serial, 1, value)
+        except SystemExit as error:
+            raise left(error) from None
+        except BaseException as error:
+            reply = self._results.failure(serial, error, f"actor method {running.name}.{name}()")
+        with self._mailbox.lock:
+            self._held.send()
+            self._mailbox.send(source, reply)
 
     @runs_user_code
     def call_with(self, frame: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import msgspec
 
@@ -78,6 +79,20 @@ class CallName(msgspec.Struct, array_like=True, frozen=True):
     group: str
     retries: int
     retry_on: bytes
+
+
+class PackedCalls(msgspec.Struct, array_like=True, frozen=True):
+    """Calls of one method of an actor, in this order, with their arguments by position (packed.py)."""
+
+    method: str
+    serials: list[int]
+    arguments: list[list[Any]]
+
+
+class PackedReplies(msgspec.Struct, array_like=True, frozen=True):
+    """(serial, value) of calls of an actor."""
+
+    replies: list[tuple[int, Any]]
 
 
 class Name(msgspec.Struct, array_like=True, frozen=True):
@@ -214,7 +229,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-_received = Task, Create, CallName, Name, Claim, Names, Define, References, Waits, Failed, Free, NewGroup, Groups
+_received = Task, Create, CallName, PackedCalls, PackedReplies, Name, Claim, Names, Define, References, Waits, Failed
+_received += Free, NewGroup, Groups
 _decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in _received}
 
 

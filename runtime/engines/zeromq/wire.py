@@ -40,6 +40,8 @@ BATCH = 32  # a: number of frames; their lengths, 8 B each; the frames
 CALL = 1  # serial of the first result, bytes of the method's name, number of results, number of values; name, values
 CALL_WITH = 74  # the same with a struct instead of the method's name
 REPLY = 2  # serial of the first result, number of values; values
+PACKED_CALLS = 75  # struct: several calls of one method that have one result each
+PACKED_REPLIES = 76  # struct
 # From a client to the node:
 SUBMIT = 3  # serial of the first result, bytes of the struct, number of results, number of values; struct, values
 DONE = 4  # serial of the task, its owner
@@ -92,7 +94,7 @@ NAMED = 73  # serial of the request; flags: see below; key of the actor and its 
 ITEM = 37  # serial of the call, a: index; a value
 CREDIT = 38  # serial of the call, a: process that runs it, c: number of values its caller has taken; by the node
 
-LAST_KIND = 74
+LAST_KIND = 76
 
 STDOUT, STDERR = 1, 2
 

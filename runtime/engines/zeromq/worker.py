@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import faulthandler
+import itertools
 import logging
 import os
 import random
@@ -17,7 +18,7 @@ import struct
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 
 import msgspec
@@ -51,12 +52,17 @@ REAP_S = 10.0  # least time between two looks for daemons that have ended
 
 
 class Inbox:
-    """Work that has arrived; `frame` is set while there is some, so that the mailbox can wait for it."""
+    """Work that has arrived, for which the mailbox can wait.
+
+    Attributes:
+        queue: messages, and (source, serial, method, args) of calls that came packed in one (packed.py).
+        frame: set when something arrives; whoever finds the queue empty sets it to None, and looks again.
+    """
 
     __slots__ = ("event", "frame", "queue")
 
     def __init__(self):
-        self.queue: deque[bytes] = deque()
+        self.queue: deque[bytes | tuple] = deque()
         self.frame = self.event = None
 
     def watch(self, event: threading.Event) -> None:
@@ -72,18 +78,12 @@ class Inbox:
         if self.event is not None:
             self.event.set()
 
-    def add_all(self, frames: list[bytes]) -> None:
+    def add_all(self, work: Iterable) -> None:
         """The same of several."""
-        self.queue.extend(frames[:-1])
-        self.add(frames[-1])
-
-    def take(self) -> bytes:
-        """The oldest work there is."""
-        frame = self.queue.popleft()
-        self.frame = None
-        if self.queue:
-            self.frame = True
-        return frame
+        self.queue.extend(work)
+        self.frame = True
+        if self.event is not None:
+            self.event.set()
 
 
 class Worker(Client):
@@ -117,6 +117,7 @@ class Worker(Client):
         self._run |= {
             wire.CALL: self._actor.call,
             wire.CALL_WITH: self._actor.call_with,
+            wire.PACKED_CALLS: self._actor.call_packed,
             wire.SUBMIT: task_runner.run,
             wire.CREATE: self._actor.create,
         }
@@ -128,6 +129,7 @@ class Worker(Client):
         add = inbox.add
         self._handlers |= {kind: lambda frame, head: add(frame) for kind in (*self._run, wire.STOP)}
         self._handlers |= {
+            wire.PACKED_CALLS: self._on_packed_calls,
             wire.DEFINE: received.on_define,
             wire.CANCEL: self._on_cancel,
             wire.CREDIT: results.on_credit,
@@ -138,11 +140,11 @@ class Worker(Client):
     def serve(self) -> int:
         """Works until the process is to end; its exit code."""
         self._tell_node(wire.READY)
-        inbox, wait, run = self._inbox, self.mailbox.wait, self._run
+        inbox, queue, wait, run = self._inbox, self._inbox.queue, self.mailbox.wait, self._run
         reap_at = 0.0
         while True:
             try:
-                if inbox.frame is None:
+                if not queue:
                     if self._actor.stopping and self._actor.idle:
                         raise Leave(0, "ended")
                     if self._dropped or self._dropped_handles:
@@ -154,11 +156,12 @@ class Worker(Client):
                     if monotonic() >= reap_at:
                         reap_adopted()
                         reap_at = monotonic() + REAP_S
-                    if not wait(inbox, IDLE_SEGMENT_S if self.store.idle_segments else None):
+                    inbox.frame = None
+                    if not queue and not wait(inbox, IDLE_SEGMENT_S if self.store.idle_segments else None):
                         self.store.trim(IDLE_SEGMENT_S)
                     continue
-                frame = inbox.take()
-                kind = frame[wire.KIND_AT]
+                frame = queue.popleft()
+                kind = wire.PACKED_CALLS if type(frame) is tuple else frame[wire.KIND_AT]
                 if kind == wire.STOP:
                     if self._actor.exit is not None:
                         raise self._actor.exit
@@ -175,6 +178,8 @@ class Worker(Client):
 
     def _name_of(self, frame):
         """The category and the name of what a frame runs, for the trace."""
+        if type(frame) is tuple:
+            return "call", f"{self._settings.name}.{frame[2]}()"
         _, kind, _, _, _, size, _, _ = wire.HEADER.unpack_from(frame)
         if kind == wire.SUBMIT:
             return "task", f"{structs.decode(structs.Task, frame, size).name}()"
@@ -202,6 +207,11 @@ class Worker(Client):
             self._inbox.add_all(frames)
         else:
             super()._on_frames(source, frames)
+
+    def _on_packed_calls(self, frame, head):
+        calls = structs.decode(structs.PackedCalls, frame)
+        same = itertools.repeat
+        self._inbox.add_all(zip(same(head[3]), calls.serials, same(calls.method), calls.arguments))
 
     # -- cancelled work -----------------------------------------------------------------------------------------------
 

@@ -170,6 +170,87 @@ def test_calls_in_flight_keep_their_order(session):
     assert runtime.get(recorder.all.remote()) == list(range(3000))
 
 
+@runtime.remote
+class Teller:
+    """Returns, raises, and remembers what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def tell(self, value=None):
+        self.told.append(value)
+        return value
+
+    def refuse(self, value):
+        if value % 3 == 0:
+            raise ValueError(f"{value} is a multiple of 3")
+        return value
+
+    def pause(self, seconds):
+        time.sleep(seconds)
+
+    def all(self):
+        return self.told
+
+
+IN_FLIGHT = 200  # calls, far more than are sent one by one
+
+
+def test_values_of_calls_in_flight_arrive_as_they_are(session):
+    values = [0, -1, 2**63, -(2**63), 2**64, -(2**80), True, False, None, 0.0, -0.0, 1.5, float("inf"), float("nan")]
+    values += ["", "text", "\0", "\ud800", "ä" * 1024, "x" * 100_000, b"", b"\xff" * 1025, bytearray(b"a")]
+    values += [(1, 2), [3], {"a": 4}, np.float32(0.5), np.int64(7), 1j, frozenset((1,)), range(3)]
+    teller, rng = Teller.remote(), random.Random(0)
+    sent = [value for _ in range(20) for value in rng.sample(values, len(values))]
+    received = runtime.get([teller.tell.remote(value) for value in sent])
+    assert [(type(value), repr(value)) for value in received] == [(type(value), repr(value)) for value in sent]
+    assert repr(runtime.get(teller.all.remote())) == repr(sent)
+
+
+def test_results_of_calls_in_flight_can_be_passed_on(session):
+    teller, other = Teller.remote(), Teller.remote()
+    refs = [teller.tell.remote(number) for number in range(IN_FLIGHT)]
+    passed_on = [other.tell.remote(ref) for ref in refs] + [identity.remote(ref) for ref in refs[-5:]]
+    in_lists = [other.tell.remote([ref]) for ref in refs]
+    assert runtime.get(passed_on) == [*range(IN_FLIGHT), *range(IN_FLIGHT)[-5:]]
+    assert [runtime.get(ref) for (ref,) in runtime.get(in_lists)] == list(range(IN_FLIGHT))
+    assert runtime.get([identity.remote(refs[3]), identity.remote([refs[4]])]) == [3, [refs[4]]]
+
+
+def test_waiting_for_some_of_many_calls_in_flight(session):
+    teller = Teller.remote()
+    left, seen = [teller.tell.remote(number) for number in range(IN_FLIGHT)], []
+    while left:
+        done, left = runtime.wait(left, num_returns=min(7, len(left)))
+        seen += runtime.get(done)
+    assert sorted(seen) == list(range(IN_FLIGHT))
+
+
+def test_errors_of_calls_in_flight(session):
+    teller = Teller.remote()
+    for number, ref in enumerate([teller.refuse.remote(number) for number in range(IN_FLIGHT)]):
+        if number % 3:
+            assert runtime.get(ref) == number
+        else:
+            with pytest.raises(ValueError, match=f"{number} is a multiple"):
+                runtime.get(ref)
+
+
+def test_a_call_in_flight_can_be_cancelled(session):
+    teller = Teller.remote()
+    runtime.get(teller.tell.remote(-1))
+    slow = [teller.pause.remote(0) for _ in range(8)] + [teller.pause.remote(0.3)]
+    refs = [teller.tell.remote(number) for number in range(3 * IN_FLIGHT)]
+    for number in (5, 70, 3 * IN_FLIGHT - 1):  # at the actor, or still here
+        runtime.cancel(refs[number])
+        with pytest.raises(runtime.TaskCancelledError):
+            runtime.get(refs[number], timeout=10)
+    left = [number for number in range(3 * IN_FLIGHT) if number not in (5, 70, 3 * IN_FLIGHT - 1)]
+    assert runtime.get([refs[number] for number in left], timeout=10) == left
+    assert runtime.get(teller.all.remote()) == [-1, *left]
+    assert runtime.get(slow) == [None] * 9
+
+
 @pytest.mark.parametrize("num_returns", [0, 1, 2])
 def test_submit_waits_while_too_many_tasks_are_not_done(session, monkeypatch, tmp_path, num_returns):
     monkeypatch.setattr(tasks, "LARGEST_TASK_COUNT", 5)

@@ -32,7 +32,10 @@ class NodeRequests:
 
     def ask(self, kind: int, timeout_s: float | None = None, c: int = 0, body: bytes = b"") -> bytes | None:
         """Sends a request to the node and waits; the answer's frame, or None if it did not come in time."""
-        serial, waiter = self._next_serial(), Waiter()
+        return self._ask(self._next_serial(), kind, timeout_s, c, body)
+
+    def _ask(self, serial, kind, timeout_s, c, body=b""):
+        waiter = Waiter()
         entry = self._open[serial] = [waiter, None]
         with self._mailbox.lock:
             self._mailbox.tell_node(kind, serial, c=c, body=body)
@@ -52,10 +55,14 @@ class NodeRequests:
             self._flush()
         self._mailbox.start_keeper()
         self.growing += 1
+        serial, answer = self._next_serial(), None
         try:
-            answer = self.ask(wire.GRANT, STORE_FULL_S, c=size)
+            answer = self._ask(serial, wire.GRANT, STORE_FULL_S, size)
         finally:
             self.growing -= 1
+            if answer is None:  # also if Ctrl-C ended the wait
+                with self._mailbox.lock:
+                    self._mailbox.tell_node(wire.GRANT, serial)
         if answer is not None:
             _, _, flags, _, _, segment, fd, _ = wire.header(answer)
             if segment:

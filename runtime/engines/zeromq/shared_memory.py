@@ -76,6 +76,11 @@ class SharedMemory:
         if self._grants or grow.on_disk:
             self._ask_for_idle()
 
+    def withdrawn(self, process: int, serial: int) -> None:
+        """A process does not wait any more for the segment of this request."""
+        self._grants = deque(grant for grant in self._grants if (grant.process, grant.serial) != (process, serial))
+        self._serve_grants()
+
     def returned(self, process: int, segment: int) -> None:
         """A process does not need a segment any more."""
         if segment in self._segments and self._segments[segment].creator == process:
@@ -154,12 +159,17 @@ class SharedMemory:
             self.size_bytes -= segment.size
 
     def _serve_grants(self):
-        while self._grants and self._files.has_room():
-            size = self._grants[0].size
+        """In order; but what only the disk can take, and waits for it, does not hold up others."""
+        for grow in list(self._grants):
+            if not self._files.has_room():
+                return
+            size = grow.size
             on_disk = self.size_bytes + size > self.quota
             if on_disk and (self.refusal or self.disk_bytes + size > self.disk_quota):
+                if size > self.quota:
+                    continue
                 return
-            grow = self._grants.popleft()
+            self._grants.remove(grow)
             grow.segment, grow.on_disk = self._next_segment, on_disk
             self._next_segment += 1
             self._segments[grow.segment] = Segment(grow.process, size, on_disk)

@@ -208,8 +208,14 @@ class NodeState:
     # -- shared memory ------------------------------------------------------------------------------------------------
 
     def grant(self, process: int, serial: int, size: int) -> None:
-        """A process asks for a segment."""
-        if process in self.processes:
+        """A process asks for a segment.
+
+        Args:
+            size: in bytes; 0: it does not wait for it any more.
+        """
+        if not size:
+            self.memory.withdrawn(process, serial)
+        elif process in self.processes:
             if not self.memory.is_short:
                 self._short_ticks = 0
             self.memory.grant(process, serial, size)

@@ -804,6 +804,28 @@ def test_a_disk_that_refuses_is_tried_again():
     assert again.on_disk and again.serial == 2
 
 
+def test_what_only_a_full_disk_could_take_holds_up_no_other():
+    d = Driven(quota=100, disk_quota=1000)
+    d.state.grant(1, 1, 500)
+    d.state.disk_refused(d.take(Grow)[0], "no space left")
+    d.state.grant(1, 2, 80)
+    assert [(i.serial, i.on_disk) for i in d.take(Grow)] == [(2, False)]
+    d.state.grant(1, 3, 80)
+    d.state.grant(1, 4, 10)
+    assert d.take(Grow) == [], "what waits for memory is not overtaken"
+
+
+def test_a_request_for_memory_that_is_given_up_is_forgotten():
+    d = Driven(quota=100)
+    d.state.grant(1, 1, 80)
+    d.state.grant(1, 2, 90)
+    d.state.grant(1, 3, 10)
+    d.take()
+    assert d.state.needs_ticks
+    d.state.grant(1, 2, 0)
+    assert [i.serial for i in d.take(Grow)] == [3] and not d.state.needs_ticks
+
+
 def test_a_report_of_the_memory_names_the_holders():
     d = Driven(quota=1000)
     _, process = d.start_actor(name="Learner")

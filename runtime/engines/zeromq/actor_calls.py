@@ -311,6 +311,8 @@ class ActorCalls:
     def on_actor_state(self, frame, head):
         """An actor lives, has died and will live again, or has ended."""
         _, _, state, _, serial, creator, process, concurrency = head
+        if state == wire.ACTOR_START_FAILED:
+            wire.value_head(frame, wire.HEADER_BYTES)  # else malformed
         with self._mailbox.lock:
             channel = self._actor_channels.by_key.get(wire.key(serial, creator))
             if channel is None and state == wire.ACTOR_START_FAILED and creator == self._process:

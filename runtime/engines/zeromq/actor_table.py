@@ -45,9 +45,15 @@ class ActorTable:
     # -- beginning ----------------------------------------------------------------------------------------------------
 
     def create(self, source: int, serial: int, create: structs.Create, frame: bytes) -> None:
-        """A process creates an actor."""
+        """A process creates an actor.
+
+        Raises:
+            wire.Malformed: its class is not known, or an actor with this key is.
+        """
         if source not in self._processes:
             return
+        if create.digest not in self._shared.definitions:
+            raise wire.Malformed("actor of a class that nobody has defined")
         actor = self._add(source, serial, create, frame)
         for key in create.items:
             self._shared.refcounts.add(key, actor.key, 1)
@@ -66,6 +72,8 @@ class ActorTable:
     def _add(self, source, serial, create, frame):
         owner = wire.NODE if create.detached else source
         actor = Actor(wire.key(serial, source), owner, frame, create, watchers={source})
+        if actor.key in self.by_key:
+            raise wire.Malformed("actor with the key of another one")
         self.by_key[actor.key] = actor
         self._shared.refcounts.register(actor.key, ACTOR, source)
         if create.detached:
@@ -113,7 +121,7 @@ class ActorTable:
     def alive(self, process: int) -> None:
         """An actor's constructor has returned."""
         worker = self._processes.get(process)
-        if worker is None or worker.actor is None:
+        if worker is None or worker.actor is None or worker.actor.state != ActorState.STARTING:
             return
         actor = worker.actor
         actor.state = ActorState.ALIVE
@@ -126,7 +134,7 @@ class ActorTable:
     def start_failed(self, process: int, value: bytes) -> None:
         """An actor's constructor has raised; its process will end."""
         worker = self._processes.get(process)
-        if worker is not None and worker.actor is not None:
+        if worker is not None and worker.ready and worker.actor is not None:
             self._bury(worker.actor, wire.ACTOR_START_FAILED, value)
 
     # -- those who know it --------------------------------------------------------------------------------------------
@@ -285,7 +293,13 @@ class ActorNames:
         self._entries: dict[bytes, tuple[tuple[str, str], bytes]] = {}  # key -> (namespace, name), description
 
     def claim(self, source: int, serial: int, claim: structs.Claim) -> None:
-        """A process wants a name for an actor; `serial` is that of the request."""
+        """A process wants a name for an actor; `serial` is that of the request.
+
+        Raises:
+            wire.Malformed: the actor has a name already.
+        """
+        if claim.key in self._entries:
+            raise wire.Malformed("a second name for one actor")
         name = claim.namespace, claim.name
         if name not in self._keys:
             self._keys[name] = claim.key

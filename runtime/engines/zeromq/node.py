@@ -208,6 +208,7 @@ class Node:
         self._send(source, wire.message(kind, wire.NODE, serial, body=body))
 
     def _start_failed(self, frame, source, serial, a, c):
+        wire.value_head(frame, wire.HEADER_BYTES)  # else malformed
         if serial:
             self._state.not_created(source, serial, frame[wire.HEADER_BYTES :])
         else:

@@ -43,7 +43,7 @@ class Scheduler:
         groups: PlacementGroups,
     ):
         self._table, self._processes, self._shared, self._actors = table, table.by_number, shared, actors
-        self._resources, self._groups = resources, groups
+        self._resources, self._groups, self._definitions = resources, groups, shared.definitions
         self.still_ticks = 0
         self._submitted = self._started = 0
         self._starved: list[StarvedTask] = []
@@ -54,10 +54,16 @@ class Scheduler:
     # -- what owners and workers ask ----------------------------------------------------------------------------------
 
     def submit(self, source: int, serial: int, task: structs.Task, frame: bytes) -> None:
-        """A process submits a task."""
+        """A process submits a task.
+
+        Raises:
+            wire.Malformed: its function is not known.
+        """
         submitter = self._processes.get(source)
         if submitter is None:
             return
+        if task.digest not in self._definitions:
+            raise wire.Malformed("task of a function that nobody has defined")
         depth = submitter.task.depth + 1 if submitter.task is not None else submitter.kind == ProcessKind.ACTOR
         entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth))
         for key in task.items:
@@ -142,7 +148,7 @@ class Scheduler:
     def blocked(self, process: int) -> None:
         """A process waits in `get`: others may have its CPUs."""
         worker = self._processes.get(process)
-        if worker is not None and not worker.blocked:
+        if worker is not None and not worker.blocked and (worker.task or worker.actor) is not None:
             worker.blocked = True
             worker.pool.give_back(worker.cpus)
             self.dispatch()

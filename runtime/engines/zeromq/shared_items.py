@@ -21,18 +21,19 @@ class SharedItems:
 
     Attributes:
         refcounts: who holds what.
+        definitions: digest -> message that defines a function or class, and keys of what it needs.
     """
 
     def __init__(self, table: ProcessTable, memory: SharedMemory, handles_gone: Callable[[bytes], None]):
         self._table, self._processes, self._memory, self._handles_gone = table, table.by_number, memory, handles_gone
         self.refcounts = RefCounts()
         self._objects = ObjectDirectory(self.refcounts, self.hold, table.tell)
-        self._definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}  # digest -> frame, items
+        self.definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}
 
     def define(self, source: int, define: structs.Define, frame: bytes) -> None:
         """A process makes a function or class known; it stays for the session."""
-        if define.digest not in self._definitions:
-            self._definitions[define.digest] = frame, define.items
+        if define.digest not in self.definitions:
+            self.definitions[define.digest] = frame, define.items
             for key in define.items:
                 self.refcounts.add(key, define.digest, 1)
 
@@ -40,7 +41,7 @@ class SharedItems:
         """Sends a worker a task or an actor, after the definition and the items that it needs."""
         if digest not in worker.defined:
             worker.defined.add(digest)
-            definition, needed = self._definitions[digest]
+            definition, needed = self.definitions[digest]
             for key in needed:
                 self.hold(key, worker.number)
             self._table.instruct(Send(worker.number, definition))

@@ -91,12 +91,18 @@ class NodeState:
     # -- placement groups ---------------------------------------------------------------------------------------------
 
     def new_group(self, source: int, serial: int, new: structs.NewGroup) -> None:
-        """A process wants a placement group, which ends with it if it is an actor, and with the driver otherwise."""
+        """A process wants a placement group, which ends with it if it is an actor, and with the driver otherwise.
+
+        Raises:
+            wire.Malformed: there is or was a group with this key.
+        """
         creator = self.processes.get(source)
         if creator is None:
             return
         owner = 0 if new.detached else source if creator.kind == ProcessKind.ACTOR else creator.driver
         group = Group(wire.key(serial, source), new.name, new.bundles, new.strategy, owner)
+        if group.id in self.groups.groups:
+            raise wire.Malformed("placement group with the key of another one")
         refusal = self.groups.create(group)
         self._scheduler.dispatch()
         self.tell(source, wire.message(wire.NEW_GROUP, wire.NODE, serial, body=refusal.encode()))

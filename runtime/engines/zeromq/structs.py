@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -11,6 +11,8 @@ from ...scheduling import GroupInfo, Placement
 from . import wire
 
 LARGEST_BYTES = 2**28  # of a struct; the largest legal one holds a definition of 100 MB
+Key = Annotated[bytes, msgspec.Meta(min_length=wire.KEY_BYTES, max_length=wire.KEY_BYTES)]
+Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 KNOWN_TASKS, KNOWN_BYTES = 256, 512  # tasks that are kept decoded, and the largest size of one
 
 
@@ -29,10 +31,10 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
         placement: in a placement group; None for none.
     """
 
-    digest: bytes
+    digest: Digest
     name: str
     request: tuple[tuple[str, int], ...]
-    items: list[bytes]
+    items: list[Key]
     max_retries: int
     retry_on: bytes
     max_calls: int = 0
@@ -52,11 +54,11 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
         calls_at_a_time: in all groups together.
     """
 
-    digest: bytes
+    digest: Digest
     name: str
     request: tuple[tuple[str, int], ...]
     held: tuple[tuple[str, int], ...]
-    items: list[bytes]
+    items: list[Key]
     environment: str
     placement: Placement | None = None
     max_restarts: int = 0
@@ -113,7 +115,7 @@ class Claim(msgspec.Struct, array_like=True, frozen=True):
 
     namespace: str
     name: str
-    key: bytes
+    key: Key
     share: bool
     description: bytes
 
@@ -142,9 +144,9 @@ class Groups(msgspec.Struct, array_like=True, frozen=True):
 class Define(msgspec.Struct, array_like=True, frozen=True):
     """A pickled function or class (a value), the keys of what it captures, and the sender's import path."""
 
-    digest: bytes
+    digest: Digest
     data: bytes
-    items: list[bytes]
+    items: list[Key]
     path: list[str]
 
 
@@ -153,10 +155,10 @@ class References(msgspec.Struct, array_like=True, frozen=True):
     (key, value or none yet, keys of its items); `hold` adds a holder (key, process); `release` takes the sender away.
     """
 
-    blocks: list[tuple[bytes, int]]
-    objects: list[tuple[bytes, bytes | None, list[bytes]]]
-    hold: list[tuple[bytes, int]]
-    release: list[bytes]
+    blocks: list[tuple[Key, int]]
+    objects: list[tuple[Key, bytes | None, list[Key]]]
+    hold: list[tuple[Key, int]]
+    release: list[Key]
 
 
 class Waits(msgspec.Struct, array_like=True, frozen=True):
@@ -168,7 +170,7 @@ class Waits(msgspec.Struct, array_like=True, frozen=True):
     """
 
     name: str
-    keys: list[bytes]
+    keys: list[Key]
 
 
 class Failed(msgspec.Struct, array_like=True, frozen=True):

@@ -126,7 +126,8 @@ def test_mutated_frames(seed):
 @pytest.mark.parametrize("kind", [structs.Task, structs.Create, structs.Define, structs.References, structs.Failed])
 def test_control_of_strangers(kind):
     rng = random.Random(0)
-    good = structs.encode(structs.References([(b"k", 1)], [(b"k", None, [])], [(b"k", 2)], [b"k"]))
+    key = wire.key(1, 2)
+    good = structs.encode(structs.References([(key, 1)], [(key, None, [])], [(key, 2)], [key]))
     for _ in range(2000):
         data = bytearray(good)
         data[rng.randrange(len(data))] = rng.randrange(256)

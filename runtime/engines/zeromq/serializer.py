@@ -131,19 +131,18 @@ class Serializer:
         for view in views:
             block = block_of(view.obj)
             if block is None or (block.flags.writeable and not self._settled(view, block, sealed)):
-                loose.append((len(table), view))
-                table.append(_new_tuple(wire.Buffer, (0, 0, 0, 0, 0, view.nbytes)))
+                loose.append(view)
+                table.append((0, 0, 0, 0, 0, view.nbytes))
             else:
                 if block.flags.writeable:
                     freeze(view.obj)
                 item = _number(items, block.hold.key, block.hold)
-                place = position(view, block)
-                table.append(_new_tuple(wire.Buffer, (block.segment, block.fd, item, 0, place, view.nbytes)))
-        inline = [view for _, view in loose]
-        if not all_inline and sum(view.nbytes for view in inline) > INLINE_BYTES:
-            self._move(loose, table, items)
-            inline = []
-        value = wire.composed_value(data, [*items], table, inline, flags)
+                table.append((block.segment, block.fd, item, 0, position(view, block), view.nbytes))
+        if not all_inline and sum(view.nbytes for view in loose) > INLINE_BYTES:
+            moved = self._move(loose, items)
+            table = [line if line[0] else next(moved) for line in table]
+            loose = []
+        value = wire.composed_value(data, [*items], table, loose, flags)
         return Encoded(value, tuple(items), tuple(pin for _, pin in items.values()))
 
     def _settled(self, view, block, sealed) -> bool:
@@ -161,28 +160,35 @@ class Serializer:
         sealed.add(block.hold.key)
         return True
 
-    def _move(self, loose, table, items):
-        """Copies buffers into a block of shared memory."""
-        block, offsets = self._store.write([view for _, view in loose])
+    def _move(self, loose, items):
+        """Copies buffers into a block of shared memory; their lines in the buffer table."""
+        block, offsets = self._store.write(loose)
+        segment, fd, begin = block.segment, block.fd, block.offset
         item = _number(items, block.hold.key, block.hold)
-        for (index, view), offset in zip(loose, offsets):
-            place = block.offset + offset
-            table[index] = _new_tuple(wire.Buffer, (block.segment, block.fd, item, 0, place, view.nbytes))
+        return ((segment, fd, item, 0, begin + offset, view.nbytes) for view, offset in zip(loose, offsets))
 
     def _buffers(self, frame, head, pins):
-        """What the pickle's buffers are: slices of the frame, or read-only views of shared memory."""
-        whole, buffers = memoryview(frame), []
-        for buffer in wire.value_buffers(frame, head):
-            if buffer.segment == 0:
-                begin = head.start + buffer.offset
-                buffers.append(whole[begin : begin + buffer.size])
-                continue
-            try:
-                view = self._store.view(buffer.segment, buffer.fd, buffer.offset, buffer.size, pins[buffer.item])
-            except OSError as error:
-                raise ObjectLostError(f"the memory of this value is gone: {error}") from error
-            buffers.append(view)
+        """What the pickle's buffers are: slices of the frame, or read-only slices of shared memory."""
+        table, buffers = wire.value_buffers(frame, head), []
+        memory: dict[int, tuple[memoryview, int]] = {-1: (memoryview(frame), -head.start)}
+        for segment, _, item, _, offset, size in table:
+            if segment == 0:
+                item = -1
+            elif item not in memory:
+                memory[item] = self._memory_of(item, table, pins)
+            view, first = memory[item]
+            buffers.append(view[offset - first : offset - first + size])
         return buffers
+
+    def _memory_of(self, item, table, pins):
+        """The part of a block in which all buffers of a value lie that are in it, and where that part begins."""
+        lines = [line for line in table if line.segment and line.item == item]
+        first, end = min(line.offset for line in lines), max(line.offset + line.size for line in lines)
+        try:
+            block = self._store.view(lines[0].segment, lines[0].fd, first, end - first, pins[item])
+        except OSError as error:
+            raise ObjectLostError(f"the memory of this value is gone: {error}") from error
+        return memoryview(block), first
 
 
 def _number(items, key, pin):

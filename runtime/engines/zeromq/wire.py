@@ -235,24 +235,25 @@ def value(pickle, flags: int = 0) -> bytes:
     return VALUE.pack(flags, 0, 0, 0, len(pickle), size) + pickle
 
 
-def composed_value(pickle, items: list[bytes], buffers: list[Buffer], inline: list, flags: int = 0) -> bytes:
+def composed_value(pickle, items: list[bytes], buffers: list[tuple], inline: list, flags: int = 0) -> bytes:
     """The layout of a value.
 
     Args:
         pickle: bytes; empty with PICKLE_SHARED.
         items: keys.
-        buffers: the table; of those inside the value the offset is filled in here, in the order of `inline`.
+        buffers: the table, with the fields of `Buffer`; of those inside the value the offset is filled in here, in the
+            order of `inline`.
         inline: contiguous byte buffers.
         flags: of the value.
     """
     offset = VALUE_BYTES + KEY_BYTES * len(items) + BUFFER_BYTES * len(buffers) + len(pickle)
     table, tail, remaining = [], [], iter(inline)
     for buffer in buffers:
-        if buffer.segment == 0:
+        if buffer[0] == 0:
             gap = padding(offset)
             tail += (bytes(gap), next(remaining))
-            buffer = buffer._replace(offset=offset + gap)
-            offset += gap + buffer.size
+            buffer = (0, 0, 0, 0, offset + gap, buffer[5])
+            offset += gap + buffer[5]
         table.append(BUFFER.pack(*buffer))
     head = VALUE.pack(flags, len(items), len(buffers), 0, len(pickle), offset)
     return b"".join((head, *items, *table, pickle, *tail))
@@ -292,15 +293,12 @@ def value_buffers(frame: bytes, head: Head) -> list[Buffer]:
     Raises:
         Malformed: a buffer lies outside the value, or names an item that is not there.
     """
-    table = []
-    for position in range(head.buffer_table, head.pickle, BUFFER_BYTES):
-        buffer = Buffer(*BUFFER.unpack_from(frame, position))
-        inside = buffer.segment == 0
-        if inside and buffer.offset + buffer.size > head.size:
+    table = list(map(Buffer._make, BUFFER.iter_unpack(memoryview(frame)[head.buffer_table : head.pickle])))
+    for segment, _, item, _, offset, size in table:
+        if segment == 0 and offset + size > head.size:
             raise Malformed("buffer outside its value")
-        if not inside and buffer.item >= head.items:
+        if segment != 0 and item >= head.items:
             raise Malformed("buffer of no item")
-        table.append(buffer)
     return table
 
 

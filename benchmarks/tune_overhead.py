@@ -72,8 +72,10 @@ def many(count: int) -> list[Row]:
 def main() -> None:
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--trials", type=int, default=32)
-    parser.add_argument("--many", type=int, default=0, metavar="N", help="also run N trials, e.g. 1000")
+    parser.add_argument("--many", type=int, default=0, metavar="N", help="also run N trials, at least 200, e.g. 1000")
     options = parser.parse_args()
+    if 0 != options.many < 200:
+        parser.error(f"--many {options.many} must be at least 200: memory is compared from 100 trials to the next")
     print(machine())
     per_trial_ms(2)  # starts the session, as Tune does for its users
     ray = None if options.no_peers else peer_side("per_trial_ms", "ray", "ray_tune_overhead", options.trials)

@@ -129,8 +129,11 @@ def timeline(address: str, output: str) -> None:
     if output == "-":
         click.echo(json.dumps(events))
         return
-    with open(output, "w") as file:
-        json.dump(events, file)
+    try:
+        with open(output, "w") as file:
+            json.dump(events, file)
+    except OSError as error:
+        raise click.ClickException(f"{output} cannot be written: {error.strerror}; name another file by -o") from None
     click.echo(f"{len(events)} events in {output}; open it in chrome://tracing or ui.perfetto.dev")
 
 

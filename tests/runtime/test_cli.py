@@ -134,6 +134,8 @@ def test_timeline(fresh, monkeypatch, tmp_path):
     wait_until(lambda: names() == {"Named.__init__()", "Named.speak()", "sleep()"}, message=lambda: str(names()))
     [(code, text)] = commands(session.session_dir, f"timeline -o {tmp_path / 't.json'}")
     assert code == 0 and "5 events in" in text  # two of them name the processes
+    [(code, text)] = commands(session.session_dir, f"timeline -o {tmp_path / 'none' / 't.json'}")
+    assert code == 1 and text.startswith("Error: ") and text.count("\n") == 1 and "No such file or directory" in text
     [sleep] = [event for event in json.loads((tmp_path / "t.json").read_text()) if event["name"] == "sleep()"]
     assert sleep["dur"] >= 50_000 and sleep["cat"] == "task"
     assert runtime.timeline(str(tmp_path / "u.json")) is None and (tmp_path / "u.json").exists()

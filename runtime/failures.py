@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import sys
 import traceback
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from .errors import TaskError
@@ -83,6 +84,16 @@ def describe_exception(exception: BaseException, where: str) -> RemoteFailure:
     return RemoteFailure(
         where, _class_name(type(exception)), _text(exception), _format(exception), dump_exception(exception)
     )
+
+
+def unreadable(error: Exception) -> TaskError:
+    """The error of a value that this process cannot unpickle; also of the class of what unpickling has raised."""
+    versions = ["Python {}.{}.{}".format(*sys.version_info)]
+    versions += [f"{name} {sys.modules[name].__version__}" for name in ("numpy", "torch") if name in sys.modules]
+    where = f"process {os.getpid()} ({', '.join(versions)}) cannot unpickle this value, which"
+    advice = "A process that gets a value must have the modules that its classes come from, in the same versions"
+    failure = describe_exception(error, where)
+    return replace(failure, message=f"{failure.message}. {advice}").error()
 
 
 def dump_exception(exception: BaseException) -> bytes | None:

@@ -1,10 +1,13 @@
 """Exceptions of user code and arguments that cannot travel, on every engine."""
 
 import logging
+import os
 import pickle
+import platform
 import threading
 import traceback
 
+import numpy as np
 import pytest
 from runtime_support import wait_until
 
@@ -427,6 +430,16 @@ def test_an_argument_that_cannot_be_unpickled(engine):
     with pytest.raises(RuntimeError, match="cannot be unpickled"):
         runtime.get(identity.remote([Bomb()]), timeout=30)
     assert runtime.get(actor.ping.remote()) == "pong"
+
+
+def test_a_value_that_cannot_be_unpickled(engine):
+    """The error says that, by whom and under which versions; it is caught by its own class, too."""
+    for ref in (runtime.put(Bomb()), runtime.put([runtime.put(1), Bomb()]), call.remote(lambda: Bomb())):
+        with pytest.raises(RuntimeError, match=r"cannot be unpickled.*have the modules") as caught:
+            runtime.get(ref, timeout=30)
+        assert isinstance(caught.value, runtime.TaskError)
+        text = str(caught.value)
+        assert f"process {os.getpid()} (Python {platform.python_version()}, numpy {np.__version__}" in text
 
 
 def test_references_among_what_cannot_be_pickled(engine):

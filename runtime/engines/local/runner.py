@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from ... import errors
-from ...failures import describe_exception
+from ...failures import describe_exception, unreadable
 from ...generators import DynamicObjectRefGenerator
 from ...options import DYNAMIC
 from ...refs import Unseen
@@ -238,7 +238,12 @@ class Runner:
             if timeout_s is not None:
                 raise errors.GetTimeoutError(f"{ref!r} was not there after {timeout_s:g} s")
             raise self.never(ref)
-        return ref.stored.load()
+        try:
+            return ref.stored.load()
+        except errors.RuntimeFailure:
+            raise
+        except Exception as error:
+            raise unreadable(error) from error
 
     def never(self, ref: Reference) -> errors.ResourceDeadlockError:
         """The error of waiting for a reference that is pending: nothing runs while its caller waits."""

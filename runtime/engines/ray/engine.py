@@ -14,6 +14,7 @@ from ray.util.client import ray as client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ... import errors
+from ...failures import unreadable
 from ...options import DYNAMIC, STREAMING, ActorOptions, TaskOptions, check_feasible
 from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
@@ -262,7 +263,13 @@ class RayEngine:
         for ref in refs:
             if type(ref) is not Reference or ref.engine is not self:
                 self._check_own(ref)
-        return [decode(value) for value in _asked(ray.get, [ref.inner for ref in refs], timeout=timeout_s)]
+        stored = _asked(ray.get, [ref.inner for ref in refs], timeout=timeout_s)
+        try:
+            return [decode(value) for value in stored]
+        except errors.RuntimeFailure:
+            raise
+        except Exception as error:
+            raise unreadable(error) from error
 
     def wait(self, refs, num_returns, timeout_s):
         self._enter()

@@ -19,6 +19,7 @@ from time import monotonic
 import numpy as np
 
 from ... import errors, machine
+from ...failures import unreadable
 from ...unpicklable import refuse
 from ..placement_groups import WHEN_BOOKED, Placements, check_group, ready_options
 from ..resources import quantities, units
@@ -239,7 +240,12 @@ class Client:
 
     def _load(self, ref):
         """The value of a reference that is done; raises if it is an error."""
-        value = self.serializer.decode(ref.frame, ref.start, ref.pins)
+        try:
+            value = self.serializer.decode(ref.frame, ref.start, ref.pins)
+        except errors.RuntimeFailure:
+            raise
+        except Exception as error:
+            raise unreadable(error) from error
         if ref.frame[ref.start] & wire.ERROR:
             ref.error_seen()
             try:

@@ -10,8 +10,8 @@ import numpy as np
 
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_manifest
 from rllib.models.buffers import BuffersByRows
-from rllib.models.catalog import PolicySpec
 from rllib.models.numpy_network import use_one_blas_thread
+from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, STATE_IN, VF_PREDS, Column
 
 FILTER_PREFIX = "filter."
@@ -44,7 +44,7 @@ class Policy:
     observation is never filtered again, so whatever the filter learns later, old rows keep their meaning.
 
     Args:
-        spec: description of the network, the distribution and the filter (models/catalog.py).
+        spec: description of the network, the distribution and the filter (models/policy_spec.py).
         weights: flat float32 vector that becomes the policy's own memory, without a copy.
         rng: draws initial weights where none are given. Without either, all weights are zero until `set_weights`.
 

@@ -46,7 +46,8 @@ from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
 from rllib.metrics import Metrics, Result, SystemUsage
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog import policy_spec
+from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot, description_of
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 

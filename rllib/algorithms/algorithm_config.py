@@ -20,7 +20,7 @@ from rllib.algorithms.exploration_config import exploration_problem
 from rllib.algorithms.registry import get_algorithm_class
 from rllib.algorithms.sections import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
-from rllib.models.catalog import check_model
+from rllib.models.model_settings import check_model
 from rllib.sample_batch import Column
 from rllib.schedules import Schedule
 

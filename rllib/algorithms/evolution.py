@@ -24,8 +24,9 @@ from rllib.evaluation.rollout_worker import SampleReport
 from rllib.evaluation.worker_set import WorkerSet, allocator
 from rllib.learners.optimizers import SGD, Adam, global_norm
 from rllib.metrics import Metrics
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog import policy_spec
 from rllib.models.noise_table import NoiseTable
+from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.replay.memory import free_bytes
 

@@ -5,8 +5,8 @@ from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.learners.optimizers import Adam, SGD
-from rllib.models.catalog import PolicySpec
 from rllib.models.noise_table import NoiseTable
+from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.schedules import Points
 from typing import Any, ClassVar, Literal, TypeVar

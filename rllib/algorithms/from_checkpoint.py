@@ -17,7 +17,7 @@ from rllib.env.registry import is_environment_class, register_typed_function
 from rllib.evaluation import seeding
 from rllib.evaluation.transitions import n_step_returns
 from rllib.evaluation.worker_set import WorkerSet
-from rllib.models.catalog import PolicySpec
+from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY
 
 State = Mapping[str, Mapping[str, Any]]

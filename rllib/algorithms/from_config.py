@@ -10,7 +10,7 @@ from rllib.env.registry import EnvFactory, resolve
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance
-from rllib.models.catalog import MODEL_DEFAULTS
+from rllib.models.model_settings import MODEL_DEFAULTS
 
 
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:

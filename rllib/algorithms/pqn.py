@@ -25,7 +25,7 @@ from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.sections import at_least, between, section
 from rllib.evaluation.advantages import QLambda
 from rllib.losses.td import TDLoss
-from rllib.models.catalog import PolicySpec
+from rllib.models.policy_spec import PolicySpec
 from rllib.models.q_values import QValues
 
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}

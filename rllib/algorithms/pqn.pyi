@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.evaluation.advantages import QLambda
-from rllib.models.catalog import PolicySpec
+from rllib.models.policy_spec import PolicySpec
 from rllib.schedules import Points
 from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")

@@ -19,7 +19,7 @@ from rllib.algorithms.sections import above, at_least, section
 from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.losses.loss import Loss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
-from rllib.models.catalog import PolicySpec
+from rllib.models.policy_spec import PolicySpec
 from rllib.models.q_values import QValues
 from rllib.sample_batch import SampleBatch
 

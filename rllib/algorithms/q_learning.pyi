@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from rllib.algorithms.off_policy import OffPolicy, OffPolicyConfig
 from rllib.evaluation.exploration import Exploration
 from rllib.losses.loss import Loss
-from rllib.models.catalog import PolicySpec
+from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import SampleBatch
 from rllib.schedules import Points
 from typing import Any, ClassVar, Literal, TypeVar

@@ -13,7 +13,7 @@ from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.exploration import STOCHASTIC_SAMPLING, Exploration
 from rllib.evaluation.fragment import Fragment
 from rllib.learners.learner import Learner
-from rllib.models.catalog import PolicySpec
+from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import Column
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rllib.models.catalog import PolicySpec
 from rllib.models.layout import Layout
+from rllib.models.policy_spec import PolicySpec
 from rllib.models.torch_network import ActingNetwork, FlatModule
 
 

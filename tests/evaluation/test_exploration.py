@@ -17,8 +17,9 @@ from rllib.evaluation.exploration import (
 )
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog import policy_spec
 from rllib.models.encoders import BoxEncoder
+from rllib.models.policy_spec import PolicySpec
 from rllib.models.q_values import QValues
 from rllib.policy import Snapshot
 from tests.envs import BoundedAction, InfiniteHorizon

@@ -17,10 +17,11 @@ from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import LossOverModules
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog import policy_spec
 from rllib.models.custom import CustomModule
 from rllib.models.distributions import DiagGaussian
 from rllib.models.modules import FullyConnected, Parameter
+from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, SampleBatch
 

@@ -7,9 +7,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rllib.models.catalog import MODEL_DEFAULTS, PolicySpec, check_model, policy_spec
+from rllib.models.catalog import policy_spec
 from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
 from rllib.models.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
+from rllib.models.model_settings import MODEL_DEFAULTS, check_model
+from rllib.models.policy_spec import PolicySpec
 
 BOX = gym.spaces.Box(-1, 1, (4,))
 DISCRETE = gym.spaces.Discrete(2)

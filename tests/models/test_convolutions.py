@@ -14,7 +14,8 @@ from rllib.learners.learner import make_learner
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.losses.ppo import PPO_LOSS
-from rllib.models.catalog import PolicySpec, policy_spec
+from rllib.models.catalog import policy_spec
+from rllib.models.policy_spec import PolicySpec
 from rllib.models.torch_network import ActingNetwork, TorchNetwork, backward
 from rllib.models.torso import filters_from
 from rllib.policy import Policy

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.models.catalog import PolicySpec
 from rllib.models.encoders import BoxEncoder
+from rllib.models.policy_spec import PolicySpec
 from rllib.models.q_values import QValues
 from rllib.models.torch_network import NoisyTorchNetwork, backward
 from rllib.policy import Policy

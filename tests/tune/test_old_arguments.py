@@ -8,7 +8,7 @@ import pytest
 
 from rllib import PPO, tune
 from rllib.checkpoint import read_checkpoint
-from rllib.models.catalog import PolicySpec
+from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.tune.loggers import CsvLogger, read_results
 

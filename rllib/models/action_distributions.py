@@ -1,0 +1,28 @@
+"""From an action space to the distribution of its actions."""
+
+import numpy as np
+from gymnasium import spaces
+
+from rllib.models.distributions import Categorical, DiagGaussian, Distribution, MultiCategorical
+
+
+def distribution_for(space: spaces.Space) -> Distribution:
+    """Chooses the distribution of the actions of a space.
+
+    Raises:
+        ValueError: for a space that no distribution here can serve; the message says what to do.
+    """
+    if isinstance(space, spaces.Discrete):
+        return Categorical(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return MultiCategorical(tuple(int(n) for n in space.nvec.reshape(-1)), tuple(space.shape))
+    if isinstance(space, spaces.MultiBinary):
+        return MultiCategorical((2,) * int(np.prod(space.shape)), tuple(space.shape))
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        if not space.shape or 0 in space.shape:
+            raise ValueError(f"a Box action space needs at least one number, but {space} has shape {space.shape}")
+        return DiagGaussian(tuple(space.shape))
+    raise ValueError(
+        f"actions of {type(space).__name__} are not supported: {space}. Supported are Discrete, MultiDiscrete, "
+        "MultiBinary and Box of floats; wrap the environment so that it takes one of them."
+    )

@@ -1,0 +1,112 @@
+"""The `model` settings: their defaults, which values they take, and which of RLlib's are not available."""
+
+import difflib
+from collections.abc import Mapping
+
+from rllib.models.initializers import INITIALIZERS
+from rllib.models.torso import NATURE_HIDDENS, filters_from
+
+MODEL_DEFAULTS = {
+    "fcnet_hiddens": [256, 256],  # widths of the hidden layers
+    "fcnet_activation": "tanh",  # "tanh", "relu", "swish" ("silu"), "linear" (None)
+    # Convolutions: a list with [channels, kernel, stride] for each layer, or "nature"; None chooses by the size of the
+    # image, [] is for none. Images skip the layers of fcnet_hiddens.
+    "conv_filters": None,
+    "conv_activation": "relu",  # as fcnet_activation
+    "post_fcnet_hiddens": [],  # widths of the hidden layers behind the convolutions, and behind fcnet_hiddens
+    "post_fcnet_activation": "relu",  # theirs, unless fcnet_hiddens come first
+    "dim": 84,  # height and width of the pictures of Atari games (preprocessor_pref="deepmind")
+    "framestack": True,  # their observations are the last four pictures
+    "fcnet_weights_initializer": None,  # "orthogonal", "uniform" (torch.nn.Linear's); None: the algorithm's own
+    "vf_share_layers": True,  # policy and value read the same hidden layers
+    "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
+    "layer_norm": False,  # hidden layers are normalised before their activation
+}
+
+# Known model settings that this version has no network for, with their neutral values.
+NOT_AVAILABLE = {
+    "use_lstm": (False, None),
+    "use_attention": (False, None),
+    "custom_model": (None,),
+    "custom_action_dist": (None,),
+    "custom_preprocessor": (None,),
+    "grayscale": (None, True, False),  # pictures of Atari games are grey in any case, and scaled to 0 ... 1
+    "zero_mean": (None, True, False),
+    "no_final_linear": (False,),
+    "encoder_latent_dim": (None,),
+}
+
+# Settings of Ray's for parts that this version has not, or for switches that make no difference here: any value is
+# taken, since the part itself has to be asked for ("use_lstm": True).
+OF_PARTS_THAT_ARE_OFF = frozenset(
+    {
+        *("max_seq_len", "lstm_cell_size", "lstm_use_prev_action", "lstm_use_prev_reward"),
+        *("lstm_use_prev_action_reward", "_time_major"),
+        *("attention_num_transformer_units", "attention_dim", "attention_num_heads", "attention_head_dim"),
+        *("attention_memory_inference", "attention_memory_training", "attention_position_wise_mlp_dim"),
+        *("attention_init_gru_gate_bias", "attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
+        *("custom_model_config", "custom_preprocessor_config", "custom_options"),
+        *("_disable_preprocessor_api", "_disable_action_flattening", "_use_default_native_models"),
+        "always_check_shapes",
+    }
+)
+
+ACTIVATION_NAMES = {
+    "tanh": "tanh",
+    "relu": "relu",
+    "swish": "swish",
+    "silu": "swish",
+    "linear": "linear",
+    None: "linear",
+}
+
+
+def check_model(model: Mapping) -> dict:
+    """MODEL_DEFAULTS with the given settings.
+
+    Raises:
+        ValueError: for a setting that is unknown, out of range, or not available yet; the message says what to do.
+    """
+    settings = dict(MODEL_DEFAULTS)
+    for key, value in model.items():
+        if key in NOT_AVAILABLE:
+            if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
+                raise ValueError(
+                    f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks "
+                    f"and convolutions. Leave {key!r} out and set 'fcnet_hiddens' or 'conv_filters'."
+                )
+        elif key in OF_PARTS_THAT_ARE_OFF:
+            continue
+        elif key not in MODEL_DEFAULTS:
+            near = difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" Known ones: {', '.join(MODEL_DEFAULTS)}."
+            raise ValueError(f"unknown model setting {key!r}.{hint}")
+        else:
+            settings[key] = value
+    if settings["conv_filters"] == "nature" and "post_fcnet_hiddens" not in model:
+        settings["post_fcnet_hiddens"] = NATURE_HIDDENS
+    _check_values(settings)
+    return settings
+
+
+def _check_values(settings: dict) -> None:
+    for key in ("fcnet_hiddens", "post_fcnet_hiddens"):
+        hiddens = settings[key]
+        if not isinstance(hiddens, list | tuple) or not all(type(width) is int and width > 0 for width in hiddens):
+            raise ValueError(f"model[{key!r}] must be a list of positive integers like [64, 64], but got {hiddens!r}")
+    for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation"):
+        if settings[key] not in ACTIVATION_NAMES:
+            raise ValueError(f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, but got {settings[key]!r}")
+    initializer = settings["fcnet_weights_initializer"]
+    if initializer is not None and initializer not in INITIALIZERS:
+        raise ValueError(
+            f"model['fcnet_weights_initializer'] must be one of {list(INITIALIZERS)}, or None for the algorithm's own, "
+            f"but got {initializer!r}"
+        )
+    if type(settings["dim"]) is not int or settings["dim"] < 1:
+        raise ValueError(f"model['dim'] must be a number of pixels like 84, but got {settings['dim']!r}")
+    if settings["conv_filters"] and settings["conv_filters"] != "nature":
+        filters_from(settings["conv_filters"])
+    for key in ("framestack", "vf_share_layers", "free_log_std", "layer_norm"):
+        if not isinstance(settings[key], bool):
+            raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")

@@ -1,0 +1,133 @@
+"""The description of a policy: all that is needed to build its network, in any process."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rllib.models.distributions import Distribution, distribution_from_json
+from rllib.models.encoders import Encoder, encoder_from_json
+from rllib.models.filters import Filter, MeanStdFilter, NoFilter
+from rllib.models.initializers import INITIALIZERS
+from rllib.models.layout import LayersLayout, Layout
+from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
+from rllib.models.numpy_network import NumpyNetwork
+from rllib.models.numpy_torso import ConvolutionalNetwork
+from rllib.models.torso import Torso, torso_from_json
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """The description of a policy: all that is needed to build its network, in any process.
+
+    Attributes:
+        encoder: turns stored observations into the network's input.
+        distribution: of the actions.
+        hiddens: widths of the hidden layers.
+        activations: of each hidden layer, "tanh", "relu", "swish" or "linear".
+        vf_share_layers: one tower for policy and value instead of two.
+        free_log_std: a parameter instead of an output (DiagGaussian alone).
+        observation_filter: "NoFilter" or "MeanStdFilter".
+        critic: whether there is a value head; without one there is a single tower.
+        layer_norm: hidden layers are normalised before their activation.
+        torso: convolutions that read the stored observations, for the hidden layers to read; None without images.
+        initializer: of the weights, a name in models/initializers.py.
+        noisy_layers: number of last layers, head included, with noise in their weights (single tower).
+        sigma0: initial scale of this noise (noisy_network.py).
+    """
+
+    encoder: Encoder
+    distribution: Distribution
+    hiddens: tuple[int, ...]
+    activations: tuple[str, ...]
+    vf_share_layers: bool = False
+    free_log_std: bool = False
+    observation_filter: str = "NoFilter"
+    critic: bool = True
+    layer_norm: bool = False
+    torso: Torso | None = None
+    initializer: str = "orthogonal"
+    noisy_layers: int = 0
+    sigma0: float = 0.5
+
+    # Of networks with a memory (models/recurrent.py): numbers of a state, longest sequence that gradients flow through.
+    state_size = 0
+    max_seq_len = 20
+
+    def layout(self) -> Layout:
+        """Where the parameters lie in the flat vector."""
+        num_log_std = self.distribution.size if self.free_log_std else 0
+        heads = {"policy": self.distribution.num_inputs - num_log_std}
+        if self.critic:
+            heads["value"] = 1
+        # Without any layers there is nothing to share or to separate: both heads read the observation.
+        has_layers = bool(self.hiddens) or self.torso is not None
+        plain = LayersLayout(
+            self.encoder.size if self.torso is None else self.torso.num_features,
+            self.hiddens,
+            heads,
+            "shared" if self.vf_share_layers or not has_layers or not self.critic else None,
+            num_log_std,
+            self.layer_norm,
+            self.torso,
+        )
+        return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
+
+    def initialize(self, layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Fills the weights, flat float32 [layout.size]."""
+        if isinstance(layout, NoisyLayout):
+            initialize_sigmas(layout, weights, self.sigma0)
+            layout, weights = layout.plain, weights[: layout.plain.size]
+        INITIALIZERS[self.initializer](layout, weights, rng)
+
+    def network(self, layout: Layout, weights: np.ndarray):
+        """The network that acts, on these weights (see NumpyNetwork).
+
+        Raises:
+            ValueError: for weights of another size.
+        """
+        if isinstance(layout, NoisyLayout):
+            return NoisyNetwork(layout, lambda summed: self.network(layout.plain, summed), weights)
+        kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
+        return kind(layout, self.activations, weights)
+
+    def torch(self, layout: Layout, flat, acting):
+        """The torch module that learns, on a flat tensor; it shares the noise of `acting`, the policy's own network."""
+        from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
+
+        if isinstance(layout, NoisyLayout):
+            return NoisyTorchNetwork(layout, self.activations, flat, acting)
+        return TorchNetwork(layout, self.activations, flat)
+
+    def make_filter(self) -> Filter:
+        """A new observation filter."""
+        return MeanStdFilter(self.encoder.shape) if self.observation_filter == "MeanStdFilter" else NoFilter()
+
+    def to_json(self) -> dict:
+        """A JSON-able description, without what subclasses add; `from_json` reads it."""
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(PolicySpec)}
+        return plain | {
+            "encoder": self.encoder.to_json(),
+            "distribution": self.distribution.to_json(),
+            "hiddens": list(self.hiddens),
+            "activations": list(self.activations),
+            "torso": self.torso and self.torso.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping) -> "PolicySpec":
+        """The description that `to_json` gave."""
+        data = dict(data)
+        if "activation" in data:  # of checkpoints from before each layer had its own
+            data["activations"] = [data.pop("activation")] * len(data["hiddens"])
+        return cls(
+            **{
+                **data,
+                "encoder": encoder_from_json(data["encoder"]),
+                "distribution": distribution_from_json(data["distribution"]),
+                "hiddens": tuple(data["hiddens"]),
+                "activations": tuple(data["activations"]),
+                "torso": torso_from_json(data.get("torso")),
+            }
+        )

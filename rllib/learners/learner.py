@@ -8,7 +8,7 @@ import numpy as np
 from rllib.learners.numpy_learner import NumpyBackend
 from rllib.learners.objective import ModuleVector, Objective
 from rllib.learners.target_copy import TargetCopy
-from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.sample_batch import NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
@@ -311,7 +311,7 @@ def make_learner(
     unknown = named - vector.slices.keys()
     if unknown:
         raise ValueError(f"there are no modules {sorted(unknown)}; there are {', '.join(vector.slices)}")
-    if policy.state_size and any(isinstance(each.loss, LossOverModules) for each in objectives):
+    if policy.state_size and any(each.is_over_modules for each in objectives):
         raise ValueError(
             "a LossOverModules calls the policy with observations alone, so it cannot train a policy with a memory. "
             "Use a Loss, which gets the outputs of whole sequences."

@@ -46,6 +46,11 @@ class Objective:
             raise ValueError(f"grad_clip must be positive, or None for no clipping, but got {self.grad_clip!r}")
 
     @property
+    def is_over_modules(self) -> bool:
+        """Whether the loss calls the modules itself, instead of being given the policy's outputs."""
+        return isinstance(self.loss, LossOverModules)
+
+    @property
     def has_closed_form(self) -> bool:
         """Whether the loss offers its gradient in numpy."""
         return hasattr(self.loss, "numpy")

@@ -43,7 +43,7 @@ class TorchBackend:
         self._on_gpu = self.device.type == "cuda"
         self._transfers = PinnedTransfers(self.device) if self._on_gpu else InPlace()
         # Weights that change outside, and those on the device; on the CPU these are the same memory.
-        targets = [] if all(each.has_closed_form for each in objectives) else targets
+        targets = targets if any(each.is_over_modules for each in objectives) else []
         shared = [torch.from_numpy(array) for array in (vector.flat, *(target.weights for target in targets))]
         self._mirrored = [(host, host.to(self.device)) for host in shared]
         self._flat = self._mirrored[0][1]
@@ -197,7 +197,7 @@ class _Descent:
         # What the policy's network is called with.
         self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
         self._clip = objective.grad_clip, objective.grad_clip_by
-        self._moves, self._moved, self._over_modules = objective.moves, moved, not objective.has_closed_form
+        self._moves, self._moved, self._over_modules = objective.moves, moved, objective.is_over_modules
         flats = [module.flat for module in moved]
         self.gradients = [flat.grad for flat in flats]
         self._gradient_parts = [parameter.grad for module in moved for parameter in module.parameters()]

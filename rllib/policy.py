@@ -336,7 +336,7 @@ class Policy:
     # ------------------------------------------------------------------ whole fragments
 
     def encode(self, observations: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The network's input: float32 [N, size + 1] with a last column of ones, or the observations themselves.
+        """The network's input: float32 [N, input_width] with a column of ones, or the observations themselves.
 
         By default in a buffer that the next call with the same number of rows overwrites.
         """
@@ -348,8 +348,8 @@ class Policy:
         return out
 
     def new_inputs(self, rows: int) -> np.ndarray:
-        """Memory for the encodings of observations, float32 [rows, size + 1]; empty where nothing is encoded."""
-        return np.ones((rows, 0 if self.spec.encoder.as_stored else self.spec.encoder.size + 1), np.float32)
+        """Memory for the encodings of observations, float32 [rows, input_width]; empty where nothing is encoded."""
+        return np.ones((rows, self.spec.input_width), np.float32)
 
     def log_prob(self, dist_inputs: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """Log-probability [B] of actions [B, *action_shape] under distributions [B, num_dist_inputs]."""

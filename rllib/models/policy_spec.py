@@ -55,6 +55,11 @@ class PolicySpec:
     state_size = 0
     max_seq_len = 20
 
+    @property
+    def input_width(self) -> int:
+        """Columns of encoded observations; 0 where the network reads the rows as they are stored."""
+        return 0 if self.encoder.as_stored else self.encoder.size + 1
+
     def layout(self) -> Layout:
         """Where the parameters lie in the flat vector."""
         num_log_std = self.distribution.size if self.free_log_std else 0

@@ -20,7 +20,7 @@ def from_json(data: dict, classes: tuple[type[Described], ...]):
     Raises:
         ValueError: for a kind of none of them.
     """
-    fields = {name: _tuples(value) for name, value in data.items() if name != "kind"}
+    fields = {name: as_tuples(value) for name, value in data.items() if name != "kind"}
     for each in classes:
         if each.kind == data["kind"]:
             return each(**fields)
@@ -34,5 +34,6 @@ def as_lists(value):
     return [as_lists(part) for part in value] if isinstance(value, tuple) else value
 
 
-def _tuples(value):
-    return tuple(_tuples(part) for part in value) if isinstance(value, list | tuple) else value
+def as_tuples(value):
+    """The value with tuples in the place of lists."""
+    return tuple(as_tuples(part) for part in value) if isinstance(value, list | tuple) else value

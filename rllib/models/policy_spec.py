@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.described import as_lists, as_tuples
 from rllib.models.distributions import Distribution, distribution_from_json
 from rllib.models.encoders import Encoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
@@ -111,28 +112,20 @@ class PolicySpec:
 
     def to_json(self) -> dict:
         """A JSON-able description, without what subclasses add; `from_json` reads it."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(PolicySpec)}
-        return plain | {
-            "encoder": self.encoder.to_json(),
-            "distribution": self.distribution.to_json(),
-            "hiddens": list(self.hiddens),
-            "activations": list(self.activations),
-            "torso": self.torso and self.torso.to_json(),
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(PolicySpec)}
+        return {
+            name: value.to_json() if name in _READERS and value is not None else as_lists(value)
+            for name, value in values.items()
         }
 
     @classmethod
     def from_json(cls, data: Mapping) -> "PolicySpec":
-        """The description that `to_json` gave."""
+        """The description that `to_json` gave; attributes that an earlier version did not have take their defaults."""
         data = dict(data)
         if "activation" in data:  # of checkpoints from before each layer had its own
             data["activations"] = [data.pop("activation")] * len(data["hiddens"])
-        return cls(
-            **{
-                **data,
-                "encoder": encoder_from_json(data["encoder"]),
-                "distribution": distribution_from_json(data["distribution"]),
-                "hiddens": tuple(data["hiddens"]),
-                "activations": tuple(data["activations"]),
-                "torso": torso_from_json(data.get("torso")),
-            }
-        )
+        return cls(**{name: _READERS.get(name, as_tuples)(value) for name, value in data.items()})
+
+
+# Attribute -> what reads its own `to_json`; the others are numbers, texts, and tuples of them.
+_READERS = {"encoder": encoder_from_json, "distribution": distribution_from_json, "torso": torso_from_json}

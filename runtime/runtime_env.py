@@ -74,6 +74,11 @@ def merged(outer: str, runtime_env: dict) -> str:
     return json.dumps(together, sort_keys=True)
 
 
+def only_names(environment: str) -> bool:
+    """Whether an environment says nothing but what namespace names are in."""
+    return environment_dict(environment).keys() == {"namespace"}
+
+
 def environment_dict(environment: str) -> dict:
     """The dict of an environment; empty for the session's own."""
     return json.loads(environment) if environment else {}

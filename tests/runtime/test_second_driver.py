@@ -96,6 +96,39 @@ print(runtime.get(place.remote()), *runtime.get(Child.remote().place.remote()))
     assert runtime.get(place.remote()) == ("first", "1", None)
 
 
+def test_idle_workers_of_the_first_driver_serve_it(fresh, script):
+    session = fresh()
+
+    @runtime.remote
+    def place():
+        return os.getpid()
+
+    pid = runtime.get(place.remote())
+    result = script(
+        """
+import os, sys, runtime
+from runtime.util import list_named_actors
+runtime.init(address=sys.argv[1], namespace="second")
+@runtime.remote
+def place():
+    keeper = Keeper.options(name="keeper").remote()
+    inner = runtime.get(inside.remote(), timeout=20)
+    return os.getpid(), runtime.get_runtime_context().namespace, inner, runtime.get(keeper.name.remote(), timeout=20)
+@runtime.remote
+def inside():
+    return runtime.get_runtime_context().namespace
+@runtime.remote
+class Keeper:
+    def name(self):
+        return list_named_actors(all_namespaces=True)
+print(runtime.get(place.remote()))
+""",
+        session.session_dir,
+    )
+    named = [{"namespace": "second", "name": "keeper"}]
+    assert result.stdout == f"{(pid, 'second', 'second', named)}\n", result.stderr
+
+
 def test_session_means_the_one_that_runs(fresh, script):
     session = fresh()
     result = script(

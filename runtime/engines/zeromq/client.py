@@ -98,10 +98,10 @@ class Client:
         self.placements = placements = Placements(totals, NODE_ID)
         self.tasks = Tasks(mailbox, local_refs, arguments, self._unseen_errors, placements, self.enter, self.wait_for)
         named = NamedActors(self._node_requests, self.actor_channels, local_refs, namespace, self.enter)
+        self.named_actors = named
         actors = ActorCalls(
             mailbox, self.actor_channels, named, local_refs, arguments, self._unseen_errors, placements, self.enter
         )
-        self.namespace = namespace
         self.get_actor, self.list_named_actors = named.get_actor, named.list_named_actors
         self.submit, self.create_actor = self.tasks.submit, actors.create_actor
         self._actor_calls, self._delayed = actors, actors.delayed

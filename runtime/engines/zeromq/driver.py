@@ -90,7 +90,7 @@ class Driver(Client):
 
     def context(self) -> RuntimeContext:
         self.enter()
-        return RuntimeContext(self.session_id, NODE_ID, f"{self.process:x}", namespace=self.namespace)
+        return RuntimeContext(self.session_id, NODE_ID, f"{self.process:x}", namespace=self.named_actors.namespace)
 
     def _on_log(self, frame, head):
         stream = sys.stdout if head[2] == wire.STDOUT else sys.stderr

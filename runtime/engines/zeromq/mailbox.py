@@ -366,8 +366,11 @@ class Mailbox:
             ready = [descriptor for descriptor, _ in poll.poll(self.round_ms)]
             if self._node in ready:
                 poll.unregister(self._node)
-                self.node_died = True
-                self.end_waits()
+                sleep(KEEPER_PAUSE_S)  # its last message, that the session has ended, may still be on the way
+                self.drain()
+                if not self._over:
+                    self.node_died = True
+                    self.end_waits()
             if self._wake in ready:
                 sleep(KEEPER_PAUSE_S)  # most often the next verb does it, and more comes
                 os.eventfd_read(self._wake)

@@ -19,7 +19,7 @@ class NamedActors:
 
     Args:
         node_requests, actor_channels, local_refs: of this process.
-        namespace: of names that are given without one.
+        namespace: of names that are given without one; an attribute as well.
         enter: `Client.enter`.
     """
 
@@ -32,7 +32,7 @@ class NamedActors:
         enter: Callable[[], None],
     ):
         self._ask, self._actor_channels, self._local_refs = node_requests.ask, actor_channels, local_refs
-        self._namespace, self._enter = namespace, enter
+        self.namespace, self._enter = namespace, enter
 
     def claim(self, key: bytes, options, class_name: str, methods: dict[str, Method]) -> bytes:
         """Takes the name in the options for an actor that is about to be created.
@@ -43,7 +43,7 @@ class NamedActors:
         Raises:
             ValueError: another actor has the name.
         """
-        namespace = options.namespace or self._namespace
+        namespace = options.namespace or self.namespace
         description = pickling.dumps((class_name, methods))
         claim = structs.Claim(namespace, options.name, key, options.get_if_exists, description)
         answer = self._ask(wire.CLAIM_NAME, body=structs.encode(claim))
@@ -58,7 +58,7 @@ class NamedActors:
     def get_actor(self, name: str, namespace: str | None) -> tuple[bytes, str, dict[str, Method]]:
         """See base.Engine."""
         self._enter()
-        wanted = structs.Name(namespace or self._namespace, name)
+        wanted = structs.Name(namespace or self.namespace, name)
         answer = self._ask(wire.FIND_NAME, body=structs.encode(wanted))
         if wire.header(answer)[2] == wire.NAME_UNKNOWN:
             raise LookupError(name)

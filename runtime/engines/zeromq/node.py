@@ -64,6 +64,7 @@ class Node:
             config["object_store_memory"],
             allow_many_files() - RESERVED_FILES,
             0 if self._disk is None else 2**63 if config["spilling_bytes"] is None else config["spilling_bytes"],
+            is_plain=not config["environment"],
         )
         use_key(self._session)
         self._zygote, self._channel = zygote, channel

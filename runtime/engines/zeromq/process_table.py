@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...options import RESOURCE_UNITS
+from ...runtime_env import only_names
 from ..resources import Resources
 from . import wire
 from .entities import Kill, Process, ProcessKind, Send, Task
@@ -20,6 +21,7 @@ class ProcessTable:
         resources: of the session.
         files: the node's budget of open files, of which each worker takes some.
         owns_something: whether actors or unfinished tasks would end with a process.
+        is_plain: whether the session's own environment says nothing, so that its workers may serve drivers that join.
 
     Attributes:
         by_number: the living processes.
@@ -28,8 +30,8 @@ class ProcessTable:
         instruct: takes an instruction for the node.
     """
 
-    def __init__(self, resources: Resources, files: FileBudget, owns_something: Callable[[int], bool]):
-        self._resources, self.files, self._owns_something = resources, files, owns_something
+    def __init__(self, resources: Resources, files: FileBudget, owns_something: Callable[[int], bool], is_plain: bool):
+        self._is_plain, self._resources, self.files, self._owns_something = is_plain, resources, files, owns_something
         self.by_number = {wire.DRIVER: Process(wire.DRIVER, ProcessKind.DRIVER, resources, ready=True)}
         cpus = resources.total.get("CPU", 0) // RESOURCE_UNITS
         self.largest_worker_count = 8 * cpus + 64
@@ -104,6 +106,8 @@ class ProcessTable:
         environment = task.spec.environment
         if not needs_gpu and (self._idle if not environment else environment in self._idle_elsewhere):
             return self._idle.pop() if not environment else self._leave_idle(self._idle_elsewhere[environment][-1])
+        if environment and not needs_gpu and self._idle and self._is_plain and only_names(environment):
+            return self._move(self._idle.pop(), environment)
         if self.files.task_workers >= self.largest_worker_count or not self.files.has_room_for_task_worker():
             self._end_idle(environment)
             return None
@@ -113,6 +117,12 @@ class ProcessTable:
         """A worker has nothing to run."""
         idle = self._idle_elsewhere.setdefault(worker.environment, []) if worker.environment else self._idle
         idle.append(worker)
+
+    def _move(self, worker, environment):
+        """A worker serves a driver that has joined, from now on."""
+        worker.environment = environment
+        self.instruct(Send(worker.number, wire.message(wire.MOVE, wire.NODE, body=environment.encode())))
+        return worker
 
     def _leave_idle(self, worker):
         """Takes a worker from the idle ones."""

@@ -40,6 +40,7 @@ class NodeState:
         quota: bytes of shared memory.
         disk_quota: bytes that objects may take on a disk when that is full.
         files: number of files that the node may have open for workers and segments.
+        is_plain: whether the session has no environment; see ProcessTable.
 
     Attributes:
         memory_room: bytes of memory that may still be used on the machine, as far as known.
@@ -52,11 +53,12 @@ class NodeState:
         quota: int = 2**30,
         files: int = 2**30,
         disk_quota: int = 0,
+        is_plain: bool = True,
     ):
         self.resources = Resources(total, gpu_ids)
         self.groups = PlacementGroups(self.resources)
         files = FileBudget(files)
-        self.table = table = ProcessTable(self.resources, files, self._owns_something)
+        self.table = table = ProcessTable(self.resources, files, self._owns_something, is_plain)
         self.memory = SharedMemory(quota, disk_quota, table.instruct, table.tell, files)
         self._shared = shared = SharedItems(table, self.memory, lambda key: self._actors.handles_gone(key))
         self._actors = actors = ActorTable(table, shared, self.resources, self.groups)

@@ -85,6 +85,7 @@ CLOSED = 26  # a: segment that has ended; also "return what you do not need" whe
 GONE = 27  # a: process that has ended
 LOG = 28  # flags: STDOUT or STDERR; text for this stream of the driver
 NOTICE = 29  # flags: level; text for the driver's logger
+MOVE = 45  # text: the environment in which the worker is from now on: the session's own, but for the namespace
 STOP = 30  # the actor ends after the calls it has
 GOODBYE = 31
 COLLECT = 34  # memory is short: garbage may hold values

@@ -25,6 +25,7 @@ import msgspec
 
 from ... import context
 from ...runtime_context import RuntimeContext
+from ...runtime_env import environment_dict
 from ..resources import quantities
 from . import structs, wire
 from .cancellation import Cancellations
@@ -130,6 +131,7 @@ class Worker(Client):
         self._handlers |= {
             wire.PACKED_CALLS: self._on_packed_calls,
             wire.DEFINE: received.on_define,
+            wire.MOVE: self._on_move,
             wire.CANCEL: self._on_cancel,
             wire.CREDIT: results.on_credit,
             wire.GOODBYE: lambda frame, head: self._goodbye.tick(),
@@ -211,6 +213,12 @@ class Worker(Client):
         calls = structs.decode(structs.PackedCalls, frame)
         same = itertools.repeat
         self._inbox.add_all(zip(same(head[3]), calls.serials, same(calls.method), calls.arguments))
+
+    def _on_move(self, frame, head):
+        """What comes is the work of another driver."""
+        self.environment = frame[wire.HEADER_BYTES :].decode()
+        self.named_actors.namespace = environment_dict(self.environment)["namespace"]
+        self.tasks.placement_changed()
 
     # -- cancelled work -----------------------------------------------------------------------------------------------
 
@@ -307,7 +315,7 @@ class Worker(Client):
             gpu_ids=tuple(settings.gpu_ids),
             resources=quantities(running.request),
             placement=self.placements.current,
-            namespace=self.namespace,
+            namespace=self.named_actors.namespace,
             was_current_actor_reconstructed=settings.restarts > 0,
         )
 

@@ -773,6 +773,29 @@ def test_a_group_of_a_task_ends_with_the_driver_of_the_task():
     assert group_states(d) == ["REMOVED"]
 
 
+@pytest.mark.parametrize("environment", ['{"namespace": "x"}', '{"env_vars": {"A": "1"}, "namespace": "x"}'])
+def test_idle_workers_serve_drivers_that_join(environment):
+    d = Driven()
+    serial = d.submit()
+    [spawn] = d.take()
+    d.state.ready(spawn.process)
+    d.state.done(spawn.process, serial, 1)
+    d.state.driver_joined(GUEST)
+    d.take()
+    serial = d.submit(source=GUEST, environment=environment)
+    taken = d.take()
+    if "env_vars" in environment:
+        assert [type(i) for i in taken] == [Spawn]
+        return
+    assert kinds(taken[:1], spawn.process) == [wire.MOVE] and text(taken[0].frame) == environment
+    assert taken[1:] == [Send(spawn.process, f"task {serial}".encode())]
+    d.state.done(spawn.process, serial, GUEST)
+    again = d.submit(source=GUEST, environment=environment)
+    assert d.take() == [Send(spawn.process, f"task {again}".encode())], "it is at home there now"
+    d.submit()
+    assert len(d.take(Spawn)) == 1
+
+
 def test_segments_go_to_the_disk_when_the_memory_is_full():
     d = Driven(quota=100, disk_quota=150)
     for serial in range(3):

@@ -6,16 +6,14 @@ import functools
 import logging
 import sys
 import weakref
-from collections import Counter
 
 import ray
 from ray.exceptions import RayError
 from ray.util.client import ray as client
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ... import errors
 from ...failures import unreadable
-from ...options import DYNAMIC, STREAMING, ActorOptions, TaskOptions, check_feasible
+from ...options import DYNAMIC, STREAMING, TaskOptions
 from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...scheduling import PlacementGroupSchedulingStrategy
@@ -24,14 +22,16 @@ from ..definitions import CallOptions, ClassDefinition, Definition, has_coroutin
 from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
 from . import placement
+from .cluster import Cluster, named
 from .failures import error_of
+from .options import actor_options, call_options, returned, task_options
+from .streams import RayStream, Refused
 from .values import ActorId, Argument, Reference, Refusal, decode, dumps, encode, refuse_plain_pickle
-from .worker import WORKING_DIR, RaisedAgain, Retried, Session, Shipment, actor_class, here, task_function
+from .worker import Retried, Session, Shipment, actor_class, here, task_function
 
 logger = logging.getLogger("runtime")
 
 MOST_VARIANTS = 64  # of the options of one function that are kept as Ray's functions
-PER_NODE = ("node:", "object_store_memory")  # resources of Ray that nobody asks for here
 
 
 class RayEngine:
@@ -52,15 +52,12 @@ class RayEngine:
         self._exported: dict[bytes, object] = {}  # leases that were pickled
         self._killed: set[bytes] = set()  # actors, by this process
         self._removed: set[bytes] = set()  # placement groups, by this process
-        self._placed = Counter()  # node -> number of actors that this process has placed there
-        self._totals: dict[str, float] = {}
+        self._cluster = Cluster()
 
     @property
     def totals(self) -> dict[str, float]:
         """All resources of the cluster, when it was last asked."""
-        if not self._totals:  # in a worker process
-            self.resources()
-        return self._totals
+        return self._cluster.totals
 
     def stop(self) -> None:
         if self._closed is None:
@@ -98,10 +95,10 @@ class RayEngine:
 
     def _new_function(self, function: Definition, options: TaskOptions):
         name = options.name or function.name
-        self._check_feasible(options, f"task {name}()")
+        self._cluster.check_feasible(options, f"task {name}()")
         self._check_streams(options.returns, f"task {name}()")
         run = task_function(self._shipment(function), dumps(options), options.returns >= DYNAMIC)
-        remote = ray.remote(**_task_options(options, f"task {name}()"))(run).options(name=name).remote
+        remote = ray.remote(**task_options(options, f"task {name}()"))(run).options(name=name).remote
         variants = self._functions.setdefault(function, {})
         if len(variants) >= MOST_VARIANTS:
             variants.clear()
@@ -111,19 +108,13 @@ class RayEngine:
     def create_actor(self, cls, args, kwargs, options):
         self._enter()
         what = f"actor {options.label or options.name or cls.name}"
-        self._check_feasible(options, what)
+        self._cluster.check_feasible(options, what)
         if self._removed and self._is_removed(options):
             raise errors.ActorDiedError(f"{what} cannot start: its placement group has been removed")
         remote = self._actor_class(cls, options.concurrency_groups)
         carried = self._carried(args, kwargs)
-        chooses = (
-            options.oversubscribe
-            and options.num_cpus
-            and options.scheduling_strategy is None
-            and placement.current() is None
-        )
-        node = self._choose_node(options) if chooses else None
-        theirs = _actor_options(options, node, what)
+        node = self._cluster.choose_node(options)
+        theirs = actor_options(options, node, what)
         try:
             handle = remote.options(**theirs).remote(dumps(options), *carried)
         except ValueError as error:
@@ -137,8 +128,7 @@ class RayEngine:
             ) from error
         actor_id = ActorId(handle, self.session_id, cls.name)
         if node is not None:
-            self._placed[node] += 1
-            actor_id.on_end = weakref.finalize(handle, self._placed.subtract, (node,))
+            self._cluster.place(actor_id, node)
         return actor_id
 
     def _actor_class(self, cls: ClassDefinition, groups: dict[str, int]):
@@ -332,8 +322,7 @@ class RayEngine:
 
     def resources(self):
         self._enter()
-        self._totals = _without_nodes(ray.cluster_resources())
-        return dict(self._totals), _without_nodes(ray.available_resources())
+        return dict(self._cluster.ask()), named(ray.available_resources())
 
     def address_info(self):
         theirs = ray.get_runtime_context()
@@ -348,7 +337,7 @@ class RayEngine:
 
     def nodes(self):
         self._enter()
-        return [{**node, "Resources": _without_nodes(node["Resources"])} for node in ray.nodes()]
+        return [{**node, "Resources": named(node["Resources"])} for node in ray.nodes()]
 
     def timeline(self):
         self._enter()
@@ -376,38 +365,6 @@ class RayEngine:
             was_current_actor_reconstructed=actor_id is not None and _was_restarted(actor_id),
         )
 
-    # -- resources ----------------------------------------------------------------------------------------------------
-
-    def _check_feasible(self, options, what):
-        if isinstance(options.scheduling_strategy, PlacementGroupSchedulingStrategy):
-            placement.check_bundles(options, what)
-        request = options.request()
-        try:
-            check_feasible(request, self.totals, what)
-        except errors.UnschedulableError as error:  # nodes may have joined
-            self._totals = _without_nodes(ray.cluster_resources())
-            if all(self.totals.get(name, 0) >= quantity for name, quantity in request.items()):
-                return
-            if not placement.cluster_grows():
-                raise
-            logger.warning("It waits until the cluster's autoscaler adds nodes: %s", error)
-
-    def _choose_node(self, options: ActorOptions) -> str | None:
-        """Where an actor goes that may exceed the CPUs, which Ray does not know: it asks Ray for none.
-
-        Of the nodes with the other resources it takes the one with the fewest actors of this process for each CPU; this
-        process's own where several are equal. None leaves the choice to Ray.
-        """
-        here_id, request = ray.get_runtime_context().get_node_id(), options.request()
-        loads = [
-            ((self._placed[node["NodeID"]] + 1) / total["CPU"], node["NodeID"] != here_id, node["NodeID"])
-            for node in ray.nodes()
-            if node["Alive"]
-            and (total := node["Resources"]).get("CPU", 0) > 0
-            and all(total.get(name, 0) >= quantity for name, quantity in request.items())
-        ]
-        return min(loads)[2] if loads else None
-
     # -- what is refused ----------------------------------------------------------------------------------------------
 
     def _enter(self):
@@ -432,148 +389,20 @@ def _asked(verb, *args, **kwargs):
         del failure
 
 
-class Turn(Reference):
-    """Done when a generator has its next value, or has ended; for `wait`, which Ray does with the generator itself."""
-
-    __slots__ = ()
-
-    @property
-    def id(self) -> bytes:
-        """That of the generator."""
-        return self.inner.completed().binary()
-
-
-class RayStream:
-    """The results of one generator; see base.Stream."""
-
-    def __init__(self, engine: RayEngine, inner: ray.ObjectRefGenerator):
-        self._engine, self._inner = engine, inner
-        self.completed = Reference(engine, inner.completed())
-
-    def next_reference(self) -> Reference:
-        return Turn(self._engine, self._inner)
-
-    def take(self) -> Reference | None:
-        try:
-            return Reference(self._engine, next(self._inner))
-        except StopIteration:
-            return None
-
-    @property
-    def is_finished(self) -> bool:
-        return self._inner.is_finished()
-
-    def close(self) -> None:
-        """Ray lets the generator run to its end."""
-
-
 @functools.cache
 def _was_restarted(actor_id: str) -> bool:
     """Whether this process is a later one of its actor. It asks the head node, and the answer stays."""
     return bool(ray.get_runtime_context().was_current_actor_reconstructed)
 
 
-class Refused:
-    """The one value of a generator that will never run is its error; see base.Stream."""
-
-    def __init__(self, completed: Reference):
-        self.completed, self.is_finished = completed, False
-
-    def next_reference(self) -> Reference:
-        """Done at once."""
-        return self.completed
-
-    def take(self) -> Reference | None:
-        taken = None if self.is_finished else self.completed
-        self.is_finished = True
-        return taken
-
-    def close(self) -> None:
-        """There is nothing to end."""
-
-
-def _task_options(options: TaskOptions, what: str) -> dict:
-    return {
-        "num_cpus": options.num_cpus,
-        "num_gpus": options.num_gpus,
-        "resources": options.resources or None,
-        "memory": options.memory or None,
-        **_returns(options.returns),
-        "max_retries": options.max_retries,
-        "retry_exceptions": [RaisedAgain] if options.retry_exceptions else False,
-        "max_calls": options.max_calls,
-        "runtime_env": _variables(options.runtime_env),
-        **placement.options_of(options.scheduling_strategy, what),
-    }
-
-
 def _new_call(actor_id: ActorId, method: str, num_returns: int, options: CallOptions | None):
     """Ray's function that makes such a call, of the arguments that `worker.Instance.call` takes after the first two."""
     theirs = actor_id.handle.call if num_returns < DYNAMIC else actor_id.handle.stream
     name = f"{actor_id.class_name}.{method}"
-    bound = theirs.options(name=name, **_returns(num_returns), **_call_options(options))
+    bound = theirs.options(name=name, **returned(num_returns), **call_options(options))
     if options is not None and options.retry_exceptions:
         method = Retried(method, dumps(options.retry_exceptions))
     return functools.partial(bound.remote, method, num_returns)
-
-
-def _returns(returns: int) -> dict:
-    """Options of Ray for a number of values; see options.return_code."""
-    if returns < DYNAMIC:
-        return {"num_returns": max(1, returns)}
-    if returns == DYNAMIC:
-        return {"num_returns": "dynamic"}
-    return {"num_returns": "streaming", "_generator_backpressure_num_objects": returns - STREAMING or -1}
-
-
-def _actor_options(options: ActorOptions, node: str | None, what: str) -> dict:
-    cpus = 0 if options.oversubscribe else options.num_cpus
-    if cpus is None and options.held():
-        cpus = 0  # beside other resources Ray would hold one
-    placed = {"num_cpus": cpus} if cpus is not None else {}
-    placed |= placement.options_of(options.scheduling_strategy, what)
-    if options.max_concurrency is not None:
-        placed["max_concurrency"] = options.max_concurrency
-    if node is not None:
-        placed["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
-    return {
-        **placed,
-        "num_gpus": options.num_gpus or None,
-        "resources": options.resources or None,
-        "memory": options.memory or None,
-        "runtime_env": _variables(options.environment),
-        "name": options.name,
-        "namespace": options.namespace,
-        "lifetime": "detached" if options.detached else None,
-        "get_if_exists": options.get_if_exists,
-        "max_restarts": options.max_restarts,
-        "max_task_retries": options.max_task_retries or 0,
-        "max_pending_calls": options.max_pending_calls,
-    }
-
-
-def _call_options(options: CallOptions | None) -> dict:
-    """What a call that is not a plain one asks of Ray. max_pending_calls is the actor's there."""
-    if options is None:
-        return {}
-    group = {} if options.concurrency_group is None else {"concurrency_group": options.concurrency_group}
-    return {
-        **group,
-        "max_task_retries": options.max_task_retries,
-        "retry_exceptions": [RaisedAgain] if options.retry_exceptions else False,
-    }
-
-
-def _variables(runtime_env: dict) -> dict | None:
-    """What Ray sees of it: only variables. The directory is one, since Ray would copy it; `worker` enters it."""
-    variables = dict(runtime_env.get("env_vars", {}))
-    if directory := runtime_env.get("working_dir"):
-        variables[WORKING_DIR] = directory
-    return {"env_vars": variables} if variables else None
-
-
-def _without_nodes(resources: dict[str, float]) -> dict[str, float]:
-    return {name: quantity for name, quantity in resources.items() if not name.startswith(PER_NODE)}
 
 
 def report_unseen_errors(engine: RayEngine) -> None:

@@ -74,7 +74,7 @@ def check_bundles(options: TaskOptions | ActorOptions, what: str) -> None:
         raise UnschedulableError(f"{what}: {too_large(request, bundles)}")
 
 
-def options_of(strategy: SchedulingStrategy, what: str) -> dict:
+def strategy_options(strategy: SchedulingStrategy, what: str) -> dict:
     """Ray's option for a strategy; None leaves it to Ray, which then captures children.
 
     Raises:

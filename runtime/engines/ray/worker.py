@@ -167,7 +167,7 @@ class Instance:
         _enter(self.shipment.session)
         self._options: ActorOptions = loads(options)
         options = self._options
-        self._label, self._held = options.label or self.shipment.name, options.held()
+        self._label, self._held = options.label or options.name or self.shipment.name, options.held()
         self._methods, self._instance, self._ended = {}, None, None
         with self._running(f"the constructor of actor {self._label}"):
             args, kwargs = _arguments(packed, values)

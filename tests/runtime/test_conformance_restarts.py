@@ -81,6 +81,18 @@ def test_kill_without_no_restart_ends_an_actor_that_has_no_restarts(engine, tmp_
         lives_again(actor, before=1 if engine == "ray" else None)
 
 
+def test_calls_of_actors_that_were_killed_long_ago(engine, tmp_path, monkeypatch):
+    if engine == "ray":  # which remembers only some of them
+        monkeypatch.setattr("runtime.engines.ray.engine.MOST_ENDED", 1)
+    actors = [Lives.remote(tmp_path / name) for name in ("first", "second")]
+    assert runtime.get([actor.count.remote() for actor in actors]) == [1, 1]
+    for actor in actors:
+        runtime.kill(actor)
+    for actor in actors:
+        with pytest.raises(runtime.ActorDiedError, match="kill"):
+            lives_again(actor, before=1)
+
+
 def test_an_actor_that_exits_does_not_start_again(engine, tmp_path):
     actor = Lives.options(max_restarts=-1, max_task_retries=-1).remote(tmp_path / "lives")
     with pytest.raises(runtime.ActorDiedError, match="exit_actor"):

@@ -6,6 +6,7 @@ import functools
 import logging
 import sys
 import weakref
+from collections import OrderedDict
 
 import ray
 from ray.exceptions import RayError
@@ -31,6 +32,7 @@ from .worker import Retried, Session, Shipment, actor_class, here, task_function
 
 logger = logging.getLogger("runtime")
 
+MOST_ENDED = 10_000  # actors or groups that it ended and remembers; later Ray itself says so, or lets calls wait
 MOST_VARIANTS = 64  # of the options of one function that are kept as Ray's functions
 
 
@@ -50,8 +52,8 @@ class RayEngine:
         self._functions = weakref.WeakKeyDictionary()  # definition -> {id of options: (options, Ray's function)}
         self._classes = weakref.WeakKeyDictionary()  # definition -> {concurrency groups: Ray's actor class}
         self._exported: dict[bytes, object] = {}  # leases that were pickled
-        self._killed: set[bytes] = set()  # actors, by this process
-        self._removed: set[bytes] = set()  # placement groups, by this process
+        self._killed = OrderedDict()  # actors, the last ones by this process
+        self._removed = OrderedDict()  # placement groups, likewise
         self._cluster = Cluster()
 
     @property
@@ -170,7 +172,7 @@ class RayEngine:
         self._enter()
         ray.kill(actor_id.handle, no_restart=no_restart)
         if no_restart:
-            self._killed.add(actor_id)
+            _remember(self._killed, actor_id)
         if no_restart and actor_id.on_end is not None:
             actor_id.on_end()
 
@@ -309,7 +311,7 @@ class RayEngine:
     def remove_placement_group(self, group_id):
         self._enter()
         placement.remove(group_id)
-        self._removed.add(group_id)
+        _remember(self._removed, group_id)
 
     def placement_groups(self):
         self._enter()
@@ -374,6 +376,12 @@ class RayEngine:
     def _check_own(self, ref):
         if not isinstance(ref, Reference) or ref.engine is not self:
             raise errors.SessionClosedError(f"{ref!r} belongs to another session")
+
+
+def _remember(ended: OrderedDict, id_: bytes) -> None:
+    ended[bytes(id_)] = None
+    if len(ended) > MOST_ENDED:
+        ended.popitem(last=False)
 
 
 def _asked(verb, *args, **kwargs):

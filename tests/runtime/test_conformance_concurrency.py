@@ -30,6 +30,14 @@ class Async:
     def count(self):
         return self.calls
 
+    async def listed(self, n):
+        return list(range(n))
+
+    def parts(self, n):
+        for i in range(n):
+            yield i, runtime.get_runtime_context().get_actor_name()
+        raise ArithmeticError("in parts")
+
 
 def test_coroutine_methods(engine):
     actor = Async.remote()
@@ -41,6 +49,18 @@ def test_coroutine_methods(engine):
     assert calls == 20 and first != second
     with pytest.raises(TypeError, match=r"Async\.add"):
         actor.add.remote()
+
+
+def test_generators_beside_coroutines(engine):
+    actor = Async.options(label="both").remote()
+    parts = actor.parts.options(_generator_backpressure_num_objects=1).remote(3)
+    assert runtime.get(next(parts)) == (0, "both")
+    assert runtime.get(actor.add.remote(1), timeout=30) == 2  # between two values
+    *values, error = parts
+    assert runtime.get(values) == [(1, "both"), (2, "both")]
+    with pytest.raises(ArithmeticError, match="in parts"):
+        runtime.get(error)
+    assert [runtime.get(ref) for ref in actor.listed.options(num_returns="streaming").remote(3)] == [0, 1, 2]
 
 
 def test_coroutines_wait_for_references(engine):

@@ -37,8 +37,14 @@ learning: $(VENV)/installed
 RAYS := 2.40.0 2.60.0
 RAY_VENVS := $(RAYS:%=.venv-ray-%/installed)
 
+# In a process beside pytest, since Ray's own code may end the one it runs in: that test then fails, and the next ones run.
 ray: $(RAY_VENVS)
-	@for version in $(RAYS); do .venv-ray-$$version/bin/python -m pytest -m ray tests/runtime tests/cluster --timeout 600 || exit 1; done
+	@results=""; for version in $(RAYS); do \
+		echo "Ray $$version:"; \
+		timeout --foreground --kill-after 30 3600 .venv-ray-$$version/bin/python -m pytest -m ray -n 1 --dist loadfile --timeout 300 \
+			tests/runtime tests/cluster && result=passed || result="failed (exit status $$?)"; \
+		results="$$results\nRay $$version: $$result"; \
+	done; printf "$$results\n"; case "$$results" in *failed*) exit 1;; esac
 
 $(RAY_VENVS): .venv-ray-%/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv-ray-$*

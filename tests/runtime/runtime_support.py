@@ -33,6 +33,10 @@ RAY_DIFFERENCES = {
     "test_an_error_whose_reference_is_dropped_unseen_is_logged_once": "an error that nobody has seen",
     "test_an_error_that_somebody_has_seen_is_not_logged": "an error that nobody has seen",
 }
+# (test, version of Ray): the fault of Ray by which its driver ends there.
+RAY_FAULTS = {
+    ("test_a_task_that_waits_for_an_argument_can_be_cancelled", "2.40.0"): "Ray's pull request 56123 mends it",
+}
 MARKER = "RUNTIME_TEST_MARKER"
 NOT_OURS = ("torch_", "sem.", "psm_")  # what other programs on the machine put into /dev/shm meanwhile
 

@@ -202,7 +202,7 @@ kept = [keep.remote(slow.remote()), keep.remote([slow.remote()])]
 
 @each_engine
 def test_init_inside_a_task(fresh, engine_name):
-    fresh(engine_name)
+    cpus = fresh(engine_name)["CPU"]
 
     @runtime.remote
     def inside():
@@ -212,7 +212,7 @@ def test_init_inside_a_task(fresh, engine_name):
         except RuntimeError:
             return runtime.init(ignore_reinit_error=True)["CPU"]
 
-    assert runtime.get(inside.remote()) == 2
+    assert runtime.get(inside.remote()) == cpus
 
 
 @each_engine
@@ -370,4 +370,4 @@ def test_the_namespace_of_a_session(fresh, engine_name):
     assert runtime.get_runtime_context().namespace == "mine"
     actor = Named.options(name="a").remote()
     assert runtime.get_actor("a", namespace="mine") == actor
-    assert list_named_actors(all_namespaces=True) == [{"namespace": "mine", "name": "a"}]
+    assert {"namespace": "mine", "name": "a"} in list_named_actors(all_namespaces=True)

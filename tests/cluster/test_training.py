@@ -1,7 +1,9 @@
 """Training on a Ray cluster of two nodes: the same bits as on one machine, and what happens when a node dies."""
 
 import hashlib
+import json
 import time
+from pathlib import Path
 
 import pytest
 from ray_cluster import needs_ray
@@ -9,8 +11,19 @@ from ray_cluster import needs_ray
 import runtime
 from rllib import tune
 from rllib.algorithms.ppo import PPOConfig
+from rllib.cli.values import read_file
+from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 pytestmark = [*needs_ray, pytest.mark.timeout(300)]
+
+EXAMPLE = Path(__file__).parents[2] / "tuned_examples" / "ppo" / "cartpole.yaml"
+SLOTS = {"slot": 2}  # of each node: Ray has room for two workers there and no more
+
+
+@pytest.fixture
+def two_nodes(cluster):
+    """Two nodes of two CPUs and two slots each."""
+    return cluster(2, 2, every=(f"--resources={json.dumps(SLOTS)}",))
 
 
 @pytest.fixture
@@ -31,7 +44,10 @@ def ppo(**rollouts):
 
 
 def weights_after_each_iteration(iterations):
-    algorithm = ppo().build()
+    """Of the training that `make train` does, and the nodes of its four workers."""
+    example = read_file(EXAMPLE)
+    config = PPOConfig().environment(example["env"]).debugging(seed=example["seed"]).update_from_dict(example["config"])
+    algorithm = config.resources(custom_resources_per_worker={"slot": 1}).build()
     try:
         digests = []
         for _ in range(iterations):
@@ -46,36 +62,34 @@ def _node_id(worker):
     return runtime.get_runtime_context().get_node_id()
 
 
-def test_two_nodes_give_the_same_bits_as_one_machine(session, cluster):
-    session("zeromq", num_cpus=2)
+def test_two_nodes_give_the_same_bits_as_one_machine(session, two_nodes):
+    session("zeromq", num_cpus=2, resources={"slot": 4})
     expected, _ = weights_after_each_iteration(4)
     runtime.shutdown()
-    session("ray", address=cluster(2, 2).address, log_to_driver=False)
+    session("ray", address=two_nodes.address, log_to_driver=False)
     found, nodes = weights_after_each_iteration(4)
     assert found == expected
     assert len(nodes) == 2
 
 
-def test_training_goes_on_when_a_node_dies(session, cluster):
-    ray_cluster = cluster(2, 2)
-    session("ray", address=ray_cluster.address, log_to_driver=False)
-    algorithm = ppo(sample_timeout_s=20).build()
-    try:
-        for iteration in range(1, 9):
-            if iteration == 4:
-                ray_cluster.kill(ray_cluster.nodes[1])
-            began = time.monotonic()
-            result = algorithm.train()
-            assert time.monotonic() - began < 120
-            assert result["num_env_steps_sampled"] == result["timesteps_total"] == 512 * iteration
-        assert algorithm.workers.num_healthy_workers == 4 and algorithm.workers.num_restarts >= 2
-        assert len(set(algorithm.workers.foreach_worker(_node_id))) == 1
-    finally:
-        algorithm.stop()
+@runtime.remote
+class Holder:
+    def node(self):
+        return runtime.get_runtime_context().get_node_id()
 
 
-def test_a_search_of_eight_trials(session, cluster, tmp_path):
-    session("ray", address=cluster(2, 2).address, log_to_driver=False)
+def test_a_worker_goes_where_its_resources_are_free(session, two_nodes):
+    session("ray", address=two_nodes.address, log_to_driver=False)
+    here = runtime.get_runtime_context().get_node_id()
+    holder = Holder.options(resources={"slot": 2}, scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False))
+    first = holder.remote()
+    assert runtime.get(first.node.remote()) == here
+    worker = Holder.options(num_cpus=1, oversubscribe=True, resources={"slot": 1}).remote()
+    assert runtime.get(worker.node.remote(), timeout=60) != here
+
+
+def test_a_search_of_eight_trials(session, two_nodes, tmp_path):
+    session("ray", address=two_nodes.address, log_to_driver=False)
     config = {
         "env": "CartPole-v1",
         "num_rollout_workers": 1,
@@ -88,3 +102,20 @@ def test_a_search_of_eight_trials(session, cluster, tmp_path):
     assert len(analysis.trials) == 8
     assert all(trial.status == "TERMINATED" for trial in analysis.trials)
     assert all(trial.last_result["timesteps_total"] == 3 * 512 for trial in analysis.trials)
+
+
+def test_training_goes_on_when_a_node_dies(session, two_nodes):
+    session("ray", address=two_nodes.address, log_to_driver=False)
+    algorithm = ppo(sample_timeout_s=20).build()
+    try:
+        for iteration in range(1, 9):
+            if iteration == 4:
+                two_nodes.kill(two_nodes.nodes[1])
+            began = time.monotonic()
+            result = algorithm.train()
+            assert time.monotonic() - began < 120
+            assert result["num_env_steps_sampled"] == result["timesteps_total"] == 512 * iteration
+        assert algorithm.workers.num_healthy_workers == 4 and algorithm.workers.num_restarts >= 2
+        assert len(set(algorithm.workers.foreach_worker(_node_id))) == 1
+    finally:
+        algorithm.stop()

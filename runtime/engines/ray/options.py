@@ -27,7 +27,7 @@ def task_options(options: TaskOptions, what: str) -> dict:
 
 
 def actor_options(options: ActorOptions, node: str | None, what: str) -> dict:
-    """Of an actor that goes to `node`, if that is not down, or to where Ray places it."""
+    """Of an actor that goes to `node`, if it can start there now, or to where Ray places it."""
     cpus = 0 if options.oversubscribe else options.num_cpus
     if cpus is None and options.held():
         cpus = 0  # beside other resources Ray would hold one
@@ -36,7 +36,8 @@ def actor_options(options: ActorOptions, node: str | None, what: str) -> dict:
     if options.max_concurrency is not None:
         placed["max_concurrency"] = options.max_concurrency
     if node is not None:
-        placed["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+        # Elsewhere while others hold its GPUs or custom resources there. No public strategy of Ray does both.
+        placed["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True, _spill_on_unavailable=True)
     return {
         **placed,
         "num_gpus": options.num_gpus or None,

@@ -5,6 +5,7 @@
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed (SEED=n repeats a run)
 #   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
+#   make engines    the configuration of make train on the engines zeromq and ray, side by side
 #   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)
 #   make clean      removes what the others made, except results/
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead
 
-.PHONY: train test faults soak learning ray types benchmark clean
+.PHONY: train test faults soak learning ray engines types benchmark clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -51,6 +52,9 @@ $(RAY_VENVS): .venv-ray-%/installed: pyproject.toml constraints.txt
 	@.venv-ray-$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		"$$(grep '^torch==' constraints.txt)" -e '.[test]' 'ray[default]==$*'
 	@touch $@
+
+engines: $(lastword $(RAY_VENVS))
+	@$(dir $<)bin/python benchmarks/engine_throughput.py
 
 # Not part of the tests' environment: basedpyright brings 280 MB of node.
 types: $(VENV)/installed

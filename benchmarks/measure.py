@@ -26,7 +26,7 @@ from pathlib import Path
 # The checkout whose library is measured.
 ROOT = Path(os.environ.get("BENCHMARK_CHECKOUT") or Path(__file__).resolve().parent.parent)
 PEERS = Path(__file__).resolve().parent / "peers"
-PACKAGES = ("numpy", "torch", "gymnasium", "pyzmq")
+PACKAGES = ("numpy", "torch", "gymnasium", "pyzmq", "ray")
 
 # Set before numpy is imported: one thread a process, as with every peer; two processes would else fight for the cores.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -23,13 +23,9 @@ ENGINES = ["local", "zeromq", pytest.param("ray", marks=needs_ray)]
 # Tests that do not hold on Ray, and why; docs/runtime.md has the same table.
 RAY_DIFFERENCES = {
     "test_a_dropped_generator_is_closed": "a generator that nobody reads any more runs to its end",
-    "test_a_group_that_can_never_be_is_refused": "a placement group that does not fit waits",
     "test_init_in_a_thread_that_ends": "a cluster that Ray starts in a thread ends with the thread",
     "test_the_visible_gpus_are_respected": "Ray counts the GPUs that the driver of the machine reports",
-    "test_a_cancelled_task_that_waits_never_runs": "the message of a cancelled task has its id, not its name",
-    "test_a_handle_by_name_keeps_the_actor": "a handle by name does not keep the actor",
-    "test_get_if_exists": "a handle by name does not keep the actor",
-    "test_actors_may_exceed_the_cpus_when_asked": "actors with oversubscribe=True ask for no CPU",
+    "test_get_if_exists": "a handle with get_if_exists does not keep the actor",
     "test_an_error_whose_reference_is_dropped_unseen_is_logged_once": "an error that nobody has seen",
     "test_an_error_that_somebody_has_seen_is_not_logged": "an error that nobody has seen",
 }

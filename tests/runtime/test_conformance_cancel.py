@@ -32,10 +32,11 @@ def holder(engine):
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_cancelled_task_that_waits_never_runs(holder, tmp_path, force):
+def test_a_cancelled_task_that_waits_never_runs(engine, holder, tmp_path, force):
     cancelled, other = touch.remote(tmp_path / "cancelled"), touch.remote(tmp_path / "other")
     runtime.cancel(cancelled, force=force)
-    with pytest.raises(runtime.TaskCancelledError, match=r"touch\(\) was cancelled"):
+    name = "" if engine == "ray" else r"touch\(\) "  # which Ray does not know
+    with pytest.raises(runtime.TaskCancelledError, match=f"{name}was cancelled"):
         runtime.get(cancelled, timeout=10)
     runtime.kill(holder)
     assert runtime.get(other, timeout=10).exists()

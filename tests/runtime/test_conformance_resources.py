@@ -92,7 +92,7 @@ def test_thirds_and_other_fractions_are_rounded_down(engine):
 def test_actors_may_exceed_the_cpus_when_asked(engine):
     actors = [Idle.options(num_cpus=2, oversubscribe=True).remote() for _ in range(3)]
     assert runtime.get([a.resources.remote() for a in actors], timeout=30) == [{"CPU": 2}] * 3
-    wait_until(lambda: free("CPU") == 0)
+    wait_until(lambda: free("CPU") == (4 if engine == "ray" else 0))  # Ray is asked for none
     huge = Idle.options(num_cpus=100, oversubscribe=True).remote()
     assert runtime.get(huge.resources.remote(), timeout=30) == {"CPU": 100}
     with pytest.raises(runtime.UnschedulableError):

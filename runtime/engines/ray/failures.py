@@ -35,6 +35,9 @@ _CLASSES = [
 ]
 _KINDS = [(getattr(exceptions, name), kind) for name, kind in _CLASSES if hasattr(exceptions, name)]
 
+# What Ray says nothing about.
+_WITHOUT_TEXT = {errors.TaskCancelledError: "the task, or one whose result it was to take, was cancelled"}
+
 
 def error_of(error: Exception) -> errors.RuntimeFailure:
     """The error for the caller; a user's exception keeps its class."""
@@ -49,7 +52,7 @@ def error_of(error: Exception) -> errors.RuntimeFailure:
     if isinstance(cause, exceptions.RayError) and cause is not error:
         return error_of(cause)
     kind = next((kind for theirs, kind in _KINDS if isinstance(error, theirs)), errors.RuntimeFailure)
-    return kind(_COLOURS.sub("", str(error)))
+    return kind(_COLOURS.sub("", str(error)) or _WITHOUT_TEXT.get(kind, ""))
 
 
 def _cause(error):

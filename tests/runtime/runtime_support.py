@@ -26,8 +26,6 @@ RAY_DIFFERENCES = {
     "test_init_in_a_thread_that_ends": "a cluster that Ray starts in a thread ends with the thread",
     "test_the_visible_gpus_are_respected": "Ray counts the GPUs that the driver of the machine reports",
     "test_get_if_exists": "a handle with get_if_exists does not keep the actor",
-    "test_an_error_whose_reference_is_dropped_unseen_is_logged_once": "an error that nobody has seen",
-    "test_an_error_that_somebody_has_seen_is_not_logged": "an error that nobody has seen",
 }
 # (test, version of Ray): the fault of Ray by which its driver ends there.
 RAY_FAULTS = {

@@ -493,12 +493,17 @@ def test_an_error_whose_reference_is_dropped_unseen_is_logged_once(engine, caplo
     FailsToStart.remote("constructor without handle")
     Raiser.remote().fail.remote("method")
     fails.options(num_returns=0).remote("without reference")
-    texts = ["dropped at once", "dropped when it was there", "constructor"]
-    texts += ["constructor without handle", "method", "without reference"]
-    wait_until(lambda: len(unhandled(caplog)) >= len(texts), 20, lambda: str(unhandled(caplog)))
-    for text in texts:
-        (message,) = [m for m in unhandled(caplog) if f"LookupError: {text}\n" in m]
-        assert "Traceback" in message and "raise LookupError(text)" in message
+    texts = ["dropped at once", "dropped when it was there", "method", "without reference"]
+    if engine != "ray":  # which logs no constructor's
+        texts += ["constructor", "constructor without handle"]
+
+    def logged():
+        return {text: [m for m in unhandled(caplog) if f"LookupError: {text}\n" in m] for text in texts}
+
+    wait_until(lambda: all(logged().values()), 20, lambda: str(unhandled(caplog)))
+    for messages in logged().values():
+        assert len(messages) == 1 or engine == "ray"  # which may log an error for each of two references
+        assert all("Traceback" in message and "raise LookupError(text)" in message for message in messages)
 
 
 def test_a_handler_of_lost_errors_may_use_the_runtime(engine):
@@ -532,8 +537,9 @@ def test_an_error_that_somebody_has_seen_is_not_logged(engine, caplog):
     runtime.wait([killed.fail.remote("never run")])
     del refs, ref, dependent, actor, killed
     fails.remote("the last one")
-    wait_until(lambda: unhandled(caplog), 20)
-    assert ["the last one" in message for message in unhandled(caplog)] == [True]
+    logged = ["seen in part", "the last one"] if engine == "ray" else ["the last one"]  # Ray: the second reference
+    wait_until(lambda: len(unhandled(caplog)) >= len(logged), 20, lambda: str(unhandled(caplog)))
+    assert [any(text in message for message in unhandled(caplog)) for text in logged] == [True] * len(unhandled(caplog))
     with pytest.raises(LookupError):
         runtime.get(kept)
 

@@ -18,11 +18,11 @@ def orthogonal(layout: Layout, weights: np.ndarray, rng: np.random.Generator) ->
             parameter[:] = 1
         elif name.endswith("weight"):
             gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2))
-            matrix = gain * _orthogonal((len(parameter), math.prod(parameter.shape[1:])), rng)
+            matrix = gain * orthogonal_matrix((len(parameter), math.prod(parameter.shape[1:])), rng)
             parameter[:] = matrix.reshape(parameter.shape)
 
 
-def _orthogonal(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+def orthogonal_matrix(shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     """A matrix with orthonormal rows or columns, whichever are fewer (Saxe et al., arXiv:1312.6120)."""
     rows, columns = shape
     q, r = np.linalg.qr(rng.standard_normal((max(shape), min(shape))))

@@ -77,6 +77,10 @@ class LayersLayout(Layout):
     torso: Torso | None = None
 
     def __post_init__(self):
+        super().__init__(self.block_shapes())
+
+    def block_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each block, in the order of the memory."""
         before, towers = self.num_inputs, self.num_towers
         shapes = self.torso.block_shapes(towers) if self.torso else {}
         for index, width in enumerate(self.hiddens):
@@ -84,10 +88,12 @@ class LayersLayout(Layout):
             if self.layer_norm:
                 shapes[f"norm_{index}"] = (towers, 2, width)
             before = width
-        shapes |= {name: (before + 1, sum(heads.values())) for name, heads in self.head_blocks.items()}
-        if self.num_log_std:
-            shapes["log_std"] = (self.num_log_std,)
-        super().__init__(shapes)
+        return shapes | self.head_shapes(before)
+
+    def head_shapes(self, before: int) -> dict[str, tuple[int, ...]]:
+        """Those of the heads, which read `before` features, and of the free log standard deviation."""
+        shapes = {name: (before + 1, sum(heads.values())) for name, heads in self.head_blocks.items()}
+        return shapes | ({"log_std": (self.num_log_std,)} if self.num_log_std else {})
 
     @property
     def towers(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class ConvolutionalNetwork:
         self.layout = layout
         self.activations = [ACTIVATIONS[name] for name in activations]
         self.blocks = layout.blocks(weights)
-        self._torsos = [_TorsoForward(layout.torso, self.blocks, tower) for tower in range(layout.num_towers)]
+        self._torsos = [TorsoForward(layout.torso, self.blocks, tower) for tower in range(layout.num_towers)]
         self._policy = Tower(self, "policy")
         self._value = Tower(self, "value") if "value" in layout.heads else None
         self.gives_values = self._policy.gives_values
@@ -65,7 +65,7 @@ class ConvolutionalNetwork:
         return self._value.forward(self._torsos[-1].forward(rows))[0]
 
 
-class _TorsoForward:
+class TorsoForward:
     """One tower's convolutions: rows as they are stored in, features [B, num_features + 1] out, closed by a 1."""
 
     def __init__(self, torso: Torso, blocks: dict[str, np.ndarray], tower: int):

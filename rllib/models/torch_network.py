@@ -42,7 +42,7 @@ class FlatModule(nn.Module):
     def __init__(self, module: nn.Module, flat: Tensor):
         super().__init__()
         self.module = module
-        self.flat = _with_gradient(flat)
+        self.flat = with_gradient(flat)
         self.leaves = list(module.parameters())
         sizes = [parameter.numel() for parameter in self.leaves]
         for parameter, view, gradient in zip(self.leaves, flat.split(sizes), self.flat.grad.split(sizes)):
@@ -82,11 +82,11 @@ class StackedLayers(nn.Module):
         super().__init__()
         self.layout = layout
         self._activations = [ACTIVATIONS[name] for name in activations]
-        self.flat = _with_gradient(flat)
+        self.flat = with_gradient(flat)
         self._parts = _pieces(layout, flat)
         self.leaves = [part.requires_grad_() for part in self._parts.values()]
         self._gradients = list(_pieces(layout, self.flat.grad).values())
-        _register_parameters(self)
+        register_parameters(self)
 
     def outputs(self, inputs: Tensor) -> Sequence[Tensor]:
         """The result [B, outputs] of each head.
@@ -154,13 +154,13 @@ class TorchLayers(StackedLayers):
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
 
-def _with_gradient(flat: Tensor) -> Tensor:
+def with_gradient(flat: Tensor) -> Tensor:
     flat = flat.detach().requires_grad_()
     flat.grad = torch.zeros_like(flat)
     return flat
 
 
-def _register_parameters(module: nn.Module) -> None:
+def register_parameters(module: nn.Module) -> None:
     """Makes the parameters that `module.layout` names, and their gradients, views of `module.flat` and its gradient."""
     gradients = module.layout.named_parameters(module.flat.grad)
     for name, view in module.layout.named_parameters(module.flat.detach()).items():
@@ -204,11 +204,11 @@ class NoisyTorchNetwork(nn.Module):
     def __init__(self, layout: NoisyLayout, activations: tuple[str, ...], flat: Tensor, noise: NoisyNetwork):
         super().__init__()
         self.layout = layout
-        self.flat = _with_gradient(flat)
+        self.flat = with_gradient(flat)
         self._noise, self._drawn = noise, torch.zeros(len(noise.noise), device=flat.device)
         self._summed = torch.empty(layout.plain.size, device=flat.device)
         self._plain = [TorchNetwork(layout.plain, activations, self._summed)]  # in a list: its parameters are no others
-        _register_parameters(self)
+        register_parameters(self)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B]."""

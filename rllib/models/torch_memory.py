@@ -1,0 +1,105 @@
+"""A network with a memory in torch: views of the same flat vector as the numpy network (numpy_memory.py)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rllib.models.memory import MemoryLayout, StepOrder
+from rllib.models.torch_network import ACTIVATIONS, register_parameters, torso_features, torso_pieces, with_gradient
+
+
+class TorchMemoryNetwork(nn.Module):
+    """Distribution inputs and values of sequences.
+
+    `parameters()` are shaped as in torch.nn.Linear, torch.nn.LSTM and torch.nn.GRU; changes show in the flat vector.
+
+    Args:
+        layout: where the parameters lie.
+        activations: of each hidden layer before the cell.
+        flat: float32 [layout.size], on any device; the module's own memory, not copied.
+    """
+
+    def __init__(self, layout: MemoryLayout, activations: tuple[str, ...], flat: Tensor):
+        super().__init__()
+        self.layout = layout
+        self._activations = [ACTIVATIONS[name] for name in activations]
+        self._post = ACTIVATIONS[layout.memory.post_activation]
+        self.flat = with_gradient(flat)
+        self._parts = _pieces(layout, self.flat.detach())
+        self.leaves = [part.requires_grad_() for part in self._parts.values()]
+        self._gradients = list(_pieces(layout, self.flat.grad).values())
+        register_parameters(self)
+
+    def forward(self, inputs: Tensor, seq_lens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution inputs [B, K] and values [B].
+
+        Args:
+            inputs: what `Policy.encode` gives, [B, ...], sequence after sequence.
+            seq_lens: int [S], lengths of the sequences.
+            state: [S, state_size] before their first rows.
+        """
+        layout, parts = self.layout, self._parts
+        order = StepOrder(seq_lens.cpu().numpy())
+        rows, back, by_length = (
+            torch.from_numpy(each).to(inputs.device) for each in (order.rows, order.back, order.by_length)
+        )
+        inputs = inputs[rows]
+        if layout.torso:
+            features = torso_features(layout.torso, parts, inputs, layout.num_towers)
+        else:
+            features = inputs[None, :, :-1].expand(layout.num_towers, -1, -1)
+        for index, activation in enumerate(self._activations):
+            features = activation(_affine(parts, f"hidden_{index}", features))
+        # [towers, states of a tower, S, size]
+        states = state[by_length].unflatten(1, (layout.num_towers, layout.memory.num_states, -1)).permute(1, 2, 0, 3)
+        counts = torch.from_numpy(order.counts)
+        features = torch.stack(
+            [self._cell(tower, features[tower], states[tower], counts) for tower in range(layout.num_towers)]
+        )
+        for index in range(len(layout.memory.post_hiddens)):
+            features = self._post(_affine(parts, f"post_{index}", features))
+        found = []
+        for (name, heads), read in zip(layout.head_blocks.items(), features.unbind()):
+            results = torch.addmm(parts[f"{name}.bias"], read, parts[f"{name}.weight"])[back]
+            found += results.split(tuple(heads.values()), dim=1)
+        dist_inputs, *values = found
+        if layout.num_log_std:
+            dist_inputs = torch.cat([dist_inputs, parts["log_std"].expand(len(dist_inputs), -1)], dim=1)
+        return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
+
+    def _cell(self, tower: int, features: Tensor, states: Tensor, counts: Tensor) -> Tensor:
+        """Outputs [B, size] of features [B, width], both in the order of steps, from states [h and c, S, size]."""
+        weights = [self._parts[f"cell_{tower}.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        # has_biases, num_layers, dropout, train (cuDNN's backward pass asks for it), bidirectional
+        rest = weights, True, 1, 0.0, True, False
+        first = states[:, None].contiguous().unbind()  # [layers, S, size] each
+        if self.layout.memory.cell == "lstm":
+            return torch.lstm(features, counts, first, *rest)[0]
+        return torch.gru(features, counts, first[0], *rest)[0]
+
+    def receive(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradients of `leaves` into `flat.grad`, overwriting it."""
+        torch._foreach_copy_(self._gradients, gradients)
+
+
+def _affine(parts: dict[str, Tensor], name: str, features: Tensor) -> Tensor:
+    return torch.baddbmm(parts[f"{name}.bias"], features, parts[f"{name}.weight"])
+
+
+def _pieces(layout: MemoryLayout, flat: Tensor) -> dict[str, Tensor]:
+    """The blocks as `forward` needs them: weights and biases apart, the cells' as in torch.nn.LSTM."""
+    blocks, torso = layout.blocks(flat), layout.torso
+    parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
+    split = -layout.memory.size - 1
+    for name, block in blocks.items():
+        if name == "cell":
+            for tower, cell in enumerate(block):
+                parts[f"cell_{tower}.weight_ih"] = cell[: split - 1].T
+                parts[f"cell_{tower}.weight_hh"] = cell[split:-1].T
+                parts[f"cell_{tower}.bias_ih"], parts[f"cell_{tower}.bias_hh"] = cell[split - 1], cell[-1]
+        elif name == "log_std":
+            parts[name] = block
+        elif not name.startswith("image_"):
+            parts[f"{name}.weight"], parts[f"{name}.bias"] = block[..., :-1, :], block[..., -1:, :]
+    return parts

@@ -316,7 +316,7 @@ class Policy:
         if state is None:
             dist_inputs = self.network.forward_policy(self.encode(observations)).copy()
         else:
-            dist_inputs = self.network.step(self.encode(observations), before, state)
+            dist_inputs = self.network.step(self.encode(observations), before, state).copy()
         if explore:
             actions = self.distribution.sample(dist_inputs, self.noise(rng, len(observations)))
         else:
@@ -330,8 +330,8 @@ class Policy:
         return actions
 
     def get_initial_state(self) -> list[np.ndarray]:
-        """The memory's state before an episode: one array of zeros; without a memory the list is empty."""
-        return [np.zeros(self.state_size, np.float32)] if self.state_size else []
+        """The memory's state before an episode, arrays of zeros; without a memory the list is empty."""
+        return [np.zeros(shape, np.float32) for shape in self.spec.state_shapes]
 
     # ------------------------------------------------------------------ whole fragments
 
@@ -355,8 +355,15 @@ class Policy:
         """Log-probability [B] of actions [B, *action_shape] under distributions [B, num_dist_inputs]."""
         return self.distribution.at(dist_inputs).log_prob(actions)
 
-    def dist_inputs(self, observations: np.ndarray) -> np.ndarray:
-        """Parameters of the action distributions, [B, num_dist_inputs], for observations [B, *shape] as stored."""
+    def dist_inputs(
+        self, observations: np.ndarray, seq_lens: np.ndarray | None = None, state: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Parameters of the action distributions, [B, num_dist_inputs], for observations [B, *shape] as stored.
+
+        With a memory, the observations stand in sequences of lengths [S], from the states [S, state_size].
+        """
+        if state is not None:
+            return self.network.forward(self.encode(observations), seq_lens, state)[0]
         dist_inputs = np.empty((len(observations), self.num_dist_inputs), np.float32)
         for start in range(0, len(observations), CHUNK):
             rows = observations[start : start + CHUNK]

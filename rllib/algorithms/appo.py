@@ -22,7 +22,7 @@ from rllib.learners.learner import Learner
 from rllib.learners.target_copy import TargetCopy
 from rllib.losses.appo import APPO_LOSS
 from rllib.policy import Policy
-from rllib.sample_batch import DEFAULT_POLICY, OBS, TARGET_DIST_INPUTS, SampleBatch
+from rllib.sample_batch import DEFAULT_POLICY, OBS, PER_SEQUENCE, TARGET_DIST_INPUTS, SampleBatch
 
 
 class APPOConfig(IMPALAConfig):
@@ -67,8 +67,10 @@ class APPO(IMPALA):
         return learner
 
     def prepared(self, batch: SampleBatch) -> SampleBatch:
+        # Sequences begin with the states of the policy that acted, for the target network as for the learning one.
+        memory = [batch[name] for name in PER_SEQUENCE if name in batch]
         return SampleBatch(
-            {**batch, TARGET_DIST_INPUTS: self.target_policy.dist_inputs(batch[OBS])},
+            {**batch, TARGET_DIST_INPUTS: self.target_policy.dist_inputs(batch[OBS], *memory)},
             policy_version=batch.policy_version,
         )
 

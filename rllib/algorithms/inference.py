@@ -1,5 +1,6 @@
 """Actions for observations as an environment gives them, outside of training."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -52,7 +53,7 @@ class Inference:
         rows = np.stack([self._row(observation) for observation in observations])
         memory = _memory(policy, states, len(rows))
         actions = self._to_env(policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches))
-        return actions, [[] for _ in rows] if memory is None else [[row] for row in memory]
+        return actions, _states(policy, memory, len(rows))
 
     def _row(self, observation) -> np.ndarray:
         """The observation as batches store it."""
@@ -72,11 +73,25 @@ def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray |
         return None
     fit = isinstance(states, Sequence) and len(states) == count
     if fit and all(isinstance(each, list | tuple) and [np.shape(part) for part in each] == shapes for each in states):
-        return np.array([each[0] for each in states], np.float32) if shapes else None
+        return np.array([np.concatenate(each, axis=None) for each in states], np.float32) if shapes else None
     if not shapes:
         raise ValueError(f"this policy has no memory, so its state is [], but got {states!r:.80}; explore is a keyword")
     raise ValueError(
-        f"this policy has a memory: each observation needs a state, a list with an array of shape {list(shapes[0])}, "
+        f"this policy has a memory: each observation needs a state, a list with {_described(shapes)}, "
         f"but got {states!r:.80}. Give state=algo.get_policy().get_initial_state() with the first observation of an "
         "episode, and then the state that the previous call returned."
     )
+
+
+def _states(policy: Policy, memory: np.ndarray | None, count: int) -> list[list[np.ndarray]]:
+    """The states [count, size] in the form of `Policy.get_initial_state`."""
+    if memory is None:
+        return [[] for _ in range(count)]
+    shapes = policy.spec.state_shapes
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    return [[part.reshape(shape) for part, shape in zip(np.split(row, ends), shapes)] for row in memory]
+
+
+def _described(shapes: Sequence[tuple[int, ...]]) -> str:
+    listed = [str(list(shape)) for shape in shapes]
+    return f"an array of shape {listed[0]}" if len(listed) == 1 else f"arrays of shapes {', '.join(listed)}"

@@ -8,7 +8,7 @@ import numpy as np
 from rllib.errors import LearnerError
 from rllib.learners.objective import ModuleVector, Objective
 from rllib.learners.optimizers import clip_gradient, global_norm
-from rllib.sample_batch import OBS
+from rllib.sample_batch import OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
 
 class NumpyBackend:
@@ -54,8 +54,10 @@ class NumpyBackend:
         Args:
             columns: name -> array [rows, ...].
             inputs: encoded observations [rows, size + 1].
-            orders: iterable of permutations [rows], one an epoch; None leaves the rows as they stand.
-            minibatch_size: rows of a step; the last step of an epoch takes what is left.
+            orders: iterable of permutations [rows], one an epoch, of the sequences [S] where rows stand in sequences;
+                None leaves the rows as they stand.
+            minibatch_size: rows of a step, at least, where they stand in sequences; the last step of an epoch takes
+                what is left.
             microbatch_size: rows that a step's gradient is computed from at a time.
             lrs: learning rate of each objective.
             settings: of each objective's loss; None leaves the objective out.
@@ -67,14 +69,14 @@ class NumpyBackend:
             in the order in which rows were walked.
         """
         (lr,), (given,) = lrs, settings
-        epoch = _Epoch(columns, inputs)
+        epoch = epoch_of(columns, inputs)
         statistics = []
         # What overflows is reported by name, not by numpy's warnings.
         with np.errstate(over="ignore", invalid="ignore"):
             for order in orders:
                 epoch.reorder(order)
                 row_statistics = []
-                for rows in parts_of(0, len(inputs), minibatch_size):
+                for rows in epoch.parts(0, len(inputs), minibatch_size):
                     row, of_rows = self._gradient(epoch, rows, microbatch_size, given, not statistics)
                     self._step(row[-1], lr)
                     statistics.append(row)
@@ -94,7 +96,7 @@ class NumpyBackend:
         Returns:
             flat float32 gradient, unclipped, in a buffer that the next call overwrites; statistics as a row of `train`.
         """
-        epoch = _Epoch(columns, inputs)
+        epoch = epoch_of(columns, inputs)
         epoch.reorder(None)
         with np.errstate(over="ignore", invalid="ignore"):
             row, _ = self._gradient(epoch, slice(0, len(inputs)), microbatch_size, settings, True)
@@ -113,14 +115,14 @@ class NumpyBackend:
         self._step(norm, lr)
         return norm
 
-    def _gradient(self, epoch: "_Epoch", rows: slice, microbatch_size: int, settings: Mapping, first: bool):
+    def _gradient(self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, first: bool):
         """Leaves the rows' gradient in the network's buffer.
 
         Returns:
             the loss's statistics and the gradient's norm; a tuple of the loss's row statistics for each microbatch.
         """
         gradient = self.policy.network.gradient
-        parts = parts_of(rows.start, rows.stop, microbatch_size)
+        parts = epoch.parts(rows.start, rows.stop, microbatch_size)
         statistics, *row_statistics = self._gradient_of(epoch, parts[0], settings, first)
         if len(parts) > 1:
             # Means over parts of different sizes become the mean over all of the rows.
@@ -139,11 +141,11 @@ class NumpyBackend:
             raise_not_finite(self._vector, gradient, columns)
         return [*statistics, norm], row_statistics
 
-    def _gradient_of(self, epoch: "_Epoch", rows: slice, settings: Mapping, first: bool):
+    def _gradient_of(self, epoch: "Epoch", rows: slice, settings: Mapping, first: bool):
         policy, loss = self.policy, self.loss
         network, distribution = policy.network, policy.distribution
         minibatch = epoch.minibatch(rows)
-        outputs = network.forward(epoch.inputs[rows])
+        outputs = network.forward(*epoch.reads(rows))
         if first:
             check_identity(loss.identity_error(distribution.at, outputs, minibatch))
         statistics, gradients, *row_statistics = loss.numpy(distribution, outputs, minibatch, **settings)
@@ -161,7 +163,7 @@ def parts_of(start: int, stop: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
-class _Epoch:
+class Epoch:
     """The batch in the order of one epoch, in memory that every epoch uses again.
 
     Matrices other than the network's input are stored feature-major, as the losses like them; `minibatch` gives rows.
@@ -184,11 +186,54 @@ class _Epoch:
         for name, source in self._sources.items():
             np.take(source, order, axis=-1 if source.ndim == 2 else 0, out=self._shuffled[name], mode="clip")
 
+    parts = staticmethod(parts_of)
+
+    def reads(self, rows: slice) -> tuple[np.ndarray, ...]:
+        """What the network's forward pass takes for these rows."""
+        return (self.inputs[rows],)
+
     def minibatch(self, rows: slice) -> dict[str, np.ndarray]:
         """Views [B, ...] of the rows."""
         return {
             name: column[:, rows].T if column.ndim == 2 else column[rows] for name, column in self._shuffled.items()
         }
+
+
+class EpochOfSequences(Epoch):
+    """A batch whose rows stand in sequences, which stay together; an order is one of the sequences [S]."""
+
+    def __init__(self, columns: Mapping[str, np.ndarray], inputs: np.ndarray):
+        super().__init__({name: column for name, column in columns.items() if name not in PER_SEQUENCE}, inputs)
+        self._given = columns[SEQ_LENS], columns[STATE_IN]
+
+    def reorder(self, order: np.ndarray | None) -> None:
+        self._seq_lens, self._states = self._given
+        super().reorder(None if order is None else rows_of_sequences(self._seq_lens, order))
+        if order is not None:
+            self._seq_lens, self._states = self._seq_lens[order], self._states[order]
+        self._ends = np.cumsum(self._seq_lens)
+
+    def parts(self, start: int, stop: int, size: int) -> list[slice]:
+        return whole_sequences(self._ends, start, stop, size)
+
+    def reads(self, rows: slice) -> tuple[np.ndarray, ...]:
+        first, last = np.searchsorted(self._ends, (rows.start, rows.stop - 1), side="right")
+        return self.inputs[rows], self._seq_lens[first : last + 1], self._states[first : last + 1]
+
+
+def whole_sequences(ends: np.ndarray, start: int, stop: int, size: int) -> list[slice]:
+    """Rows from `start` to `stop` in parts of whole sequences, as few as have `size` rows; `ends` [S] closes each."""
+    parts = []
+    for end in ends[(ends > start) & (ends <= stop)].tolist():
+        if end - start >= size or end == stop:
+            parts.append(slice(start, end))
+            start = end
+    return parts
+
+
+def epoch_of(columns: Mapping[str, np.ndarray], inputs: np.ndarray) -> Epoch:
+    """The batch, before any order; in sequences where it has their lengths."""
+    return (EpochOfSequences if SEQ_LENS in columns else Epoch)(columns, inputs)
 
 
 IDENTITY_TOLERANCE = 1e-3

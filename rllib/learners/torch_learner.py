@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rllib.learners.numpy_learner import check_identity, parts_of, raise_not_finite
+from rllib.learners.numpy_learner import check_identity, parts_of, raise_not_finite, whole_sequences
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
@@ -384,12 +384,7 @@ class EpochOfSequences(Epoch):
 
     def parts(self, start: int, stop: int, size: int) -> list[slice]:
         """The rows from `start` to `stop` in parts of whole sequences, as few as have `size` rows."""
-        parts = []
-        for end in self._ends[(self._ends > start) & (self._ends <= stop)].tolist():
-            if end - start >= size or end == stop:
-                parts.append(slice(start, end))
-                start = end
-        return parts
+        return whole_sequences(self._ends, start, stop, size)
 
     def __getitem__(self, rows: slice) -> dict[str, Tensor]:
         first, last = np.searchsorted(self._ends, (rows.start, rows.stop - 1), side="right")

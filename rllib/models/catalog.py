@@ -10,6 +10,7 @@ from rllib.models.action_distributions import distribution_for
 from rllib.models.distributions import DiagGaussian
 from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, OneHotEncoder, RowsEncoder
 from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves
+from rllib.models.memory import Memory
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
 from rllib.models.policy_spec import PolicySpec
 from rllib.models.torso import AUTOMATIC_FILTERS, NATURE_FILTERS, Filters, Image, Torso, filters_from
@@ -51,17 +52,31 @@ def policy_spec(
         raise ValueError(
             f"model={{'free_log_std': True}} needs continuous actions, but the action space is {action_space}"
         )
+    memory = _memory(settings)
     return PolicySpec(
         encoder=encoder,
         distribution=distribution,
         hiddens=hiddens,
         activations=(activation,) * len(hiddens),
-        vf_share_layers=settings["vf_share_layers"],
+        vf_share_layers=settings["vf_share_memory" if memory else "vf_share_layers"],
         free_log_std=settings["free_log_std"],
         layer_norm=settings["layer_norm"],
         torso=torso,
         initializer=settings["fcnet_weights_initializer"] or initializer,
         observation_filter="NoFilter" if isinstance(encoder, OneHotEncoder) else FILTERS[observation_filter],
+        memory=memory,
+    )
+
+
+def _memory(settings: dict) -> Memory | None:
+    if not settings["use_lstm"] and not settings["use_gru"]:
+        return None
+    return Memory(
+        "lstm" if settings["use_lstm"] else "gru",
+        settings["lstm_cell_size"],
+        settings["max_seq_len"],
+        tuple(settings["post_lstm_hiddens"]),
+        ACTIVATION_NAMES[settings["post_lstm_activation"]],
     )
 
 

@@ -21,11 +21,21 @@ MODEL_DEFAULTS = {
     "vf_share_layers": True,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
+    # A recurrent cell behind these layers (models/memory.py).
+    "use_lstm": False,
+    "use_gru": False,
+    "lstm_cell_size": 256,  # numbers in the output of the cell, of either kind
+    "max_seq_len": 20,  # longest sequence that gradients flow through, in steps
+    "vf_share_memory": True,  # policy and value read the same cell and layers, whatever vf_share_layers says
+    "post_lstm_hiddens": [],  # widths of the layers between the cell and the heads
+    "post_lstm_activation": "relu",
 }
 
 # Known model settings that this version has no network for, with their neutral values.
 NOT_AVAILABLE = {
-    "use_lstm": (False, None),
+    "lstm_use_prev_action": (False, None),
+    "lstm_use_prev_reward": (False, None),
+    "lstm_use_prev_action_reward": (False, None),
     "use_attention": (False, None),
     "custom_model": (None,),
     "custom_action_dist": (None,),
@@ -40,13 +50,12 @@ NOT_AVAILABLE = {
 # taken, since the part itself has to be asked for ("use_lstm": True).
 OF_PARTS_THAT_ARE_OFF = frozenset(
     {
-        *("max_seq_len", "lstm_cell_size", "lstm_use_prev_action", "lstm_use_prev_reward"),
-        *("lstm_use_prev_action_reward", "_time_major"),
         *("attention_num_transformer_units", "attention_dim", "attention_num_heads", "attention_head_dim"),
         *("attention_memory_inference", "attention_memory_training", "attention_position_wise_mlp_dim"),
         *("attention_init_gru_gate_bias", "attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
         *("custom_model_config", "custom_preprocessor_config", "custom_options"),
         *("_disable_preprocessor_api", "_disable_action_flattening", "_use_default_native_models"),
+        "_time_major",
         "always_check_shapes",
     }
 )
@@ -72,10 +81,10 @@ def check_model(model: Mapping) -> dict:
         if key in NOT_AVAILABLE:
             if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
                 raise ValueError(
-                    f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks "
-                    f"and convolutions. Leave {key!r} out and set 'fcnet_hiddens' or 'conv_filters'."
+                    f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks, "
+                    f"convolutions, LSTMs and GRUs. Leave {key!r} out and set 'fcnet_hiddens' or 'conv_filters'."
                 )
-        elif key in OF_PARTS_THAT_ARE_OFF:
+        elif key in OF_PARTS_THAT_ARE_OFF or (key == "use_lstm" and value is None):
             continue
         elif key not in MODEL_DEFAULTS:
             near = difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
@@ -89,12 +98,18 @@ def check_model(model: Mapping) -> dict:
     return settings
 
 
+_SWITCHES = (
+    *("framestack", "vf_share_layers", "free_log_std", "layer_norm"),
+    *("use_lstm", "use_gru", "vf_share_memory"),
+)
+
+
 def _check_values(settings: dict) -> None:
-    for key in ("fcnet_hiddens", "post_fcnet_hiddens"):
+    for key in ("fcnet_hiddens", "post_fcnet_hiddens", "post_lstm_hiddens"):
         hiddens = settings[key]
         if not isinstance(hiddens, list | tuple) or not all(type(width) is int and width > 0 for width in hiddens):
             raise ValueError(f"model[{key!r}] must be a list of positive integers like [64, 64], but got {hiddens!r}")
-    for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation"):
+    for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation", "post_lstm_activation"):
         if settings[key] not in ACTIVATION_NAMES:
             raise ValueError(f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, but got {settings[key]!r}")
     initializer = settings["fcnet_weights_initializer"]
@@ -107,6 +122,19 @@ def _check_values(settings: dict) -> None:
         raise ValueError(f"model['dim'] must be a number of pixels like 84, but got {settings['dim']!r}")
     if settings["conv_filters"] and settings["conv_filters"] != "nature":
         filters_from(settings["conv_filters"])
-    for key in ("framestack", "vf_share_layers", "free_log_std", "layer_norm"):
+    for key in _SWITCHES:
         if not isinstance(settings[key], bool):
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
+    _check_memory(settings)
+
+
+def _check_memory(settings: dict) -> None:
+    if settings["use_lstm"] and settings["use_gru"]:
+        raise ValueError("model={'use_lstm': True, 'use_gru': True} asks for two cells; set one of them")
+    for key in ("lstm_cell_size", "max_seq_len"):
+        if type(settings[key]) is not int or settings[key] < 1:
+            raise ValueError(f"model[{key!r}] must be a positive integer, but got {settings[key]!r}")
+    if (settings["use_lstm"] or settings["use_gru"]) and settings["layer_norm"]:
+        raise ValueError(
+            "model={'layer_norm': True} is not available with 'use_lstm' or 'use_gru' yet. Leave 'layer_norm' out."
+        )

@@ -1,6 +1,7 @@
 """The description of a policy: all that is needed to build its network, in any process."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,9 @@ from rllib.models.encoders import Encoder, encoder_from_json
 from rllib.models.filters import Filter, MeanStdFilter, NoFilter
 from rllib.models.initializers import INITIALIZERS
 from rllib.models.layout import LayersLayout, Layout
+from rllib.models.memory import Memory, MemoryLayout, memory_from_json
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
+from rllib.models.numpy_memory import NumpyMemoryNetwork
 from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.numpy_torso import ConvolutionalNetwork
 from rllib.models.torso import Torso, torso_from_json
@@ -36,6 +39,7 @@ class PolicySpec:
         initializer: of the weights, a name in models/initializers.py.
         noisy_layers: number of last layers, head included, with noise in their weights (single tower).
         sigma0: initial scale of this noise (noisy_network.py).
+        memory: a recurrent cell between the hidden layers and the heads; None without.
     """
 
     encoder: Encoder
@@ -51,10 +55,22 @@ class PolicySpec:
     initializer: str = "orthogonal"
     noisy_layers: int = 0
     sigma0: float = 0.5
+    memory: Memory | None = None
 
-    # Of networks with a memory (models/recurrent.py): numbers of a state, longest sequence that gradients flow through.
-    state_size = 0
-    max_seq_len = 20
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the arrays that make up the state of a memory; none without one."""
+        return self.layout().state_shapes if self.memory else ()
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of a memory's state; 0 without one."""
+        return sum(math.prod(shape) for shape in self.state_shapes)
+
+    @property
+    def max_seq_len(self) -> int:
+        """Longest sequence that gradients flow through, where there is a memory."""
+        return self.memory.max_seq_len if self.memory else 1
 
     @property
     def input_width(self) -> int:
@@ -68,16 +84,13 @@ class PolicySpec:
         if self.critic:
             heads["value"] = 1
         # Without any layers there is nothing to share or to separate: both heads read the observation.
-        has_layers = bool(self.hiddens) or self.torso is not None
-        plain = LayersLayout(
-            self.encoder.size if self.torso is None else self.torso.num_features,
-            self.hiddens,
-            heads,
-            "shared" if self.vf_share_layers or not has_layers or not self.critic else None,
-            num_log_std,
-            self.layer_norm,
-            self.torso,
-        )
+        has_layers = bool(self.hiddens) or self.torso is not None or self.memory is not None
+        num_inputs = self.encoder.size if self.torso is None else self.torso.num_features
+        shared = "shared" if self.vf_share_layers or not has_layers or not self.critic else None
+        rest = self.hiddens, heads, shared, num_log_std, self.layer_norm, self.torso
+        if self.memory:
+            return MemoryLayout(num_inputs, *rest, self.memory)
+        plain = LayersLayout(num_inputs, *rest)
         return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
 
     def initialize(self, layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
@@ -86,25 +99,30 @@ class PolicySpec:
             initialize_sigmas(layout, weights, self.sigma0)
             layout, weights = layout.plain, weights[: layout.plain.size]
         INITIALIZERS[self.initializer](layout, weights, rng)
+        if self.memory:
+            layout.initialize_cells(weights, rng, self.initializer)
 
     def network(self, layout: Layout, weights: np.ndarray):
-        """The network that acts, on these weights (see NumpyNetwork).
+        """The network that acts, on these weights (see NumpyNetwork; with a memory NumpyMemoryNetwork).
 
         Raises:
             ValueError: for weights of another size.
         """
         if isinstance(layout, NoisyLayout):
             return NoisyNetwork(layout, lambda summed: self.network(layout.plain, summed), weights)
+        if self.memory:
+            return NumpyMemoryNetwork(layout, self.activations, weights)
         kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
         return kind(layout, self.activations, weights)
 
     def torch(self, layout: Layout, flat, acting):
         """The torch module that learns, on a flat tensor; it shares the noise of `acting`, the policy's own network."""
+        from rllib.models.torch_memory import TorchMemoryNetwork
         from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
 
         if isinstance(layout, NoisyLayout):
             return NoisyTorchNetwork(layout, self.activations, flat, acting)
-        return TorchNetwork(layout, self.activations, flat)
+        return (TorchMemoryNetwork if self.memory else TorchNetwork)(layout, self.activations, flat)
 
     def make_filter(self) -> Filter:
         """A new observation filter."""
@@ -128,4 +146,9 @@ class PolicySpec:
 
 
 # Attribute -> what reads its own `to_json`; the others are numbers, texts, and tuples of them.
-_READERS = {"encoder": encoder_from_json, "distribution": distribution_from_json, "torso": torso_from_json}
+_READERS = {
+    "encoder": encoder_from_json,
+    "distribution": distribution_from_json,
+    "torso": torso_from_json,
+    "memory": memory_from_json,
+}

@@ -30,8 +30,12 @@ class RecurrentSpec(CustomSpec):
     state_size: int = 1
     max_seq_len: int = 20
 
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.state_size,),)
+
     def network(self, layout: TorchLayout, weights: np.ndarray) -> "RecurrentActing":
-        return RecurrentActing(self.torch(layout, torch.from_numpy(weights), None).module.step, layout.widths[0])
+        return RecurrentActing(self.torch(layout, torch.from_numpy(weights), None).module)
 
     def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
         return FlatModule(Unrolled(layout.make(), layout.widths[0]).to(flat.device), flat)
@@ -47,7 +51,7 @@ class Unrolled(nn.Module):
 
     def __init__(self, step: nn.Module, width: int):
         super().__init__()
-        self.step, self._width = step, width
+        self.step, self.width = step, width
 
     def forward(self, inputs: Tensor, seq_lens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B].
@@ -57,7 +61,7 @@ class Unrolled(nn.Module):
             seq_lens: int [S], lengths of the sequences.
             state: [S, state_size] before their first rows.
         """
-        observations = first_columns(inputs, self._width)
+        observations = first_columns(inputs, self.width)
         lengths, by_length = seq_lens.sort(descending=True, stable=True)
         starts = (seq_lens.cumsum(0) - seq_lens)[by_length]
         state, rows, steps = state[by_length], [], []
@@ -75,14 +79,22 @@ class RecurrentActing:
     """The network of a policy with a memory, for acting: on the CPU, without gradients.
 
     Args:
-        step, width: as for Unrolled.
+        unrolled: whose step it calls.
     """
 
     closed_form = False
     gives_values = True
 
-    def __init__(self, step: nn.Module, width: int):
-        self._step, self._width = step, width
+    def __init__(self, unrolled: Unrolled):
+        self._unrolled, self._step, self._width = unrolled, unrolled.step, unrolled.width
+
+    @torch.inference_mode()
+    def forward(self, inputs: np.ndarray, seq_lens: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distribution inputs [B, K] and values [B] of sequences; arguments as for Unrolled."""
+        dist_inputs, values = self._unrolled(
+            *(torch.from_numpy(np.require(each, requirements="W")) for each in (inputs, seq_lens, state))
+        )
+        return dist_inputs.numpy(), values.numpy()
 
     @torch.inference_mode()
     def step(

@@ -10,6 +10,7 @@ import pytest
 from rllib.models.catalog import policy_spec
 from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
 from rllib.models.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
+from rllib.models.memory import Memory
 from rllib.models.model_settings import MODEL_DEFAULTS, check_model
 from rllib.models.policy_spec import PolicySpec
 
@@ -129,9 +130,19 @@ def test_observation_filter():
 def test_settings_of_parts_that_are_off_are_taken():
     """Published configs carry all of Ray's keys."""
     model = {"use_lstm": False, "lstm_cell_size": 64, "max_seq_len": 20, "attention_dim": 32, "custom_model_config": {}}
-    assert check_model(model) == MODEL_DEFAULTS
-    with pytest.raises(ValueError, match="'use_lstm': True} is not available yet"):
-        check_model({**model, "use_lstm": True})
+    assert check_model(model) == MODEL_DEFAULTS | {"lstm_cell_size": 64}
+    with pytest.raises(ValueError, match="'use_attention': True} is not available yet"):
+        check_model({**model, "use_attention": True})
+
+
+def test_a_memory():
+    """Policy and value share it unless the model says otherwise; vf_share_layers has no say."""
+    model = {"use_lstm": True, "lstm_cell_size": 8, "post_lstm_hiddens": [4], "vf_share_layers": False}
+    spec = policy_spec(BOX, DISCRETE, model)
+    assert spec.memory == Memory("lstm", 8, 20, (4,), "relu") and spec.vf_share_layers
+    assert spec.state_shapes == ((8,), (8,)) and spec.state_size == 16
+    assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": False}).state_size == 32
 
 
 def test_settings_that_ask_for_nothing_are_taken():
@@ -143,7 +154,10 @@ def test_settings_that_ask_for_nothing_are_taken():
     [
         ({"fcnet_hidden": [64]}, "Did you mean 'fcnet_hiddens'"),
         ({"zzz": 1}, "Known ones: fcnet_hiddens"),
-        ({"use_lstm": True}, "not available yet"),
+        ({"use_lstm": True, "use_gru": True}, "set one of them"),
+        ({"use_lstm": True, "lstm_cell_size": 0}, "must be a positive integer"),
+        ({"use_gru": True, "layer_norm": True}, "Leave 'layer_norm' out"),
+        ({"use_lstm": True, "lstm_use_prev_action": True}, "not available yet"),
         ({"use_attention": True}, "not available yet"),
         ({"fcnet_hiddens": 64}, "list of positive integers"),
         ({"fcnet_hiddens": [64, 0]}, "list of positive integers"),

@@ -1,0 +1,156 @@
+"""use_lstm and use_gru in whole algorithms: what is learned, states outside of training, checkpoints."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rllib import A2CConfig, A3CConfig, APPOConfig, DQNConfig, IMPALAConfig, Policy, PPOConfig
+from rllib import sample_batch as sb
+from rllib.env.memory_tasks import CartPoleNoVel, RepeatAfterMe
+from tests.algorithms.test_recall import Recall
+
+SIZE = 16
+LSTM = {"use_lstm": True, "lstm_cell_size": SIZE, "fcnet_hiddens": []}
+GRU = {"use_gru": True, "lstm_cell_size": SIZE, "fcnet_hiddens": []}
+FEED_FORWARD = {"fcnet_hiddens": [SIZE]}
+
+
+def config(kind=PPOConfig, model=LSTM, env=Recall):
+    config = kind().environment(env).debugging(seed=4)
+    config.rollouts(num_rollout_workers=0, num_envs_per_worker=16, rollout_fragment_length=20)
+    config.training(lr=0.01, gamma=0.9, model=model)
+    if kind is PPOConfig:
+        config.training(train_batch_size=640, sgd_minibatch_size=160, num_sgd_iter=6, entropy_coeff=0.01)
+    elif kind is not A3CConfig:
+        config.training(train_batch_size=320)
+    return config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=640)
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "iterations"),
+    [
+        (PPOConfig, LSTM, 12),
+        (PPOConfig, {**GRU, "vf_share_memory": False, "post_lstm_hiddens": [SIZE]}, 12),
+        (A2CConfig, GRU, 40),
+        (A3CConfig, LSTM, 40),
+        (IMPALAConfig, GRU, 40),
+        (APPOConfig, LSTM, 40),
+    ],
+)
+def test_who_remembers_answers_right(kind, model, iterations):
+    with config(kind, model).build() as algo:
+        for _ in range(iterations):
+            algo.train()
+        assert algo.evaluate(200)["episode_reward_mean"] > 0.95
+
+
+def test_who_does_not_remember_guesses():
+    with config(model=FEED_FORWARD).build() as algo:
+        for _ in range(12):
+            algo.train()
+        assert algo.evaluate(200)["episode_reward_mean"] < 0.7
+
+
+@pytest.mark.parametrize("model", [LSTM, {**GRU, "fcnet_hiddens": [8], "vf_share_memory": False}])
+def test_numpy_and_torch_learn_alike(model):
+    """From the same weights and batches; minibatches of whole sequences, and the last is a remainder."""
+    weights = {}
+    for learner in ("numpy", "torch"):
+        with config(model=model).training(learner=learner).build() as algo:
+            for _ in range(2):
+                algo.train()
+            weights[learner] = algo.policy.weights.copy()
+    np.testing.assert_allclose(weights["numpy"], weights["torch"], atol=1e-3)
+    assert abs(weights["numpy"]).max() > 0.1
+
+
+@pytest.mark.parametrize(("model", "num_arrays"), [(LSTM, 2), ({**LSTM, "vf_share_memory": False}, 4), (GRU, 1)])
+def test_states_outside_of_training(model, num_arrays):
+    """A list of h, and c for an LSTM, of each tower, as RLlib has it."""
+    with config(model=model).build() as algo:
+        state = algo.get_policy().get_initial_state()
+        assert [part.shape for part in state] == [(SIZE,)] * num_arrays and not any(part.any() for part in state)
+        observation, memory = np.ones(1, np.float32), np.zeros((1, SIZE * num_arrays), np.float32)
+        for _ in range(3):
+            action, state, fetches = algo.compute_single_action(observation, state, explore=False)
+            expected = {}
+            assert action == algo.policy.compute_actions(observation[None], False, state=memory, fetches=expected)[0]
+            np.testing.assert_array_equal(np.concatenate(state), memory[0])
+            np.testing.assert_array_equal(fetches["action_dist_inputs"], expected["action_dist_inputs"][0])
+            np.testing.assert_array_equal(fetches["vf_preds"], expected["vf_preds"][0])
+        with pytest.raises(ValueError, match=r"this policy has a memory: .*get_initial_state\(\)"):
+            algo.compute_single_action(observation, [np.zeros(3)] * num_arrays)
+
+
+def test_a_policy_is_made_from_a_checkpoint(tmp_path):
+    """Without code of the user's; it remembers as the one that was saved."""
+    with config().build() as algo, config().debugging(seed=5).build() as other:
+        algo.train()
+        whole, alone = algo.save(tmp_path / "whole"), algo.export_policy_model(tmp_path / "alone")
+        for policy in (Policy.from_checkpoint(alone), *Policy.from_checkpoint(whole).values()):
+            assert policy.spec == algo.policy.spec
+            np.testing.assert_array_equal(policy.weights, algo.policy.weights)
+        other.restore(whole)
+        np.testing.assert_array_equal(other.policy.weights, algo.policy.weights)
+        other.train()
+
+
+def test_a_restored_run_goes_on_to_the_bit(tmp_path):
+    """With whole episodes, so that nothing is lost in between."""
+
+    def build():
+        return config().rollouts(batch_mode="complete_episodes").build()
+
+    with build() as algo, build() as other:
+        algo.train()
+        algo.save(tmp_path)
+        other.restore(tmp_path)
+        algo.restore(tmp_path)
+        for each in (algo, other):
+            each.train()
+        np.testing.assert_array_equal(other.policy.weights, algo.policy.weights)
+
+
+def test_a_replay_cannot_keep_states():
+    with pytest.raises(ValueError, match="cannot train a policy with a memory: a replay keeps single rows"):
+        DQNConfig().environment("CartPole-v1").training(model=LSTM).build()
+
+
+def test_torch_is_not_loaded():
+    code = (
+        "import sys; from rllib import PPOConfig;"
+        "config = PPOConfig().environment('CartPole-v1').training(model={'use_lstm': True, 'lstm_cell_size': 8},"
+        "train_batch_size=128, num_sgd_iter=1).rollouts(num_rollout_workers=0);"
+        "algo = config.build(); algo.train(); algo.stop(); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_cartpole_without_velocities():
+    env = CartPoleNoVel()
+    observation, _ = env.reset(seed=0)
+    assert observation.shape == (2,) and env.observation_space.contains(observation)
+    np.testing.assert_array_equal(observation, env.unwrapped.state.astype(np.float32)[[0, 2]])
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_repeat_after_me(delay):
+    env = RepeatAfterMe(repeat_delay=delay, episode_len=10)
+    seen, total, truncated = [0] * delay + [env.reset(seed=1)[0]], 0.0, False
+    for t in range(10):
+        assert not truncated
+        observation, reward, _, truncated, _ = env.step(seen[t])
+        seen.append(observation)
+        total += reward
+    assert truncated and total == 10 and 0 < sum(seen) < 10
+    env.reset()
+    assert env.step(1 - seen[0])[1] in (-1.0, 1.0)
+
+
+def test_batches_stand_in_sequences():
+    with config().rollouts(num_rollout_workers=2, num_envs_per_worker=4).build() as algo:
+        batch = algo.sample(640)
+        assert batch[sb.SEQ_LENS].sum() == batch.count >= 640
+        assert batch[sb.STATE_IN].shape == (len(batch[sb.SEQ_LENS]), 2 * SIZE)

@@ -5,24 +5,8 @@
 
 import argparse
 import json
-import time
 
-from sb3_common import ppo, versions
-from stable_baselines3.common.callbacks import BaseCallback
-
-
-class Clock(BaseCallback):
-    """Notes the time at the start of every rollout."""
-
-    def __init__(self):
-        super().__init__()
-        self.times: list[float] = []
-
-    def _on_rollout_start(self) -> None:
-        self.times.append(time.perf_counter())
-
-    def _on_step(self) -> bool:
-        return True
+from sb3_common import Clock, ppo, versions
 
 
 def main() -> None:

@@ -28,12 +28,14 @@ class Snapshot:
         version: number of updates applied to the weights.
         filter_state: merged statistics of the observation filter; None without a filter.
         timesteps: environment steps sampled so far in the run; exploration schedules depend on it.
+        return_state: merged statistics of the discounted returns that rewards are scaled by; None where they are not.
     """
 
     weights: np.ndarray
     version: int = 0
     filter_state: Mapping[str, np.ndarray] | None = None
     timesteps: int = 0
+    return_state: Mapping[str, np.ndarray] | None = None
 
 
 class Policy:

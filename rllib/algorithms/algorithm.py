@@ -6,6 +6,7 @@ evaluations.py evaluates, inference.py acts.
 """
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import math
@@ -55,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 # Settings of an update that are among its statistics, and their names there
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
+# The statistics of discounted returns in a checkpoint
+_RETURNS = f"policies/{DEFAULT_POLICY}/returns.safetensors"
 
 
 class Algorithm(ABC):
@@ -115,6 +118,9 @@ class Algorithm(ABC):
             acts_among_all=self.is_synchronous,
             learner=self.make_worker_learner(),
         )
+        # The statistics that workers scale rewards by.
+        make_return_scale = self._rollout_settings.make_return_scale
+        self._return_scale = make_return_scale and make_return_scale()
         self._refuse_memory()
         rng = seeding.generator(self.seed, seeding.INFERENCE)
         self._inference = Inference(observation_space, action_space, self.config, rng)
@@ -240,7 +246,10 @@ class Algorithm(ABC):
 
     def snapshot(self) -> Snapshot:
         """The present policy as a snapshot, to be put or sent before the next update changes the weights."""
-        return self.policy.snapshot(self.num_updates, self.timesteps)
+        snapshot = self.policy.snapshot(self.num_updates, self.timesteps)
+        if self._return_scale is None:
+            return snapshot
+        return dataclasses.replace(snapshot, return_state=self._return_scale.get_state())
 
     def _refuse_memory(self) -> None:
         """Raises a ValueError where the policy has a memory and something that works with it cannot use one."""
@@ -284,10 +293,12 @@ class Algorithm(ABC):
             return SampleBatch.join_rounds(rounds)
 
     def take_in(self, report: SampleReport) -> None:
-        """Counts what a worker reported beside its batch, and merges what its observation filter has seen."""
+        """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
         self.metrics.add_sample(report)
         if report.filter_delta is not None:
             self.policy.filter.merge(report.filter_delta)
+        if report.return_delta is not None:
+            self._return_scale.merge(report.return_delta)
 
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""
@@ -608,6 +619,8 @@ class Algorithm(ABC):
         for policy_id, policy in self.policies.items():
             own = {**self._policy_files(policy), "learner.safetensors": self.learners[policy_id].get_state()}
             files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
+        if self._return_scale is not None:
+            files[_RETURNS] = self._return_scale.get_state()
         return files
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -623,6 +636,8 @@ class Algorithm(ABC):
             check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
             policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
             self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
+        if self._return_scale is not None and _RETURNS in state:
+            self._return_scale.set_state(state[_RETURNS])
         self.metrics.set_state(algorithm["metrics"])
         self.set_algorithm_state(algorithm["state"])
         self._evaluations.count = algorithm["evaluations"]

@@ -98,6 +98,12 @@ class AlgorithmConfig(ConfigObject):
             "True: learn from the rewards' signs; a number: clip them to +- it; None: signs in Atari games alone",
             at_least(0),
         ] = None,
+        normalize_returns: Annotated[
+            bool, "learn from rewards divided by the standard deviation of their discounted returns"
+        ] = False,
+        normalized_reward_clip: Annotated[
+            float | None, "with normalize_returns: clip the divided rewards to +- it; None: leave them", above(0)
+        ] = 10.0,
         info_columns: Annotated[
             dict, "keys of the environment's info that batches get as columns: name -> {shape, dtype, before_action}"
         ] = _EMPTY,

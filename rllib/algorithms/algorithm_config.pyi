@@ -35,6 +35,8 @@ class AlgorithmConfig(ConfigObject):
     clip_actions: bool
     normalize_actions: bool
     clip_rewards: bool | float | None
+    normalize_returns: bool
+    normalized_reward_clip: float | None
     info_columns: Mapping[str, Any]
     disable_env_checking: bool
     render_env: bool
@@ -93,8 +95,9 @@ class AlgorithmConfig(ConfigObject):
     def environment(
         self: C, env: Any=None, *, env_config: Mapping[str, Any]=..., observation_space: Any=None,
         ignore_observation_keys: Sequence[str]=..., action_space: Any=None, clip_actions: bool=False,
-        normalize_actions: bool=True, clip_rewards: bool | float | None=None, info_columns: Mapping[str, Any]=...,
-        disable_env_checking: bool=False, render_env: bool=False
+        normalize_actions: bool=True, clip_rewards: bool | float | None=None, normalize_returns: bool=False,
+        normalized_reward_clip: float | None=10.0, info_columns: Mapping[str, Any]=..., disable_env_checking:
+        bool=False, render_env: bool=False
     ) -> C: ...
     def framework(self: C, framework: str="torch", *, framework_str: str=...) -> C: ...
     def rollouts(

@@ -38,7 +38,10 @@ _WITHOUT_EFFECT = {
     "adam_epsilon": "leave it out",
     **dict.fromkeys(("decay", "momentum", "rmsprop_epsilon"), "leave it out, it is RMSprop's"),
     **dict.fromkeys(("grad_clip", "grad_clip_by"), "leave it out, the returns are scaled before they move anything"),
-    **dict.fromkeys(("gamma", "clip_rewards"), "leave it out, whole episodes are compared by their returns"),
+    **dict.fromkeys(
+        ("gamma", "clip_rewards", "normalize_returns", "normalized_reward_clip"),
+        "leave it out, whole episodes are compared by their returns",
+    ),
     **dict.fromkeys(("rollout_fragment_length", "batch_mode"), "leave it out, episodes are always whole"),
     **dict.fromkeys(("learner", "num_gpus"), "leave it out, there is no gradient of a network to compute"),
 }

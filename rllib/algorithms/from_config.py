@@ -8,6 +8,7 @@ from rllib.env.checks import check_environment
 from rllib.env.partial_observations import PartialObservationFactory
 from rllib.env.registry import EnvFactory, resolve
 from rllib.evaluation.callbacks import make_callbacks
+from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance
 from rllib.models.model_settings import MODEL_DEFAULTS
@@ -90,6 +91,9 @@ def rollout_settings(config: AlgorithmConfig, env: EnvFactory | None, **more) ->
         normalize_actions=config.normalize_actions,
         clip_actions=config.clip_actions,
         clip_rewards=env.clips_rewards if env and config.clip_rewards is None else config.clip_rewards,
+        make_return_scale=partial(ReturnScale, config.gamma, config.normalized_reward_clip)
+        if config.normalize_returns
+        else None,
         callbacks=partial(make_callbacks, config.callbacks_class),
         config=config if config.callbacks_class else None,
         sample_timeout_s=config.sample_timeout_s,

@@ -40,6 +40,7 @@ class SampleReport:
         rows: steps of the fragment that was asked for, with those that are no transitions.
         env_time_s, inference_time_s: seconds spent in the environments and in the policy.
         filter_delta: observation statistics since the last report, to be merged by the driver; None without a filter.
+        return_delta: those of discounted returns; None where rewards are not scaled by them.
     """
 
     episodes: list[Episode] = field(default_factory=list)
@@ -50,6 +51,7 @@ class SampleReport:
     env_time_s: float = 0.0
     inference_time_s: float = 0.0
     filter_delta: Any = None
+    return_delta: Any = None
 
 
 @dataclass
@@ -121,6 +123,7 @@ class RolloutWorker(Worker):
         # Makes rows of the fragments, where the algorithm does that differently.
         self._make_rows = getattr(settings.postprocess, "make_rows", lambda: None)
         self._rows = self._make_rows()
+        self._return_scale = settings.make_return_scale and settings.make_return_scale(num_envs=settings.num_envs)
         # What the next actions are chosen from, by column: where the next fragment starts. None: with a reset.
         self._newest: dict[str, np.ndarray] | None = None
         # Where the network's outputs go that no column keeps.
@@ -149,6 +152,8 @@ class RolloutWorker(Worker):
         """Uses this policy from now on."""
         self.policy.load_snapshot(snapshot)
         self.policy_version, self._timesteps = snapshot.version, snapshot.timesteps
+        if snapshot.return_state is not None:
+            self._return_scale.set_state(snapshot.return_state)
 
     def get_state(self) -> list[dict]:
         """The action streams and what exploration remembers, one dict an environment, for an exact continuation."""
@@ -174,6 +179,8 @@ class RolloutWorker(Worker):
         self._hooks.start_over()
         self._explorer.start_over()
         self._rows = self._make_rows()
+        if self._return_scale:
+            self._return_scale.start_over()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
             self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
@@ -201,6 +208,7 @@ class RolloutWorker(Worker):
         report.num_faulty_episodes = len(fragment.failures)
         report.longest_running = self.episodes.longest_running
         report.filter_delta = self.policy.filter.pop_delta()
+        report.return_delta = self._return_scale and self._return_scale.pop_delta()
         for episode in report.episodes:
             self._hooks.report(episode, episode.env_index)
         self.callbacks.on_sample_end(worker=self, samples=batch)
@@ -344,6 +352,8 @@ class RolloutWorker(Worker):
         self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures)
         fragment.cut_at_failures()
         rewards, clip = fragment[sb.REWARDS], self.settings.clip_rewards
+        if self._return_scale:
+            self._return_scale.apply(rewards, fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS], fragment.valid)
         if clip is True:  # the sign alone (DQN, Nature 2015)
             np.sign(rewards, out=rewards)
         elif clip:

@@ -12,6 +12,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import DefaultCallbacks
 from rllib.evaluation.exploration import STOCHASTIC_SAMPLING, Exploration
 from rllib.evaluation.fragment import Fragment
+from rllib.evaluation.return_scale import ReturnScale
 from rllib.learners.learner import Learner
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
@@ -66,6 +67,8 @@ class RolloutSettings:
         normalize_actions: the policy's actions in [-1, 1] are stretched to the bounds of a Box space.
         clip_actions: actions are clipped to those bounds.
         clip_rewards: True keeps the sign only, a number clips to [-number, number]; statistics are of the raw rewards.
+        make_return_scale: makes what scales a worker's rewards by the spread of their discounted returns, of a number
+            of environments, before they are clipped; None leaves them as they are.
         sample_timeout_s: waits longer than this are reported (seconds).
         callbacks: makes the object with the user's hooks.
         config: the algorithm's, for the hooks.
@@ -90,6 +93,7 @@ class RolloutSettings:
     normalize_actions: bool = True
     clip_actions: bool = False
     clip_rewards: bool | float | None = None
+    make_return_scale: Callable[..., ReturnScale] | None = None
     sample_timeout_s: float = 60.0
     callbacks: Callable[[], DefaultCallbacks] = DefaultCallbacks
     config: Any = None

@@ -5,6 +5,8 @@ driver merges the deltas and sends the merged statistics to the workers: nothing
 an iteration normalise alike.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 CLIP = 10.0  # normalised observations stay within +-CLIP standard deviations (OpenAI baselines, VecNormalize)
@@ -67,6 +69,21 @@ class RunningMoments:
             )
         self.count = float(state["count"])
         self.mean, self.m2 = np.array(state["mean"], np.float64), np.array(state["m2"], np.float64)
+
+
+def rows_of(moments: Sequence[RunningMoments]) -> dict[str, np.ndarray]:
+    """The states of several moments, one row each, for `merge_rows`."""
+    states = [each.get_state() for each in moments]
+    return {name: np.stack([state[name] for state in states]) for name in states[0]}
+
+
+def merge_rows(moments: RunningMoments, rows: Mapping[str, np.ndarray]) -> None:
+    """Adds to `moments` what others have counted: one state, or rows of states in the order in which they count."""
+    counts, means, m2 = np.atleast_1d(rows["count"]), np.atleast_2d(rows["mean"]), np.atleast_2d(rows["m2"])
+    for state in zip(counts, means, m2, strict=True):
+        other = RunningMoments(moments.mean.size)
+        other.set_state(dict(zip(("count", "mean", "m2"), state)))
+        moments.merge(other)
 
 
 class NoFilter:
@@ -213,17 +230,13 @@ class MeanStdFilter:
     def pop_delta(self) -> dict[str, np.ndarray]:
         """The delta since the last call, for `merge` in the driver, one row per stream; a new delta begins."""
         self._flush(self._all)
-        states = [delta.get_state() for delta in self._deltas]
+        delta = rows_of(self._deltas)
         self._deltas = [RunningMoments(self._size) for _ in self._deltas]
-        return {name: np.stack([state[name] for state in states]) for name in states[0]}
+        return delta
 
     def merge(self, delta: dict[str, np.ndarray]) -> None:
         """Counts the observations of a delta: moments, or rows of moments."""
-        counts, means, m2 = np.atleast_1d(delta["count"]), np.atleast_2d(delta["mean"]), np.atleast_2d(delta["m2"])
-        for moments in zip(counts, means, m2, strict=True):
-            other = RunningMoments(self._size)
-            other.set_state(dict(zip(("count", "mean", "m2"), moments)))
-            self._merged.merge(other)
+        merge_rows(self._merged, delta)
         self._refresh()
 
     def get_state(self) -> dict[str, np.ndarray]:

@@ -1,60 +1,110 @@
-"""Values that change over the run: constant, or piecewise linear in the number of sampled environment steps."""
+"""Values that change over the run: functions of the number of sampled environment steps."""
 
 import itertools
 import sys
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
+from typing import Any
 
 Points = Sequence[Sequence[float]]
+# What a setting that may change is given as, if not as a number.
+OverTime = Points | Mapping[str, Any] | Callable[[int], float]
+
+# The keys of each type of schedule, beside "type".
+TYPES = {
+    "linear": ("initial", "final", "timesteps"),
+    "exponential": ("initial", "decay_rate", "timesteps"),
+    "piecewise": ("points",),
+}
 
 
 class Schedule:
-    """A value per timestep: a number, or straight lines through points [[timestep, value], ...].
+    """A value per timestep, of a setting that is one of
 
-    After the last point the value stays. `Schedule(0.1)(t)` and `Schedule([[0, 0.1], [1000, 0.0]])(t)` both work, so
-    callers treat the two alike.
+    | given as                                                                       | value at timestep t            |
+    |--------------------------------------------------------------------------------|--------------------------------|
+    | a number                                                                       | that number                    |
+    | points [[timestep, value], ...]                                                | on the lines that join them    |
+    | {"type": "piecewise", "points": [[timestep, value], ...]}                      | the same                       |
+    | {"type": "linear", "initial": 1e-3, "final": 0, "timesteps": 10_000}           | on the line from 0 to 10,000   |
+    | {"type": "exponential", "initial": 1e-3, "decay_rate": .1, "timesteps": 10_000} | 1e-3 * .1 ^ (t / 10,000)      |
+    | a function                                                                     | function(t), a number          |
+
+    After the last point, and after the timesteps of a line, the value stays; an exponential goes on. So
+    `Schedule(0.1)(t)` and `Schedule([[0, 0.1], [1000, 0.0]])(t)` both work, and callers treat all forms alike.
 
     Args:
-        value: a number, or points with strictly increasing timesteps, the first of them 0.
+        value: one of these; points have strictly increasing timesteps, the first of them 0.
 
     Raises:
-        ValueError: if it is neither.
+        ValueError: if it is none of them.
     """
 
-    __slots__ = ("_timesteps", "_values")
+    __slots__ = ("_function", "_value")
 
-    def __init__(self, value: float | Points):
+    def __init__(self, value: float | OverTime):
         problem = schedule_problem(value)
         if problem:
             raise ValueError(f"a schedule {problem}, but {value!r} was given")
-        points = [(0, value)] if isinstance(value, Real) else value
+        self._value, self._function = value, _function_of(value)
+
+    def __call__(self, timestep: float) -> float:
+        """The value at this number of environment steps; before 0 that of 0.
+
+        Raises:
+            ValueError: if a function of the user's returns no number.
+        """
+        value = self._function(max(timestep, 0))
+        if not _is_number(value):
+            raise ValueError(f"the schedule {self._value!r} must return a number, but gave {value!r} at {timestep}")
+        return float(value)
+
+    def __repr__(self):
+        return f"Schedule({self._value!r})"
+
+
+class _Lines:
+    """The straight lines through points."""
+
+    def __init__(self, points: Points):
         self._timesteps = [point[0] for point in points]
         self._values = [float(point[1]) for point in points]
 
     def __call__(self, timestep: float) -> float:
-        """The value at this number of environment steps; before 0 that of 0."""
         after = bisect_right(self._timesteps, timestep)
-        if after == 0:
-            return self._values[0]
         if after == len(self._timesteps):
             return self._values[-1]
         start, end = self._timesteps[after - 1 : after + 1]
         low, high = self._values[after - 1 : after + 1]
         return low + (high - low) * (timestep - start) / (end - start)
 
-    def __repr__(self):
-        if len(self._values) == 1:
-            return f"Schedule({self._values[0]})"
-        return f"Schedule({[list(point) for point in zip(self._timesteps, self._values)]})"
+
+def _function_of(value: float | OverTime) -> Callable[[float], float]:
+    if callable(value):
+        return value
+    if isinstance(value, Real):
+        return lambda timestep: value
+    if not isinstance(value, Mapping):
+        return _Lines(value)
+    if value["type"] == "piecewise":
+        return _Lines(value["points"])
+    initial, timesteps = value["initial"], value["timesteps"]
+    if value["type"] == "linear":
+        return _Lines([[0, initial], [timesteps, value["final"]]])
+    return lambda timestep: initial * value["decay_rate"] ** (timestep / timesteps)
 
 
 def schedule_problem(value) -> str | None:
     """Why `value` is not a schedule, as the end of a sentence ("must ..."); None if it is one."""
     if _is_number(value):
         return None
+    if isinstance(value, Mapping):
+        return _mapping_problem(value)
+    if callable(value):
+        return _function_problem(value)
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence) or not value:
-        return "must be a number or points [[timestep, value], ...]"
+        return "must be a number or points [[timestep, value], ...], or {'type': 'linear', ...}, or a function"
     for point in value:
         is_pair = isinstance(point, Sequence) and not isinstance(point, (str, bytes)) and len(point) == 2
         if not is_pair or not all(map(_is_number, point)):
@@ -66,6 +116,44 @@ def schedule_problem(value) -> str | None:
         if later <= earlier:
             return f"must have increasing timesteps, but {later} follows {earlier}"
     return None
+
+
+def _mapping_problem(value: Mapping) -> str | None:
+    kind = value.get("type")
+    if kind not in TYPES:
+        return f"must have as its 'type' one of {', '.join(TYPES)}, not {kind!r}"
+    keys = TYPES[kind]
+    if set(value) != {"type", *keys}:
+        given = ", ".join(str(key) for key in value if key != "type") or "nothing"
+        return f"of type {kind!r} must have {', '.join(keys)}, not {given}"
+    if kind == "piecewise":
+        return schedule_problem(list(value["points"])) if isinstance(value["points"], Sequence) else "must have points"
+    wrong = [key for key in keys if not _is_number(value[key])]
+    if wrong:
+        return f"must have a number as its {wrong[0]!r}, not {value[wrong[0]]!r}"
+    positive = [key for key in ("timesteps", "decay_rate") if key in keys and value[key] <= 0]
+    if positive:
+        return f"must have a positive number as its {positive[0]!r}, not {value[positive[0]]!r}"
+    return None
+
+
+def _function_problem(function: Callable) -> str | None:
+    try:
+        first = function(0)
+    except Exception as error:
+        return f"must be a function of the timestep, but at 0 it raised {type(error).__name__}: {error}"
+    return None if _is_number(first) else f"must return a number for each timestep, not {first!r}"
+
+
+def values_of(value: float | OverTime) -> list[float]:
+    """The numbers that a schedule goes through: those it is given by; of a function the first alone."""
+    if callable(value):
+        return [value(0)]
+    if isinstance(value, Mapping):
+        if "points" in value:
+            return values_of(value["points"])
+        return [value[name] for name in ("initial", "final") if name in value]
+    return [value] if isinstance(value, Real) else [point[1] for point in value]
 
 
 def _is_number(value) -> bool:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rllib.schedules import Schedule
+from rllib.schedules import Schedule, values_of
 
 
 def test_a_number_is_constant():
@@ -19,9 +19,50 @@ def test_numpy_steps_and_tuples_are_fine():
     assert Schedule(((0, 1), (4, 0)))(1) == 0.75
 
 
+LINEAR = {"type": "linear", "initial": 0.5, "final": 0.1, "timesteps": 100}
+EXPONENTIAL = {"type": "exponential", "initial": 0.5, "decay_rate": 0.01, "timesteps": 100}
+
+
+def test_a_line_ends_and_an_exponential_goes_on():
+    linear, exponential = Schedule(LINEAR), Schedule(EXPONENTIAL)
+    assert [linear(t) for t in (-5, 0, 25, 100, 10_000)] == pytest.approx([0.5, 0.5, 0.4, 0.1, 0.1])
+    assert [exponential(t) for t in (-5, 0, 50, 100, 200)] == pytest.approx([0.5, 0.5, 0.05, 0.005, 5e-5])
+
+
+def test_piecewise_is_what_points_are():
+    points = [[0, 1.0], [100, 0.0]]
+    assert Schedule({"type": "piecewise", "points": points})(25) == Schedule(points)(25) == 0.75
+
+
+def test_a_function_of_the_timestep():
+    assert Schedule(lambda timestep: 1 / (1 + timestep))(3) == 0.25
+    with pytest.raises(ValueError, match="must return a number, but gave None at 7"):
+        Schedule(lambda timestep: None if timestep else 1.0)(7)
+
+
+def test_the_numbers_of_each_form():
+    assert values_of(0.3) == [0.3]
+    assert values_of([[0, 1.0], [5, 2.0]]) == values_of({"type": "piecewise", "points": [[0, 1.0], [5, 2.0]]}) == [1, 2]
+    assert values_of(LINEAR) == [0.5, 0.1]
+    assert values_of(EXPONENTIAL) == [0.5]
+    assert values_of(lambda timestep: timestep + 2.0) == [2.0]
+
+
 @pytest.mark.parametrize(
     ("value", "rule"),
     [
+        ({"type": "cosine"}, "must have as its 'type' one of linear, exponential, piecewise, not 'cosine'"),
+        ({"initial": 1.0}, "must have as its 'type' one of"),
+        ({"type": "linear", "initial": 1.0}, "of type 'linear' must have initial, final, timesteps, not initial"),
+        ({**LINEAR, "start": 3}, "of type 'linear' must have initial, final, timesteps, not"),
+        ({**LINEAR, "final": "0"}, "must have a number as its 'final', not '0'"),
+        ({**LINEAR, "timesteps": 0}, "must have a positive number as its 'timesteps', not 0"),
+        ({**EXPONENTIAL, "decay_rate": -1.0}, "must have a positive number as its 'decay_rate'"),
+        ({"type": "piecewise", "points": [[1, 0.5]]}, "must start at timestep 0, not at 1"),
+        ({"type": "piecewise", "points": 3}, "must have points"),
+        (lambda timestep: "0.1", "must return a number for each timestep, not '0.1'"),
+        (lambda timestep: 1 / timestep, "at 0 it raised ZeroDivisionError"),
+        (lambda: 0.1, "at 0 it raised TypeError"),
         ([[1, 0.5], [2, 0.1]], "must start at timestep 0, not at 1"),
         ([[0, 0.5], [10, 0.1], [10, 0.2]], "must have increasing timesteps, but 10 follows 10"),
         ([0.1, 0.2], "must have points of two numbers"),

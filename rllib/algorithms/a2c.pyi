@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from rllib.algorithms.actor_critic import ActorCriticConfig
 from rllib.algorithms.algorithm import Algorithm
 from rllib.evaluation.advantages import AdvantageEstimator
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 
@@ -23,14 +23,14 @@ class A2CConfig(ActorCriticConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.0001, lr_schedule: Points | None=None, grad_clip: float
-        | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | Points=0.01, entropy_coeff_schedule: Points
-        | None=None, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float=0.5,
-        microbatch_size: int | None=None, epsilon: float=..., train_batch_size_per_learner: int=..., model_config:
-        Mapping[str, Any]=...
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.0001, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
+        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule:
+        OverTime | None=None, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff:
+        float=0.5, microbatch_size: int | None=None, epsilon: float=..., train_batch_size_per_learner: int=...,
+        model_config: Mapping[str, Any]=...
     ) -> C: ...
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=10, min_sample_timesteps_per_iteration: int | None=0,

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 import numpy as np
 C = TypeVar("C")
 
 class PolicyGradientConfig(AlgorithmConfig):
-    entropy_coeff: float | Points
-    entropy_coeff_schedule: Points | None
+    entropy_coeff: float | OverTime
+    entropy_coeff_schedule: OverTime | None
     def rollouts(
         self: C, *, num_rollout_workers: int=0, num_envs_per_worker: int=1, rollout_fragment_length: int |
         Literal["auto"]="auto", batch_mode: Literal["truncate_episodes", "complete_episodes"]="truncate_episodes",
@@ -23,12 +23,13 @@ class PolicyGradientConfig(AlgorithmConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.001, lr_schedule: Points | None=None, grad_clip: float |
-        None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | Points=0.0, entropy_coeff_schedule: Points
-        | None=None, epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
+        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
+        OverTime | None=None, epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
+        Any]=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -48,13 +49,13 @@ class ActorCriticConfig(PolicyGradientConfig):
     lambda_: float
     vf_loss_coeff: float
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.001, lr_schedule: Points | None=None, grad_clip: float |
-        None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | Points=0.0, entropy_coeff_schedule: Points
-        | None=None, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float=1.0,
-        epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
+        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
+        OverTime | None=None, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff:
+        float=1.0, epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     rl_module = training
 

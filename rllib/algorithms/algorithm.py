@@ -320,9 +320,10 @@ class Algorithm(ABC):
         used = {name: settings[setting] for setting, name in _REPORTED_SETTINGS.items() if setting in settings}
         return {**stats, **used, **told, "policy_lag_updates": float(lag)}
 
-    def scheduled(self, *names: str) -> dict[str, float]:
+    def scheduled(self, *names: str) -> dict[str, float | None]:
         """The values of settings that may be schedules, at the present number of sampled steps."""
-        return {name: self._schedule(name)(self.timesteps) for name in names}
+        schedules = {name: self._schedule(name) for name in names}
+        return {name: schedule and schedule(self.timesteps) for name, schedule in schedules.items()}
 
     def owns(self, part):
         """Returns the part; `stop` will call its `stop`."""

@@ -509,10 +509,11 @@ class AlgorithmConfig(ConfigObject):
         columns = [Column(name, **given) for name, given in self.info_columns.items()]
         return tuple(replace(each, shape=tuple(each.shape), dtype=np.dtype(each.dtype).name) for each in columns)
 
-    def get_schedule(self, name: str) -> Schedule:
-        """A setting over time, from `name`_schedule where that is given, else from `name` (a number or points)."""
+    def get_schedule(self, name: str) -> Schedule | None:
+        """A setting over time, from `name`_schedule where that is given, else from `name`; None where that is None."""
         points = self.get(f"{name}_schedule")
-        return Schedule(self[name] if points is None else points)
+        value = self[name] if points is None else points
+        return None if value is None else Schedule(value)
 
     def evaluation_changes(self) -> dict[str, Any]:
         """What evaluation_config changes for evaluation, under canonical names."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import ConfigObject
 from rllib.sample_batch import Column
-from rllib.schedules import Points, Schedule
+from rllib.schedules import OverTime, Schedule
 from typing import Any, ClassVar, Literal, Self, TypeVar
 C = TypeVar("C")
 
@@ -24,7 +24,7 @@ class AlgorithmConfig(ConfigObject):
     @property
     def min_train_batch(self) -> int: ...
     def get_info_columns(self) -> tuple[Column, ...]: ...
-    def get_schedule(self, name: str) -> Schedule: ...
+    def get_schedule(self, name: str) -> Schedule | None: ...
     def evaluation_changes(self) -> dict[str, Any]: ...
     def get_evaluation_config_object(self) -> Self: ...
     env: Any
@@ -48,8 +48,8 @@ class AlgorithmConfig(ConfigObject):
     preprocessor_pref: Literal["deepmind", "rllib"] | None
     sample_timeout_s: float
     gamma: float
-    lr: float | Points
-    lr_schedule: Points | None
+    lr: float | OverTime
+    lr_schedule: OverTime | None
     grad_clip: float | None
     grad_clip_by: Literal["global_norm", "norm", "value"]
     opt_type: Literal["adam", "radam", "rmsprop", "sgd"]
@@ -113,10 +113,10 @@ class AlgorithmConfig(ConfigObject):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.001, lr_schedule: Points | None=None, grad_clip: float |
-        None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", epsilon: float=..., train_batch_size_per_learner: int=...,
         model_config: Mapping[str, Any]=...
     ) -> C: ...

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from rllib.algorithms.q_learning import QLearning, QLearningConfig
 from rllib.evaluation.replay_shards import ReplayShards
 from rllib.evaluation.transitions import Transitions
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 C = TypeVar("C")
@@ -30,10 +30,10 @@ class ApexDQNConfig(QLearningConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.0005, lr_schedule: Points | None=None, grad_clip: float
-        | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=..., learner:
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500000, tau:
         float=1.0, num_steps_sampled_before_learning_starts: int=50000, training_intensity: float | None=1,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,

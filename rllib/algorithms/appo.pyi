@@ -6,12 +6,12 @@ from rllib.learners.learner import Learner
 from rllib.learners.target_copy import TargetCopy
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 
 class APPOConfig(IMPALAConfig):
-    clip_param: float | Points
+    clip_param: float | OverTime
     use_kl_loss: bool
     kl_coeff: float
     kl_target: float
@@ -19,16 +19,16 @@ class APPOConfig(IMPALAConfig):
     target_update_frequency: int
     tau: float
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.0005, lr_schedule: Points | None=None, grad_clip: float
-        | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | Points=0.01, entropy_coeff_schedule: Points
-        | None=None, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=..., learner:
+        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule:
+        OverTime | None=None, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
         float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float=0.5, broadcast_interval: int=1,
         max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=100, clip_param: float | Points=0.4, use_kl_loss: bool=False, kl_coeff:
+        replay_buffer_num_slots: int=100, clip_param: float | OverTime=0.4, use_kl_loss: bool=False, kl_coeff:
         float=1.0, kl_target: float=0.01, standardize_advantages: bool=True, target_update_frequency: int=1, tau:
         float=1.0, epsilon: float=..., train_batch_size_per_learner: int=..., num_epochs: int=..., model_config:
         Mapping[str, Any]=...

@@ -30,7 +30,9 @@ class ARSConfig(EvolutionConfig):
     def training(
         self,
         *,
-        sgd_stepsize: Annotated[float, "step size of plain gradient ascent", above(0, finite=True)] = 0.01,
+        sgd_stepsize: Annotated[
+            float | list, "step size of plain gradient ascent, or a schedule", above(0, finite=True)
+        ] = 0.01,
         num_rollouts: Annotated[int, "directions per update, each with two episodes", at_least(1)] = 32,
         rollouts_used: Annotated[int, "of these, the best ones that count; all, if there are fewer", at_least(1)] = 32,
         offset: Annotated[float, "subtracted from every reward in training, a survival bonus"] = 0.0,
@@ -62,4 +64,4 @@ class ARS(Evolution):
         indices, returns, lengths = self.play_pairs(config.num_rollouts)
         num_used = min(config.rollouts_used, config.num_rollouts)
         coefficients = ars_coefficients(returns - config.offset * lengths, num_used)
-        return self.ascend(indices, coefficients, config.sgd_stepsize)
+        return self.ascend(indices, coefficients, self.scheduled("sgd_stepsize")["sgd_stepsize"])

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.evolution import Evolution, EvolutionConfig
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 
 class ARSConfig(EvolutionConfig):
-    sgd_stepsize: float
+    sgd_stepsize: float | OverTime
     num_rollouts: int
     rollouts_used: int
     offset: float
@@ -24,13 +24,13 @@ class ARSConfig(EvolutionConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.001, lr_schedule: Points | None=None, grad_clip: float |
-        None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob:
         float=0.03, report_length: int=10, filter_update_prob: float=1.0, noise_size: int=250000000, sgd_stepsize:
-        float=0.01, num_rollouts: int=32, rollouts_used: int=32, offset: float=0.0, epsilon: float=...,
+        float | OverTime=0.01, num_rollouts: int=32, rollouts_used: int=32, offset: float=0.0, epsilon: float=...,
         train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(

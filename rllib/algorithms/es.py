@@ -33,7 +33,7 @@ class ESConfig(EvolutionConfig):
     def training(
         self,
         *,
-        stepsize: Annotated[float, "step size of Adam", above(0, finite=True)] = 0.01,
+        stepsize: Annotated[float | list, "step size of Adam, or a schedule", above(0, finite=True)] = 0.01,
         action_noise_std=0.01,
         l2_coeff: Annotated[float, "coefficient of the penalty l2 / 2 |weights|^2", at_least(0)] = 0.005,
         episodes_per_batch: Annotated[int, "episodes per update, at least", at_least(2)] = 1000,
@@ -59,4 +59,4 @@ class ES(Evolution):
         if config.return_proc_mode == "centered_sign_rank":
             shaped = np.sign(shaped)
         coefficients = es_coefficients(shaped, config.noise_stdev)
-        return self.ascend(indices, coefficients, config.stepsize, decay=config.l2_coeff)
+        return self.ascend(indices, coefficients, self.scheduled("stepsize")["stepsize"], decay=config.l2_coeff)

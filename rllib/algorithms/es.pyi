@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.evolution import Evolution, EvolutionConfig
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 
 class ESConfig(EvolutionConfig):
-    stepsize: float
+    stepsize: float | OverTime
     l2_coeff: float
     episodes_per_batch: int
     return_proc_mode: Literal["centered_rank", "centered_sign_rank"]
@@ -24,15 +24,15 @@ class ESConfig(EvolutionConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.001, lr_schedule: Points | None=None, grad_clip: float |
-        None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=10000, model: Mapping[str, Any]=..., learner:
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=10000, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.01, eval_prob:
-        float=0.03, report_length: int=10, filter_update_prob: float=0.1, noise_size: int=250000000, stepsize:
-        float=0.01, l2_coeff: float=0.005, episodes_per_batch: int=1000, return_proc_mode: Literal["centered_rank",
-        "centered_sign_rank"]="centered_rank", epsilon: float=..., train_batch_size_per_learner: int=...,
-        model_config: Mapping[str, Any]=...
+        float=0.03, report_length: int=10, filter_update_prob: float=0.1, noise_size: int=250000000, stepsize: float
+        | OverTime=0.01, l2_coeff: float=0.005, episodes_per_batch: int=1000, return_proc_mode:
+        Literal["centered_rank", "centered_sign_rank"]="centered_rank", epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=10,

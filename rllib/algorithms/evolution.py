@@ -33,7 +33,7 @@ from rllib.replay.memory import free_bytes
 # Settings of other algorithms that nothing here reads, and what to do instead.
 _WITHOUT_EFFECT = {
     "lr": "the step size is stepsize (ES) or sgd_stepsize (ARS)",
-    "lr_schedule": "the step size is a number, stepsize (ES) or sgd_stepsize (ARS)",
+    "lr_schedule": "the step size is stepsize (ES) or sgd_stepsize (ARS), a number or a schedule",
     "opt_type": "ES steps by Adam, ARS by plain gradient ascent",
     "adam_epsilon": "leave it out",
     **dict.fromkeys(("decay", "momentum", "rmsprop_epsilon"), "leave it out, it is RMSprop's"),

@@ -8,7 +8,7 @@ from rllib.learners.optimizers import Adam, SGD
 from rllib.models.noise_table import NoiseTable
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 C = TypeVar("C")
@@ -33,10 +33,10 @@ class EvolutionConfig(AlgorithmConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.001, lr_schedule: Points | None=None, grad_clip: float |
-        None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob:
         float=0.03, report_length: int=10, filter_update_prob: float=1.0, noise_size: int=250000000, epsilon:
         float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from rllib.algorithms.actor_critic import PolicyGradientConfig
 from rllib.algorithms.algorithm import Algorithm
 from rllib.sample_batch import SampleBatch
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 C = TypeVar("C")
@@ -37,12 +37,12 @@ class IMPALAConfig(PolicyGradientConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.0005, lr_schedule: Points | None=None, grad_clip: float
-        | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | Points=0.01, entropy_coeff_schedule: Points
-        | None=None, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=..., learner:
+        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule:
+        OverTime | None=None, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
         float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float=0.5, broadcast_interval: int=1,
         max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,

@@ -30,7 +30,7 @@ from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import Column, SampleBatch
-from rllib.schedules import Schedule, schedule_problem
+from rllib.schedules import Schedule, schedule_problem, values_of
 
 REPLAY_DEFAULTS = {
     "type": "MultiAgentPrioritizedReplayBuffer",
@@ -140,7 +140,7 @@ def _priorities_problem(settings: dict, defaults: dict) -> str | None:
             return f"replay_buffer_config: {name}={value!r} must be a number >= 0. Use {{{name!r}: {defaults[name]}}}."
     given = settings["prioritized_replay_beta"]
     beta = schedule_problem(given)
-    if not beta and not all(0 <= each <= 1 for each in ([given] if np.isscalar(given) else [v for _, v in given])):
+    if not beta and not all(0 <= each <= 1 for each in values_of(given)):
         beta = f"must be >= 0 and <= 1, but is {given!r}"
     return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from rllib.algorithms.actor_critic import ActorCriticConfig
 from rllib.algorithms.algorithm import Algorithm
 from rllib.evaluation.advantages import AdvantageEstimator
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 
 class PPOConfig(ActorCriticConfig):
     sgd_minibatch_size: int
     num_sgd_iter: int
-    clip_param: float | Points
+    clip_param: float | OverTime
     use_kl_loss: bool
     kl_coeff: float
     kl_target: float
@@ -31,16 +31,17 @@ class PPOConfig(ActorCriticConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=5e-05, lr_schedule: Points | None=None, grad_clip: float |
-        None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=4000, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | Points=0.0, entropy_coeff_schedule: Points
-        | None=None, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float=1.0,
-        sgd_minibatch_size: int=128, num_sgd_iter: int=30, clip_param: float | Points=0.3, use_kl_loss: bool=True,
-        kl_coeff: float=0.2, kl_target: float=0.01, vf_clip_param: float | None=10.0, standardize_advantages:
-        bool=True, shuffle_sequences: bool=True, epsilon: float=..., train_batch_size_per_learner: int=...,
-        minibatch_size: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...
+        self: C, *, gamma: float=0.99, lr: float | OverTime=5e-05, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=4000, model: Mapping[str, Any]=..., learner:
+        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
+        OverTime | None=None, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff:
+        float=1.0, sgd_minibatch_size: int=128, num_sgd_iter: int=30, clip_param: float | OverTime=0.3, use_kl_loss:
+        bool=True, kl_coeff: float=0.2, kl_target: float=0.01, vf_clip_param: float | None=10.0,
+        standardize_advantages: bool=True, shuffle_sequences: bool=True, epsilon: float=...,
+        train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config:
+        Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=2,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from rllib.algorithms.dqn import DQN, DQNConfig
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 
@@ -20,10 +20,10 @@ class RainbowConfig(DQNConfig):
         delay_between_env_runner_restarts_s: float=..., num_consecutive_env_runner_failures_tolerance: int=...
     ) -> C: ...
     def training(
-        self: C, *, gamma: float=0.99, lr: float | Points=0.0005, lr_schedule: Points | None=None, grad_clip: float
-        | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type: Literal["adam",
-        "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum: float=0.0,
-        rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
+        self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
+        float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
+        Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", n_step: int=3, target_network_update_freq: int=500, tau:
         float=1.0, num_steps_sampled_before_learning_starts: int=1000, training_intensity: float | None=None,
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, double_q: bool=True,

@@ -23,15 +23,15 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args, get_origin
 
 from rllib.algorithms.setting_types import (
-    allows,
     convert,
+    is_schedule,
     numbers_in,
     shortened,
     text_hint,
     type_in_code,
     type_in_words,
 )
-from rllib.schedules import schedule_problem
+from rllib.schedules import schedule_problem, values_of
 
 C = TypeVar("C")
 
@@ -112,11 +112,14 @@ class Setting:
             value = convert(value, self.type)
         except TypeError:
             return f"{self._given(value)} must be {self.rule}{text_hint(value)}. {self.advice}"
-        if isinstance(value, list) and allows(self.type, list):
+        numbers, allowed = numbers_in(value), self.range
+        if is_schedule(value, self.type):
             broken = schedule_problem(value)
             if broken:
                 return f"{self._given(value)} {broken}. Use .{self.section}({self.name}=[[0, 0.1], [100000, 0.01]])."
-        if self.range is not None and not all(number in self.range for number in numbers_in(value)):
+            # A schedule may end at a bound that is no value for the whole run.
+            numbers, allowed = values_of(value), allowed and replace(allowed, low_open=False)
+        if allowed is not None and not all(number in allowed for number in numbers):
             return f"{self._given(value)} must be {self.rule} ({self.meaning}). {self.advice}"
         if self.not_yet is not None and value != self.default:
             return f"{self._given(value)} is not available yet ({self.meaning}). {self.not_yet.instead}"

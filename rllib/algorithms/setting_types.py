@@ -1,7 +1,8 @@
 """Types of settings: which values fit, which can be converted without loss, and how a type reads in words.
 
 A type is built from bool, int, float, str, None, Literal, dict, classes, and `|`. A bare `list` stands for a schedule
-[[timestep, value], ...]; so `float | list` is a number or a schedule.
+(schedules.py): points [[timestep, value], ...], a dict with a type, or a function; so `float | list` is a number or a
+schedule.
 """
 
 import contextlib
@@ -35,6 +36,8 @@ def convert(value, type_):
             with contextlib.suppress(TypeError):
                 return convert(value, alternative)
         raise TypeError
+    if type_ is list:
+        return _to_schedule(value)
     kind = origin or type_
     if kind in _CONVERSIONS:
         try:
@@ -56,6 +59,12 @@ def _to_float(value) -> float:
     if isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value):
         return float(value)
     raise TypeError
+
+
+def _to_schedule(value) -> list | dict | Callable:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value if callable(value) else _to_list(value)
 
 
 def _to_list(value) -> list:
@@ -118,10 +127,13 @@ def allows(type_, wanted) -> bool:
     return type_ is wanted or wanted in get_args(type_)
 
 
+def is_schedule(value, type_) -> bool:
+    """Whether the value of a setting of this type is given as a schedule."""
+    return allows(type_, list) and (isinstance(value, list | dict) or callable(value))
+
+
 def numbers_in(value) -> list[float]:
-    """The numbers a range is about: the value itself, or those of a schedule."""
-    if isinstance(value, list):
-        return [point[1] for point in value]
+    """The number a range is about: the value itself, if it is one."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     return [value] if is_number else []
 

@@ -28,7 +28,7 @@ IMPORTS = """
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 from rllib.algorithms.algorithm import Algorithm
-from rllib.schedules import Points
+from rllib.schedules import OverTime
 """
 # Type variable of `self` in section methods; jedi would take `Self` for the class that declares them.
 SELF = "C"
@@ -191,7 +191,7 @@ def _type(type_: Any) -> str:
         return " | ".join(map(_type, get_args(type_)))
     if origin is list:
         return f"Sequence[{_type(*get_args(type_))}]"
-    known = {Any: "Any", NoneType: "None", list: "Points", dict: "Mapping[str, Any]", Callable: "Callable[..., Any]"}
+    known = {Any: "Any", NoneType: "None", list: "OverTime", dict: "Mapping[str, Any]", Callable: "Callable[..., Any]"}
     return known.get(type_) or type_.__name__
 
 

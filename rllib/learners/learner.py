@@ -62,6 +62,8 @@ class Learner:
         lr: float | Mapping[str, float],
         shuffle: bool = True,
         meanwhile: Callable[[], None] | None = None,
+        stop_above: tuple[str, float] | None = None,
+        refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
         **settings,
     ) -> dict:
         """Trains on a batch.
@@ -79,13 +81,18 @@ class Learner:
             shuffle: False keeps the order of the batch.
             meanwhile: called once when all steps have been asked for, before their end is waited for: on a GPU they are
                 computed in that time. The weights here are still those of before.
+            stop_above: name of a statistic of the only objective's loss, and a limit: the first minibatch that exceeds
+                it ends the update, and no step is taken on it. (On a GPU, which is not waited for in between, the first
+                epoch whose last minibatch exceeds it is the last.)
+            refresh: called before each epoch but the first, with the weights as they are then: columns that take the
+                place of the batch's, in its order.
             settings: of the loss. Where there are several objectives, a mapping for each under its name; None instead
                 leaves the objective out of this update.
 
         Returns:
             statistics of the loss, means over the minibatches; its row statistics, arrays in the order of the batch,
             of the last epoch; grad_gnorm, the mean of the gradient's length before clipping (NAME_grad_gnorm where
-            there are several objectives); num_minibatches.
+            there are several objectives); num_minibatches, those that `stop_above` has left.
 
         Raises:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
@@ -102,7 +109,10 @@ class Learner:
         lrs = [lr[each.name] if isinstance(lr, Mapping) else lr for each in self.objectives]
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
         size = min(minibatch_size or rows, rows)
-        found = self._backend.train(columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile)
+        stop = stop_above and (self.objectives[0].loss.stats.index(stop_above[0]), stop_above[1])
+        found = self._backend.train(
+            columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile, stop, refresh
+        )
         result = {"num_minibatches": len(found[0][0]) if found else 0}
         last_order = orders[-1]
         if seq_lens is not None and last_order is not None:

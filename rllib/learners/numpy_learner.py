@@ -48,6 +48,8 @@ class NumpyBackend:
         lrs: Sequence[float],
         settings: Sequence[Mapping | None],
         meanwhile: Callable[[], None] | None = None,
+        stop_above: tuple[int, float] | None = None,
+        refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
     ) -> list[tuple[np.ndarray, list[tuple]]]:
         """Walks over the batch once for each order.
 
@@ -62,6 +64,9 @@ class NumpyBackend:
             lrs: learning rate of each objective.
             settings: of each objective's loss; None leaves the objective out.
             meanwhile: called after the last step.
+            refresh: called before each epoch but the first; its columns take the place of the batch's.
+            stop_above: index of a statistic and a limit: the first minibatch that exceeds it is the last, without a
+                step.
 
         Returns:
             for each objective that is not left out: float64 [steps, number of the loss's statistics + 1], one row a
@@ -74,13 +79,20 @@ class NumpyBackend:
         # What overflows is reported by name, not by numpy's warnings.
         with np.errstate(over="ignore", invalid="ignore"):
             for order in orders:
+                if refresh is not None and statistics:
+                    epoch.replace(refresh())
                 epoch.reorder(order)
                 row_statistics = []
                 for rows in epoch.parts(0, len(inputs), minibatch_size):
                     row, of_rows = self._gradient(epoch, rows, microbatch_size, given, not statistics)
-                    self._step(row[-1], lr)
                     statistics.append(row)
                     row_statistics += of_rows
+                    if stop_above is not None and row[stop_above[0]] > stop_above[1]:
+                        break
+                    self._step(row[-1], lr)
+                else:
+                    continue
+                break
         if meanwhile is not None:
             meanwhile()
         return [(np.array(statistics, np.float64), row_statistics)]
@@ -171,11 +183,16 @@ class Epoch:
 
     def __init__(self, columns: Mapping[str, np.ndarray], inputs: np.ndarray):
         self._inputs = inputs
-        self._sources = {
-            name: np.ascontiguousarray(column.T if column.ndim == 2 else column) for name, column in columns.items()
-        }
+        self._sources: dict[str, np.ndarray] = {}
+        self.replace(columns)
         self._shuffled = {name: np.empty_like(source) for name, source in self._sources.items()}
         self.inputs = np.empty_like(inputs)
+
+    def replace(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Takes these columns [rows, ...] from the next `reorder` on."""
+        self._sources |= {
+            name: np.ascontiguousarray(column.T if column.ndim == 2 else column) for name, column in columns.items()
+        }
 
     def reorder(self, order: np.ndarray | None) -> None:
         """Fills the columns for the next epoch; mode "clip" lets `take` write straight into its output."""

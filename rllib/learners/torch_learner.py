@@ -82,10 +82,13 @@ class TorchBackend:
         lrs: Sequence[float],
         settings: Sequence[Mapping],
         meanwhile: Callable[[], None] | None = None,
+        stop_above: tuple[int, float] | None = None,
+        refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
     ) -> list[tuple[np.ndarray, list[tuple]]]:
         """Walks over the batch once for each order; arguments and result as for NumpyBackend.train.
 
-        On a GPU `meanwhile` is called while it works.
+        On a GPU `meanwhile` is called while it works, and `stop_above` is looked at after each epoch, whose last
+        minibatch has to exceed it.
         """
         self._fetch_weights()
         active = [
@@ -96,14 +99,26 @@ class TorchBackend:
         for descent, lr, _ in active:
             descent.begin(lr)
         batch = self._batch(columns, inputs)
-        for order in self._orders_on_device(orders):
+        for number, order in enumerate(self._orders_on_device(orders)):
+            if refresh is not None and number:
+                if self._on_gpu:
+                    np.copyto(self._vector.flat, self._flat.cpu().numpy())
+                columns = {**columns, **refresh()}
+                batch = self._batch(columns, inputs)
             epoch = batch.reordered(order)
             for descent, *_ in active:
                 descent.row_statistics = []
             for rows in epoch.parts(0, len(inputs), minibatch_size):
                 for descent, _, given in active:
                     descent.compute(epoch, rows, microbatch_size, given)
+                    if stop_above is not None and not self._on_gpu and descent.exceeds(*stop_above):
+                        break
                     descent.step()
+                else:
+                    continue
+                break
+            if stop_above is not None and active[0][0].exceeds(*stop_above):
+                break
         if meanwhile is not None:
             meanwhile()
         descents = [descent for descent, *_ in active]
@@ -264,6 +279,10 @@ class _Descent:
         if error is not None and not self._on_gpu:
             check_identity(float(error))
         self.identity_error = error
+
+    def exceeds(self, index: int, limit: float) -> bool:
+        """Whether this statistic of the newest step is above the limit; on a GPU this waits for it."""
+        return float(self.steps[-1][index]) > limit
 
     def rows_in_numpy(self) -> list[tuple[np.ndarray, ...]]:
         """The row statistics as arrays."""

@@ -48,6 +48,28 @@ def test_statistics_are_plain_numbers():
     assert statistics["grad_gnorm"] > 0
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_an_update_ends_at_the_minibatch_that_exceeds_a_limit(kind):
+    """The minibatch that does is among the statistics, and no step is taken on it."""
+    stopped, expected = make_policy(), make_policy()
+    batch = make_batch(stopped, 256)
+    how = {"num_epochs": 1, "shuffle": False, "lr": 0.01}
+    found = update(make_learner(stopped, PPO_LOSS, kind=kind), batch, **how, stop_above=("kl", 0.003))
+    steps = found["num_minibatches"] - 1
+    assert 0 < steps < 7
+    update(make_learner(expected, PPO_LOSS, kind=kind), batch.rows(slice(0, 32 * steps)), **how)
+    np.testing.assert_array_equal(stopped.weights, expected.weights)
+    whole = update(make_learner(make_policy(), PPO_LOSS, kind=kind), batch, **how, stop_above=("kl", 100.0))
+    assert whole["num_minibatches"] == 8
+
+
+def test_the_limit_ends_all_further_epochs():
+    policy = make_policy()
+    how = {"lr": 0.1, "num_epochs": 20, "stop_above": ("kl", 0.01)}
+    found = update(make_learner(policy, PPO_LOSS), make_batch(policy, 64), **how)
+    assert found["num_minibatches"] < 10
+
+
 def test_weights_are_shared_with_the_policy():
     policy = make_policy()
     learner = make_learner(policy, PPO_LOSS)

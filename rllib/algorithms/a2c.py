@@ -9,12 +9,14 @@ Departures from the paper, see also losses/policy_gradient.py:
 
 from typing import Annotated, Any, Self
 
+from rllib import sample_batch as sb
 from rllib.algorithms.actor_critic import ActorCriticConfig
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.sections import at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
+from rllib.losses.returns import standardized
 
 
 class A2CConfig(ActorCriticConfig):
@@ -64,16 +66,16 @@ class A2C(Algorithm):
 
     def training_step(self) -> dict[str, dict[str, float]]:
         settings = {**self.scheduled("lr"), **self.loss_settings()}
-        return {
-            policy_id: self.learn(batch, policy_id, shuffle=False, **settings)
-            for policy_id, batch in self.train_batches().items()
-        }
+        stats = {}
+        for policy_id, batch in self.train_batches().items():
+            if self.config.standardize_advantages:
+                batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+            stats[policy_id] = self.learn(batch, policy_id, shuffle=False, **settings)
+        return stats
 
     def loss_settings(self) -> dict[str, Any]:
         """What a gradient depends on beside weights and batch, at this time."""
-        config = self.config
-        return {
-            "microbatch_size": config.microbatch_size,
-            "vf_loss_coeff": config.vf_loss_coeff if config.use_critic else 0.0,
-            **self.scheduled("entropy_coeff"),
-        }
+        coefficients = self.scheduled("vf_loss_coeff", "entropy_coeff")
+        if not self.config.use_critic:
+            coefficients["vf_loss_coeff"] = 0.0
+        return {"microbatch_size": self.config.microbatch_size, **coefficients}

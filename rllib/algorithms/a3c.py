@@ -16,7 +16,7 @@ with the saved weights and optimizer, but fragments that were under way are lost
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
@@ -65,6 +65,10 @@ class A3C(A2C):
         # Workers only compute gradients; the optimizer that has no memory is the smallest.
         objective = Objective(self.loss, optimizer=OptimizerSettings("sgd"))
         return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
+
+    def loss_settings(self) -> dict[str, Any]:
+        # What a worker's gradient is computed from is a batch of its own.
+        return {**super().loss_settings(), "standardize_advantages": bool(self.config.standardize_advantages)}
 
     def training_step(self) -> dict[str, float]:
         """Applies as many gradients as there are workers, in the order of their arrival."""

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.schedules import OverTime
 from typing import Any, Literal, TypeVar
-import numpy as np
 C = TypeVar("C")
+KL_MARGIN: float
 
 class PolicyGradientConfig(AlgorithmConfig):
     entropy_coeff: float | OverTime
     entropy_coeff_schedule: OverTime | None
+    standardize_advantages: bool | Literal["batch", "minibatch"]
     def rollouts(
         self: C, *, num_rollout_workers: int=0, num_envs_per_worker: int=1, rollout_fragment_length: int |
         Literal["auto"]="auto", batch_mode: Literal["truncate_episodes", "complete_episodes"]="truncate_episodes",
@@ -28,8 +29,8 @@ class PolicyGradientConfig(AlgorithmConfig):
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
         float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
-        Any]=...
+        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, epsilon:
+        float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -47,19 +48,19 @@ class ActorCriticConfig(PolicyGradientConfig):
     use_gae: bool
     use_critic: bool
     lambda_: float
-    vf_loss_coeff: float
+    vf_loss_coeff: float | OverTime
     def training(
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
         float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff:
-        float=1.0, epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
+        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae:
+        bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, epsilon:
+        float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     rl_module = training
 
 class AdaptiveKL:
     def __init__(self, config: AlgorithmConfig, policies: Iterable[str]): ...
-    def adapt(self, policy_id: str, kl: float) -> None: ...
-def standardized(advantages: np.ndarray) -> np.ndarray: ...
+    def adapt(self, policy_id: str, kl: float, timestep: int) -> None: ...

@@ -254,12 +254,6 @@ ELSEWHERE: Mapping[str, str] = {
     "env_id": "env",
 }
 
-# Names of other libraries that look like a setting here, but mean something else.
-FALSE_FRIENDS: Mapping[str, str] = {
-    "target_kl": "Elsewhere it ends the epochs on a batch early, which no setting here does: use fewer epochs "
-    "(num_sgd_iter), or a smaller lr. kl_target is what PPO's and APPO's adaptive KL penalty aims at.",
-}
-
 # Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.
 SECTION_ALIASES: Mapping[str, str] = {"env_runners": "rollouts", "rl_module": "training"}
 GUESTS: Mapping[str, frozenset[str]] = {

@@ -15,7 +15,7 @@ policy does by a standard deviation that grows until it overflows.
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from rllib.algorithms.actor_critic import AdaptiveKL
+from rllib.algorithms.actor_critic import KL_MARGIN, AdaptiveKL
 from rllib.algorithms.impala import IMPALA, IMPALAConfig
 from rllib.algorithms.sections import above, at_least, between, section
 from rllib.learners.learner import Learner
@@ -35,9 +35,16 @@ class APPOConfig(IMPALAConfig):
         lambda_: Annotated[float, "GAE's lambda, where vtrace=False; V-trace has none", between(0, 1)] = 1.0,
         clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.4,
         use_kl_loss: Annotated[bool, "add the adaptive penalty on KL(target || new)"] = False,
-        kl_coeff: Annotated[float, "initial coefficient of the KL penalty", at_least(0)] = 1.0,
+        kl_coeff: Annotated[
+            float | list, "coefficient of the KL penalty: the initial one, or a schedule to follow", at_least(0)
+        ] = 1.0,
         kl_target: Annotated[float, "KL that the coefficient adapts to (nats)", above(0)] = 0.01,
-        standardize_advantages: Annotated[bool, "advantages with mean 0, deviation 1 over each train batch"] = True,
+        target_kl: Annotated[
+            float | None,
+            "KL(target || new) (nats) of 1.5 times which ends the epochs on a train batch; None: never",
+            above(0),
+        ] = None,
+        standardize_advantages=True,
         target_update_frequency: Annotated[
             int, "rings of minibatch_buffer_size train batches between updates of the target network", at_least(1)
         ] = 1,
@@ -80,12 +87,13 @@ class APPO(IMPALA):
             **self.scheduled("clip_param"),
             "kl_coeff": self.kl.coefficients[DEFAULT_POLICY],
             "lambda_": 1.0 if config.vtrace else config.lambda_,
-            "standardize_advantages": config.standardize_advantages,
+            "standardize_advantages": bool(config.standardize_advantages),
+            "stop_above": config.target_kl and ("kl", KL_MARGIN * config.target_kl),
         }
 
     def after_update(self, stats: dict[str, float]) -> None:
         if self.learner.update_targets(self.num_updates):
-            self.kl.adapt(DEFAULT_POLICY, stats["kl"])
+            self.kl.adapt(DEFAULT_POLICY, stats["kl"], self.timesteps)
 
     # ------------------------------------------------------------------ checkpoints
 

@@ -13,9 +13,9 @@ C = TypeVar("C")
 class APPOConfig(IMPALAConfig):
     clip_param: float | OverTime
     use_kl_loss: bool
-    kl_coeff: float
+    kl_coeff: float | OverTime
     kl_target: float
-    standardize_advantages: bool
+    target_kl: float | None
     target_update_frequency: int
     tau: float
     def training(
@@ -24,12 +24,13 @@ class APPOConfig(IMPALAConfig):
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
         float=0.0, rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule:
-        OverTime | None=None, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
-        float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float=0.5, broadcast_interval: int=1,
+        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=True, vtrace: bool=True,
+        vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold: float=1.0, lambda_: float=1.0,
+        num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval: int=1,
         max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
-        replay_buffer_num_slots: int=100, clip_param: float | OverTime=0.4, use_kl_loss: bool=False, kl_coeff:
-        float=1.0, kl_target: float=0.01, standardize_advantages: bool=True, target_update_frequency: int=1, tau:
+        replay_buffer_num_slots: int=100, clip_param: float | OverTime=0.4, use_kl_loss: bool=False, kl_coeff: float
+        | OverTime=1.0, kl_target: float=0.01, target_kl: float | None=None, target_update_frequency: int=1, tau:
         float=1.0, epsilon: float=..., train_batch_size_per_learner: int=..., num_epochs: int=..., model_config:
         Mapping[str, Any]=...
     ) -> C: ...

@@ -281,8 +281,6 @@ class ConfigObject(Settings):
             near = [elsewhere]
         kind = "setting or section" if with_sections else "setting"
         hint = f" Did you mean {' or '.join(map(self._place, near))}?" if near else ""
-        if name in aliases.FALSE_FRIENDS:
-            hint = f" {aliases.FALSE_FRIENDS[name]}"
         return f"{type(self).__name__} has no {kind} {name!r}.{hint or ' Its describe() lists all settings.'}"
 
     def _place(self, name: str) -> str:

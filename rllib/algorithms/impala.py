@@ -62,7 +62,7 @@ class IMPALAConfig(PolicyGradientConfig):
         ] = 1.0,
         lambda_: Annotated[float, "shortens V-trace's sums as GAE's lambda does", between(0, 1)] = 1.0,
         num_sgd_iter: Annotated[int, "gradient steps on each train batch", at_least(1)] = 1,
-        vf_loss_coeff: Annotated[float, "coefficient of the value loss", at_least(0)] = 0.5,
+        vf_loss_coeff: Annotated[float | list, "coefficient of the value loss, or a schedule", at_least(0)] = 0.5,
         entropy_coeff=0.01,
         broadcast_interval: Annotated[int, "updates between new weights for the workers", at_least(1)] = 1,
         max_requests_in_flight_per_sampler_worker: Annotated[
@@ -192,7 +192,7 @@ class IMPALA(Algorithm):
 
     def training_step(self) -> dict[str, float]:
         config = self.config
-        coefficients = self.scheduled("lr", "entropy_coeff")
+        coefficients = self.scheduled("lr", "entropy_coeff", "vf_loss_coeff")
         loss_settings = self.loss_settings()
         batch, num_epochs = self._ring.next(self.next_batch)
         lags = [self.num_updates - version for version in batch.versions]
@@ -205,7 +205,6 @@ class IMPALA(Algorithm):
             vtrace=config.vtrace,
             clip_rho=config.vtrace_clip_rho_threshold,
             clip_pg_rho=config.vtrace_clip_pg_rho_threshold,
-            vf_loss_coeff=config.vf_loss_coeff,
             **coefficients,
             **loss_settings,
         )
@@ -326,7 +325,8 @@ class IMPALA(Algorithm):
 
     def loss_settings(self) -> dict[str, float]:
         """Further settings of the loss."""
-        return {"lambda_": self.config.lambda_}
+        config = self.config
+        return {"lambda_": config.lambda_, "standardize_advantages": bool(config.standardize_advantages)}
 
     def after_update(self, stats: dict[str, float]) -> None:
         """Called after each update with its statistics."""

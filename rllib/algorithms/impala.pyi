@@ -15,7 +15,7 @@ class IMPALAConfig(PolicyGradientConfig):
     vtrace_clip_pg_rho_threshold: float
     lambda_: float
     num_sgd_iter: int
-    vf_loss_coeff: float
+    vf_loss_coeff: float | OverTime
     broadcast_interval: int
     max_requests_in_flight_per_sampler_worker: int
     learner_queue_size: int
@@ -42,8 +42,9 @@ class IMPALAConfig(PolicyGradientConfig):
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
         float=0.0, rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule:
-        OverTime | None=None, vtrace: bool=True, vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold:
-        float=1.0, lambda_: float=1.0, num_sgd_iter: int=1, vf_loss_coeff: float=0.5, broadcast_interval: int=1,
+        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, vtrace: bool=True,
+        vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold: float=1.0, lambda_: float=1.0,
+        num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval: int=1,
         max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:
         float=300.0, minibatch_buffer_size: int=1, num_aggregation_workers: int=0, replay_proportion: float=0.0,
         replay_buffer_num_slots: int=0, epsilon: float=..., train_batch_size_per_learner: int=..., num_epochs:

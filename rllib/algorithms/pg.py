@@ -11,14 +11,15 @@ fragment ends (batch_mode="truncate_episodes", the default) or a time limit. bat
 the end of every episode, for environments in which every episode ends.
 """
 
-from typing import Annotated, Self
+from typing import Self
 
 from rllib import sample_batch as sb
-from rllib.algorithms.actor_critic import PolicyGradientConfig, standardized
+from rllib.algorithms.actor_critic import PolicyGradientConfig
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.sections import section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
+from rllib.losses.returns import standardized
 
 
 class PGConfig(PolicyGradientConfig):
@@ -30,7 +31,6 @@ class PGConfig(PolicyGradientConfig):
         *,
         lr=4e-4,
         train_batch_size=200,
-        standardize_advantages: Annotated[bool, "returns with mean 0, standard deviation 1 over each batch"] = False,
     ) -> Self: ...
 
 

@@ -2,7 +2,7 @@
 
 Departures from the paper, all of them Ray RLlib's or of "The 37 implementation details of PPO":
 - an adaptive penalty on KL(old || new) joins the clipped objective (the paper's section 4; `kl_coeff=0` is without);
-- advantages are GAE's (arXiv:1506.02438), standardised over the whole train batch;
+- advantages are GAE's (arXiv:1506.02438), standardised over the whole train batch ("minibatch": over each of those);
 - the value loss is clipped in units of value, as OpenAI's PPO2 did: a prediction moves by at most `vf_clip_param` per
   batch, and large returns still give a gradient. (Ray 2.x cuts the squared error itself, which then gives none.)
 """
@@ -10,11 +10,12 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
 from typing import Annotated, Any, Self
 
 from rllib import sample_batch as sb
-from rllib.algorithms.actor_critic import ActorCriticConfig, AdaptiveKL, standardized
+from rllib.algorithms.actor_critic import KL_MARGIN, ActorCriticConfig, AdaptiveKL
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.sections import above, at_least, section
 from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.losses.ppo import PPO_LOSS
+from rllib.losses.returns import standardized
 
 _MODEL = {"vf_share_layers": False}
 
@@ -36,12 +37,21 @@ class PPOConfig(ActorCriticConfig):
         num_sgd_iter: Annotated[int, "epochs over each train batch", at_least(1)] = 30,
         clip_param: Annotated[float | list, "how far the probability ratio may leave 1, or a schedule", above(0)] = 0.3,
         use_kl_loss: Annotated[bool, "add the adaptive KL penalty"] = True,
-        kl_coeff: Annotated[float, "initial coefficient of the KL penalty", at_least(0)] = 0.2,
+        kl_coeff: Annotated[
+            float | list, "coefficient of the KL penalty: the initial one, or a schedule to follow", at_least(0)
+        ] = 0.2,
         kl_target: Annotated[float, "KL(old || new) that the coefficient adapts to (nats)", above(0)] = 0.01,
+        target_kl: Annotated[
+            float | None,
+            "KL(old || new) (nats) of 1.5 times which in a minibatch ends the epochs on a train batch; None: never",
+            above(0),
+        ] = None,
         vf_clip_param: Annotated[
-            float | None, "how far a value may move per batch, in units of value; None: any", above(0)
+            float | list | None,
+            "how far a value may move per batch, in units of value, or a schedule; None: any",
+            above(0),
         ] = 10.0,
-        standardize_advantages: Annotated[bool, "advantages with mean 0, deviation 1 over each train batch"] = True,
+        standardize_advantages=True,
         shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
     ) -> Self: ...
 
@@ -65,10 +75,13 @@ class PPO(Algorithm):
 
     def training_step(self) -> dict[str, dict[str, float]]:
         config = self.config
-        coefficients = self.scheduled("lr", "clip_param", "entropy_coeff")
+        coefficients = self.scheduled("lr", "clip_param", "entropy_coeff", "vf_clip_param", "vf_loss_coeff")
+        if not config.use_critic:
+            coefficients["vf_loss_coeff"] = 0.0
+        per_minibatch = config.standardize_advantages == "minibatch"
         stats = {}
         for policy_id, batch in self.train_batches().items():
-            if config.standardize_advantages:
+            if config.standardize_advantages and not per_minibatch:
                 batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
             stats[policy_id] = self.learn(
                 batch,
@@ -76,12 +89,12 @@ class PPO(Algorithm):
                 num_epochs=config.num_sgd_iter,
                 minibatch_size=config.sgd_minibatch_size,
                 shuffle=config.shuffle_sequences,
-                vf_clip_param=config.vf_clip_param,
-                vf_loss_coeff=config.vf_loss_coeff if config.use_critic else 0.0,
                 kl_coeff=self.kl.coefficients[policy_id],
+                standardize_advantages=per_minibatch,
+                stop_above=config.target_kl and ("kl", KL_MARGIN * config.target_kl),
                 **coefficients,
             )
-            self.kl.adapt(policy_id, stats[policy_id]["kl"])
+            self.kl.adapt(policy_id, stats[policy_id]["kl"], self.timesteps)
         return stats
 
     def algorithm_state(self) -> dict[str, Any]:

@@ -13,10 +13,10 @@ class PPOConfig(ActorCriticConfig):
     num_sgd_iter: int
     clip_param: float | OverTime
     use_kl_loss: bool
-    kl_coeff: float
+    kl_coeff: float | OverTime
     kl_target: float
-    vf_clip_param: float | None
-    standardize_advantages: bool
+    target_kl: float | None
+    vf_clip_param: float | OverTime | None
     shuffle_sequences: bool
     def rollouts(
         self: C, *, num_rollout_workers: int=2, num_envs_per_worker: int=1, rollout_fragment_length: int |
@@ -36,12 +36,12 @@ class PPOConfig(ActorCriticConfig):
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
         float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=4000, model: Mapping[str, Any]=..., learner:
         Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, use_gae: bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff:
-        float=1.0, sgd_minibatch_size: int=128, num_sgd_iter: int=30, clip_param: float | OverTime=0.3, use_kl_loss:
-        bool=True, kl_coeff: float=0.2, kl_target: float=0.01, vf_clip_param: float | None=10.0,
-        standardize_advantages: bool=True, shuffle_sequences: bool=True, epsilon: float=...,
-        train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config:
-        Mapping[str, Any]=...
+        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=True, use_gae: bool=True,
+        use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, sgd_minibatch_size: int=128,
+        num_sgd_iter: int=30, clip_param: float | OverTime=0.3, use_kl_loss: bool=True, kl_coeff: float |
+        OverTime=0.2, kl_target: float=0.01, target_kl: float | None=None, vf_clip_param: float | OverTime |
+        None=10.0, shuffle_sequences: bool=True, epsilon: float=..., train_batch_size_per_learner: int=...,
+        minibatch_size: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=2,

@@ -11,6 +11,7 @@ import numpy as np
 
 from rllib.losses.impala import explained_variance, masked_gradient, mean_over_steps
 from rllib.losses.loss import ActorCriticLoss, torch_explained_variance
+from rllib.losses.returns import standardized, torch_standardized
 from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace_of_rows
 from rllib.sample_batch import (
     ACTION_LOGP,
@@ -21,8 +22,6 @@ from rllib.sample_batch import (
     TERMINATEDS,
     TRUNCATEDS,
 )
-
-LEAST_DEVIATION = 1e-4  # of advantages that are standardised: equal ones become zeros
 
 STATS = (
     "total_loss", "policy_loss", "vf_loss", "kl", "entropy", "vf_explained_var", "clip_fraction", "mean_ratio",
@@ -68,8 +67,7 @@ def appo_gradient(
     log_rho = target_log_prob - behaviour if vtrace else np.zeros_like(log_prob)
     targets, advantages = vtrace_of_rows(log_rho, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = advantages - np.dot(weight, advantages)
-        advantages /= max(LEAST_DEVIATION, math.sqrt(float(np.dot(weight, advantages * advantages))))
+        advantages = standardized(advantages, weight)
 
     behaviour_ratio = np.exp(np.minimum(behaviour - target_log_prob, np.float32(math.log(max_behaviour_ratio))))
     ratio = behaviour_ratio * np.exp(np.minimum(log_prob - behaviour, np.float32(20)))
@@ -129,8 +127,7 @@ def appo_loss(
     behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(max_behaviour_ratio)).exp()
     targets, advantages = torch_vtrace_of_rows(log_rho, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = advantages - mean(advantages)
-        advantages = advantages / mean(advantages.square()).sqrt().clamp(min=LEAST_DEVIATION)
+        advantages = torch_standardized(advantages, mean)
     ratio = behaviour_ratio * (log_prob - behaviour).clamp(max=20).exp()
     clipped = ratio.clamp(1 - clip_param, 1 + clip_param)
     policy_loss = -mean((advantages * ratio).minimum(advantages * clipped))

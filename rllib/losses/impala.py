@@ -7,6 +7,7 @@ the value loss carries RLlib's factor 1/2.
 import numpy as np
 
 from rllib.losses.loss import ROUNDING, ActorCriticLoss, torch_explained_variance
+from rllib.losses.returns import standardized, torch_standardized
 from rllib.losses.vtrace import torch_vtrace_of_rows, vtrace_of_rows
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, LOSS_MASK, REWARDS, TERMINATEDS, TRUNCATEDS
 
@@ -14,7 +15,16 @@ STATS = ("total_loss", "policy_loss", "vf_loss", "entropy", "vf_explained_var", 
 
 
 def impala_gradient(
-    distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff, vtrace=True, **trace
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    vf_loss_coeff,
+    entropy_coeff,
+    vtrace=True,
+    standardize_advantages=False,
+    **trace,
 ):
     """Statistics and output gradients of the IMPALA loss, in closed form. R rows, float32.
 
@@ -29,6 +39,7 @@ def impala_gradient(
         vf_loss_coeff: weight of the value loss, half the mean squared error.
         entropy_coeff: weight of the entropy bonus.
         vtrace: False takes every ratio for 1, as if the weights had not changed since the actions were drawn.
+        standardize_advantages: give them mean 0 and standard deviation 1 over the steps of the minibatch.
         trace: gamma and, where they differ from 1, clip_rho, clip_pg_rho and lambda_, as for `vtrace.vtrace_of_rows`.
 
     Returns:
@@ -40,6 +51,8 @@ def impala_gradient(
     log_prob = new.log_prob(minibatch[ACTIONS])
     log_rho = log_prob - minibatch[ACTION_LOGP] if vtrace else np.zeros_like(log_prob)
     targets, advantages = vtrace_of_rows(log_rho, values, minibatch, **trace)
+    if standardize_advantages:
+        advantages = standardized(advantages, weight)
 
     policy_loss = -float(np.dot(weight, log_prob * advantages))
     d_log_prob = -weight * advantages
@@ -81,7 +94,16 @@ def explained_variance(error, targets, weight):
 
 
 def impala_loss(
-    distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff, vtrace=True, **trace
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    vf_loss_coeff,
+    entropy_coeff,
+    vtrace=True,
+    standardize_advantages=False,
+    **trace,
 ):
     """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
 
@@ -94,6 +116,8 @@ def impala_loss(
     if not vtrace:
         log_rho = log_rho.new_zeros(log_rho.shape)
     targets, advantages = torch_vtrace_of_rows(log_rho, values, minibatch, **trace)
+    if standardize_advantages:
+        advantages = torch_standardized(advantages, mean)
     policy_loss = -mean(log_prob * advantages)
     vf_loss = 0.5 * mean((values - targets).square())
     entropy = mean(new.entropy())

@@ -13,12 +13,15 @@ import numpy as np
 
 from rllib.losses.loss import ActorCriticLoss, not_all_rows, torch_explained_variance
 from rllib.losses.ppo import explained_variance, mean_of
+from rllib.losses.returns import standardized, torch_standardized
 from rllib.sample_batch import ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS
 
 STATS = ("total_loss", "policy_loss", "vf_loss", "policy_entropy", "vf_explained_var")
 
 
-def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff):
+def policy_gradient(
+    distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff, standardize_advantages=False
+):
     """Statistics and output gradients of the loss, in closed form. B rows, float32.
 
     Args:
@@ -28,6 +31,7 @@ def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coe
         minibatch: columns actions [B, ...], advantages [B], value_targets [B].
         vf_loss_coeff: weight of the value loss.
         entropy_coeff: weight of the entropy bonus.
+        standardize_advantages: give them mean 0 and standard deviation 1 over the minibatch.
 
     Returns:
         statistics (a list in the order of STATS), d_dist_inputs [B, K], d_values [B].
@@ -38,6 +42,8 @@ def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coe
     advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
+    if standardize_advantages:
+        advantages = standardized(advantages)
     rows = len(values)
     # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
     averaged = np.empty((len(_AVERAGED), rows), np.float32)
@@ -66,7 +72,9 @@ def policy_gradient(distribution, dist_inputs, values, minibatch, *, vf_loss_coe
 _AVERAGED = _SURROGATE, _ENTROPY, _SQUARES, _ERROR, _TARGET = range(5)
 
 
-def policy_gradient_loss(distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff):
+def policy_gradient_loss(
+    distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff, standardize_advantages=False
+):
     """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
 
     Arguments and errors as for `policy_gradient`, with tensors for arrays.
@@ -74,6 +82,8 @@ def policy_gradient_loss(distribution, dist_inputs, values, minibatch, *, vf_los
     advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
+    if standardize_advantages:
+        advantages = torch_standardized(advantages, lambda column: column.mean())
     now = distribution.torch_at(dist_inputs)
     policy_loss = -(advantages * now.log_prob(minibatch[ACTIONS])).mean()
     vf_loss = (values - targets).square().mean()

@@ -2,7 +2,7 @@
 
 Departures: the KL penalty of eq. 8 is added to the clipped objective, as RLlib does (kl_coeff 0 switches it off), and
 the value loss is the larger of the clipped and the unclipped squared error, in units of the value (no factor 1/2).
-Advantages are taken as they come: the caller standardises them.
+Advantages are taken as they come, or standardised over the minibatch.
 """
 
 import functools
@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from rllib.losses.loss import ROUNDING, ActorCriticLoss, not_all_rows, torch_explained_variance
+from rllib.losses.returns import standardized, torch_standardized
 from rllib.sample_batch import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -49,6 +50,7 @@ def ppo_gradient(
     vf_loss_coeff,
     entropy_coeff,
     vf_clip_param=None,
+    standardize_advantages=False,
 ):
     """Statistics and output gradients of the PPO loss, in closed form. B rows, float32.
 
@@ -63,6 +65,7 @@ def ppo_gradient(
         vf_loss_coeff: weight of the value loss.
         entropy_coeff: weight of the entropy bonus.
         vf_clip_param: how far a value may move from vf_preds with effect, in units of the value; None or inf: any way.
+        standardize_advantages: give them mean 0 and standard deviation 1 over the minibatch.
 
     Returns:
         statistics (a list in the order of STATS), d_dist_inputs [B, K], d_values [B].
@@ -73,6 +76,8 @@ def ppo_gradient(
     advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
+    if standardize_advantages:
+        advantages = standardized(advantages)
     rows = len(values)
     # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
     averaged = np.empty((len(_AVERAGED), rows), np.float32)
@@ -163,6 +168,7 @@ def ppo_loss(
     vf_loss_coeff,
     entropy_coeff,
     vf_clip_param=None,
+    standardize_advantages=False,
 ):
     """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
 
@@ -171,6 +177,8 @@ def ppo_loss(
     advantages, targets = minibatch[ADVANTAGES], minibatch[VALUE_TARGETS]
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
+    if standardize_advantages:
+        advantages = torch_standardized(advantages, lambda column: column.mean())
     new = distribution.torch_at(dist_inputs)
 
     # Equation 7: the smaller of the two, so that a ratio beyond the clip gives nothing to gain.

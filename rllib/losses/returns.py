@@ -1,6 +1,10 @@
 """Sums along time-major fragments: advantages, and the lambda-returns that values and action values are fitted to."""
 
+import math
+
 import numpy as np
+
+LEAST_DEVIATION = 1e-4  # of advantages that are standardised: equal ones become zeros, never NaN
 
 
 def gae(rewards, values, next_values, terminated, truncated, gamma, lambda_):
@@ -58,6 +62,30 @@ def q_lambda_targets(rewards, next_values, terminated, truncated, gamma, lambda_
     # In the last row nothing is known but the value.
     tracing[-1:] = 0
     return accumulated(rewards + (going_on - tracing) * next_values, tracing)
+
+
+def standardized(advantages: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Advantages [B] with mean 0 and (population) standard deviation 1; equal ones become zeros.
+
+    Args:
+        advantages: float32.
+        weight: float32 [B], of sum 1, zero in rows that do not count; None: all rows count alike.
+    """
+    if weight is None:
+        return (advantages - advantages.mean()) / max(LEAST_DEVIATION, float(advantages.std()))
+    advantages = advantages - np.dot(weight, advantages)
+    return advantages / max(LEAST_DEVIATION, math.sqrt(float(np.dot(weight, advantages * advantages))))
+
+
+def torch_standardized(advantages, mean):
+    """The same for a tensor [B].
+
+    Args:
+        advantages: a tensor without gradient.
+        mean: function of a tensor [B], its mean over the rows that count.
+    """
+    advantages = advantages - mean(advantages)
+    return advantages / mean(advantages.square()).sqrt().clamp(min=LEAST_DEVIATION)
 
 
 def accumulated(deltas: np.ndarray, decays: np.ndarray) -> np.ndarray:

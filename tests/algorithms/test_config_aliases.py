@@ -146,11 +146,10 @@ def test_names_of_other_libraries_are_refused_with_ours(name):
         PPOConfig().update_from_dict({name: 1})
 
 
-def test_target_kl_is_not_said_to_be_kl_target():
-    """Stable-Baselines3 and CleanRL end the epochs by it; kl_target steers the penalty."""
-    with pytest.raises(TypeError, match=r"no setting 'target_kl'\. Elsewhere it ends the epochs") as raised:
-        PPOConfig().training(target_kl=0.02)
-    assert "Did you mean" not in str(raised.value)
+def test_target_kl_and_kl_target_are_two_settings():
+    """Stable-Baselines3 and CleanRL end the epochs by the first; RLlib's steers the penalty."""
+    config = PPOConfig().training(target_kl=0.02)
+    assert (config.target_kl, config.kl_target) == (0.02, 0.01)
 
 
 @pytest.mark.parametrize(("name", "why"), sorted(aliases.UNAVAILABLE_SECTIONS.items()))

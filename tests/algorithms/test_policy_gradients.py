@@ -59,10 +59,29 @@ def test_ppo_of_one_epoch_is_a2c(opt_type):
     np.testing.assert_array_equal(trained(20, ppo), trained(20, a2c))
 
 
-def test_a3c_with_one_worker_is_a2c():
-    a3c = config(A3CConfig, num_workers=1, max_requests_in_flight_per_sampler_worker=1, **SHARED)
-    weights = [trained(20, each) for each in (config(A2CConfig, num_workers=1, **SHARED), a3c)]
+@pytest.mark.parametrize("standardize_advantages", [False, True])
+def test_a3c_with_one_worker_is_a2c(standardize_advantages):
+    shared = {**SHARED, "standardize_advantages": standardize_advantages}
+    a3c = config(A3CConfig, num_workers=1, max_requests_in_flight_per_sampler_worker=1, **shared)
+    weights = [trained(20, each) for each in (config(A2CConfig, num_workers=1, **shared), a3c)]
     np.testing.assert_allclose(weights[1], weights[0], atol=1e-6)
+
+
+def test_a_minibatch_of_all_rows_is_the_batch_where_advantages_are_standardised():
+    one_each = {"sgd_minibatch_size": 40, "num_sgd_iter": 2, "lr": 1e-3, "opt_type": "sgd"}
+    by_batch, by_minibatch, as_they_are = (
+        trained(3, config(PPOConfig, standardize_advantages=how, **one_each)) for how in (True, "minibatch", False)
+    )
+    np.testing.assert_allclose(by_minibatch, by_batch, atol=1e-6)
+    assert abs(as_they_are - by_batch).max() > 1e-4
+
+
+@pytest.mark.parametrize("kind", [PGConfig, A2CConfig, IMPALAConfig, APPOConfig])
+def test_standardised_advantages_are_another_update(kind):
+    plain, standardized = (
+        trained(2, config(kind, standardize_advantages=how, opt_type="sgd")) for how in (False, "minibatch")
+    )
+    assert abs(plain - standardized).max() > 1e-6
 
 
 def test_a3c_without_workers_is_a2c_and_says_so(caplog):

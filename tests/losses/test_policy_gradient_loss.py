@@ -69,17 +69,31 @@ def test_one_row_by_hand():
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
+@pytest.mark.parametrize("standardize_advantages", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_closed_form_and_autograd_agree(distribution, seed):
+def test_closed_form_and_autograd_agree(distribution, standardize_advantages, seed):
     outputs, minibatch = make_minibatch(distribution, 128, seed)
-    expected, gradients = POLICY_GRADIENT_LOSS.numpy(distribution, outputs, minibatch, **SETTINGS)
+    settings = {**SETTINGS, "standardize_advantages": standardize_advantages}
+    expected, gradients = POLICY_GRADIENT_LOSS.numpy(distribution, outputs, minibatch, **settings)
     tensors = [torch.from_numpy(output).requires_grad_() for output in outputs]
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
-    loss, statistics = POLICY_GRADIENT_LOSS.torch(distribution, tensors, columns, **SETTINGS)
+    loss, statistics = POLICY_GRADIENT_LOSS.torch(distribution, tensors, columns, **settings)
     loss.backward()
     np.testing.assert_allclose(torch.stack(statistics).detach(), expected, atol=2e-6, rtol=1e-5)
     for tensor, gradient in zip(tensors, gradients, strict=True):
         np.testing.assert_allclose(gradient, tensor.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 33])
+def test_standardised_advantages_are_those_of_the_minibatch(rows):
+    outputs, minibatch = make_minibatch(Categorical(3), rows)
+    found = POLICY_GRADIENT_LOSS.numpy(Categorical(3), outputs, minibatch, **SETTINGS, standardize_advantages=True)
+    advantages = minibatch[sb.ADVANTAGES].astype(np.float64)
+    deviation = advantages.std() or 1.0  # the advantage of one row alone becomes zero
+    minibatch[sb.ADVANTAGES] = ((advantages - advantages.mean()) / deviation).astype(np.float32)
+    expected = POLICY_GRADIENT_LOSS.numpy(Categorical(3), outputs, minibatch, **SETTINGS)
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
+    np.testing.assert_allclose(found[1][0], expected[1][0], atol=1e-6)
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)

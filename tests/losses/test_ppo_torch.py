@@ -11,10 +11,11 @@ from rllib.models.distributions import Categorical
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 @pytest.mark.parametrize("vf_clip_param", [0.4, None, float("inf")])
+@pytest.mark.parametrize("standardize_advantages", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_statistics_and_gradients_agree(distribution, vf_clip_param, seed):
+def test_statistics_and_gradients_agree(distribution, vf_clip_param, standardize_advantages, seed):
     outputs, minibatch = make_minibatch(distribution, 128, seed)
-    settings = {**SETTINGS, "vf_clip_param": vf_clip_param}
+    settings = {**SETTINGS, "vf_clip_param": vf_clip_param, "standardize_advantages": standardize_advantages}
     expected, gradients = PPO_LOSS.numpy(distribution, outputs, minibatch, **settings)
     tensors = [torch.from_numpy(output).requires_grad_() for output in outputs]
     columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}

@@ -23,8 +23,14 @@ COMMON = {
     "lambda_": 0.9,
 }
 APPO = {**COMMON, "clip_param": 0.2, "kl_coeff": 0.3}
-LOSSES = [(IMPALA_LOSS, COMMON), (APPO_LOSS, APPO), (APPO_LOSS, {**APPO, "standardize_advantages": True})]
-BY_NAME = pytest.mark.parametrize(("loss", "settings"), LOSSES, ids=["IMPALA", "APPO", "APPO standardized"])
+STANDARDIZED = {"standardize_advantages": True}
+LOSSES = {
+    "IMPALA": (IMPALA_LOSS, COMMON),
+    "APPO": (APPO_LOSS, APPO),
+    "IMPALA standardized": (IMPALA_LOSS, {**COMMON, **STANDARDIZED}),
+    "APPO standardized": (APPO_LOSS, {**APPO, **STANDARDIZED}),
+}
+BY_NAME = pytest.mark.parametrize(("loss", "settings"), LOSSES.values(), ids=LOSSES)
 
 
 @BY_NAME
@@ -165,7 +171,7 @@ def test_appo_without_lag_is_impala(distribution):
 def test_appo_without_lag_has_ratio_one():
     distribution = Categorical(3)
     outputs, minibatch = make_rows(distribution, moved=0.0)
-    statistics, _ = APPO_LOSS.numpy(distribution, outputs, minibatch, **LOSSES[1][1])
+    statistics, _ = APPO_LOSS.numpy(distribution, outputs, minibatch, **APPO)
     named = dict(zip(APPO_LOSS.stats, statistics))
     assert named["mean_ratio"] == pytest.approx(1, abs=1e-6) == named["mean_rho"]
     assert named["kl"] == pytest.approx(0, abs=1e-6)
@@ -191,6 +197,6 @@ def test_appo_gives_nothing_beyond_the_clip():
     minibatch[sb.ACTION_LOGP][:] = np.log(0.5)
     minibatch[sb.REWARDS][0] = 100
     dist_inputs = np.array([[3, 0], [0, 0]], np.float32)
-    settings = {**LOSSES[1][1], "kl_coeff": 0.0, "entropy_coeff": 0.0}
+    settings = {**APPO, "kl_coeff": 0.0, "entropy_coeff": 0.0}
     _, (gradient, _) = APPO_LOSS.numpy(distribution, (dist_inputs, outputs[1]), minibatch, **settings)
     np.testing.assert_array_equal(gradient, 0)

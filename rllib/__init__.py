@@ -14,7 +14,9 @@ _LAZY = {
     "Policy": "rllib.policy",
     "SampleBatch": "rllib.sample_batch",
     "make_multi_callbacks": "rllib.evaluation.callbacks",
+    "register_action_dist": "rllib.models.registry",
     "register_env": "rllib.env.registry",
+    "register_model": "rllib.models.registry",
 }
 # Each algorithm's class and its config, PPO and PPOConfig.
 for _name, _module in ALGORITHMS.items():

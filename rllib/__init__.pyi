@@ -32,4 +32,6 @@ from rllib.sample_batch import SampleBatch as SampleBatch
 from rllib.algorithms.dqn import SimpleQ as SimpleQ
 from rllib.algorithms.dqn import SimpleQConfig as SimpleQConfig
 from rllib.evaluation.callbacks import make_multi_callbacks as make_multi_callbacks
+from rllib.models.registry import register_action_dist as register_action_dist
 from rllib.env.registry import register_env as register_env
+from rllib.models.registry import register_model as register_model

@@ -102,6 +102,7 @@ class Algorithm(ABC):
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
         rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
         spec = self.make_policy_spec(observation_space, action_space)
+        spec.check()
         self.policies = {DEFAULT_POLICY: Policy(spec, rng=rng)}
         for policy_id, policy in self.policies.items():
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)

@@ -169,6 +169,11 @@ class Evolution(Algorithm):
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         """One tower: there is no critic, so no layers are spent on it."""
+        if self.config.model.get("custom_model") is not None:
+            raise ValueError(
+                f"{type(self).__name__} perturbs the built-in fully connected networks, so it cannot use "
+                f"model['custom_model']={self.config.model['custom_model']!r:.80}. Leave it out, or use PPO."
+            )
         model = {**self.config.model, "vf_share_layers": True}
         spec = policy_spec(observation_space, action_space, model, observation_filter=self.config.observation_filter)
         if spec.torso:

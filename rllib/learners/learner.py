@@ -331,7 +331,9 @@ def make_learner(
     whole = len(objectives) == 1 and objectives[0].has_closed_form and not modules
     closed_form = device == "cpu" and whole and getattr(policy.network, "closed_form", False)
     if kind == "numpy" and not closed_form:
-        what = "a network with convolutions" if policy.spec.torso else f"device={device!r}"
+        what = f"device={device!r}"
+        if not getattr(policy.network, "closed_form", False):
+            what = "a network with convolutions" if policy.spec.torso else "a network of your own"
         what = what if whole else "several modules, or a loss without a closed form,"
         raise ValueError(
             f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"

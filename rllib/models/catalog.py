@@ -13,10 +13,16 @@ from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves
 from rllib.models.memory import Memory
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
 from rllib.models.policy_spec import PolicySpec
+from rllib.models.registry import resolved
 from rllib.models.torso import AUTOMATIC_FILTERS, NATURE_FILTERS, Filters, Image, Torso, filters_from
 
 logger = logging.getLogger(__name__)
 
+# Settings of the built-in networks, which a custom model does not read.
+BUILT_IN = {
+    *("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "free_log_std", "layer_norm"),
+    *("conv_filters", "conv_activation", "post_fcnet_hiddens", "post_fcnet_activation"),
+}
 # Names of observation filters, old ones too, and what they build.
 FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
 
@@ -41,12 +47,15 @@ def policy_spec(
         ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
             available yet; the message says what to do.
     """
-    settings = check_model(model or {})
+    model = model or {}
+    settings = check_model(model)
     if observation_filter not in FILTERS:
         raise ValueError(f"observation_filter must be one of {list(FILTERS)}, but got {observation_filter!r}")
     filtered = FILTERS[observation_filter] != "NoFilter"
+    if settings["custom_model"] is not None:
+        return _own_model_spec(observation_space, action_space, settings, model, filtered)
     encoder, torso = preprocessing(observation_space, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
-    hiddens, activation = _hidden_layers(settings, torso, model or {})
+    hiddens, activation = _hidden_layers(settings, torso, model)
     distribution = distribution_for(action_space)
     if settings["free_log_std"] and not isinstance(distribution, DiagGaussian):
         raise ValueError(
@@ -78,6 +87,36 @@ def _memory(settings: dict) -> Memory | None:
         tuple(settings["post_lstm_hiddens"]),
         ACTIVATION_NAMES[settings["post_lstm_activation"]],
     )
+
+
+def _own_model_spec(
+    observation_space: spaces.Space, action_space: spaces.Space, settings: dict, model: Mapping, filtered: bool
+) -> PolicySpec:
+    """For a network of the user's, which reads observations as they are stored."""
+    from rllib.models.own_model import with_own_model
+
+    own = resolved("custom_model", settings["custom_model"])
+    leaves = flat_leaves(observation_space)
+    is_flat = not isinstance(observation_space, spaces.Box | spaces.Discrete)
+    filtered = filtered and not isinstance(observation_space, spaces.Discrete)
+    if filtered and not all(isinstance(leaf.space, spaces.Box) for leaf in leaves):
+        raise ValueError(
+            f"observation_filter='MeanStdFilter' would standardise the choices in {observation_space}, which a custom "
+            "model gets as integers. Use .rollouts(observation_filter='NoFilter'), and scale the numbers in the model."
+        )
+    unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
+    if unread and not hasattr(own, "value_function"):
+        logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
+    spec = PolicySpec(
+        encoder=RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape)),
+        distribution=distribution_for(action_space),
+        hiddens=(),
+        activations=(),
+        vf_share_layers=True,
+        observation_filter="MeanStdFilter" if filtered else "NoFilter",
+    )
+    config = settings["custom_model_config"]
+    return with_own_model(spec, observation_space, action_space, own, config, settings["max_seq_len"])
 
 
 def _hidden_layers(settings: dict, torso: Torso | None, model: Mapping) -> tuple[tuple[int, ...], str]:

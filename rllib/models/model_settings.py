@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Mapping
 
 from rllib.models.initializers import INITIALIZERS
+from rllib.models.registry import resolved
 from rllib.models.torso import NATURE_HIDDENS, filters_from
 
 MODEL_DEFAULTS = {
@@ -29,6 +30,9 @@ MODEL_DEFAULTS = {
     "vf_share_memory": True,  # policy and value read the same cell and layers, whatever vf_share_layers says
     "post_lstm_hiddens": [],  # widths of the layers between the cell and the heads
     "post_lstm_activation": "relu",
+    # A network of the user's: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
+    "custom_model": None,
+    "custom_model_config": {},
 }
 
 # Known model settings that this version has no network for, with their neutral values.
@@ -37,7 +41,6 @@ NOT_AVAILABLE = {
     "lstm_use_prev_reward": (False, None),
     "lstm_use_prev_action_reward": (False, None),
     "use_attention": (False, None),
-    "custom_model": (None,),
     "custom_action_dist": (None,),
     "custom_preprocessor": (None,),
     "grayscale": (None, True, False),  # pictures of Atari games are grey in any case, and scaled to 0 ... 1
@@ -53,12 +56,14 @@ OF_PARTS_THAT_ARE_OFF = frozenset(
         *("attention_num_transformer_units", "attention_dim", "attention_num_heads", "attention_head_dim"),
         *("attention_memory_inference", "attention_memory_training", "attention_position_wise_mlp_dim"),
         *("attention_init_gru_gate_bias", "attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
-        *("custom_model_config", "custom_preprocessor_config", "custom_options"),
+        "custom_preprocessor_config",
         *("_disable_preprocessor_api", "_disable_action_flattening", "_use_default_native_models"),
         "_time_major",
         "always_check_shapes",
     }
 )
+
+EARLIER_NAMES = {"custom_options": "custom_model_config"}  # of Ray 0.8
 
 ACTIVATION_NAMES = {
     "tanh": "tanh",
@@ -78,6 +83,7 @@ def check_model(model: Mapping) -> dict:
     """
     settings = dict(MODEL_DEFAULTS)
     for key, value in model.items():
+        key = EARLIER_NAMES.get(key, key)
         if key in NOT_AVAILABLE:
             if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
                 raise ValueError(
@@ -126,6 +132,7 @@ def _check_values(settings: dict) -> None:
         if not isinstance(settings[key], bool):
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
     _check_memory(settings)
+    _check_custom_model(settings)
 
 
 def _check_memory(settings: dict) -> None:
@@ -137,4 +144,20 @@ def _check_memory(settings: dict) -> None:
     if (settings["use_lstm"] or settings["use_gru"]) and settings["layer_norm"]:
         raise ValueError(
             "model={'layer_norm': True} is not available with 'use_lstm' or 'use_gru' yet. Leave 'layer_norm' out."
+        )
+
+
+def _check_custom_model(settings: dict) -> None:
+    if settings["custom_model"] is not None:
+        resolved("custom_model", settings["custom_model"])
+        if settings["use_lstm"] or settings["use_gru"]:
+            raise ValueError(
+                "model={'custom_model': ...} has its own layers, so 'use_lstm' and 'use_gru' put no cell behind them. "
+                "Give the custom model a memory (docs/networks.md), or leave it out."
+            )
+    config = settings["custom_model_config"]
+    if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
+        raise ValueError(
+            "model['custom_model_config'] must be a dict, the keyword arguments of the custom model, but got "
+            f"{config!r:.80}"
         )

@@ -21,6 +21,11 @@ class NetworkPerRow:
     """
 
     def __init__(self, layout: LayersLayout, activations: tuple[str, ...], weights: np.ndarray):
+        if not isinstance(layout, LayersLayout) or layout.torso:
+            raise ValueError(
+                "weights of separate rows are computed for fully connected networks alone, not for convolutions or a "
+                "custom model. Use another exploration than ParameterNoise."
+            )
         rows = len(weights)
         if weights.shape != (rows, layout.size) or weights.dtype != np.float32:
             raise ValueError(

@@ -128,6 +128,9 @@ class PolicySpec:
         """A new observation filter."""
         return MeanStdFilter(self.encoder.shape) if self.observation_filter == "MeanStdFilter" else NoFilter()
 
+    def check(self) -> None:
+        """Raises a ValueError where a network of the user's does not do what its description says."""
+
     def to_json(self) -> dict:
         """A JSON-able description, without what subclasses add; `from_json` reads it."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(PolicySpec)}

@@ -33,6 +33,7 @@ class FlatModule(nn.Module):
     """A torch.nn.Module whose parameters, and their gradients, are views of two flat tensors.
 
     Losses are differentiated by `leaves`; `receive` puts these gradients into `flat.grad`, and optimizers step `flat`.
+    The gradient of parameters that do not require one stays zero.
 
     Args:
         module: computes the results; its parameters become views of `flat`, in their order.
@@ -43,9 +44,10 @@ class FlatModule(nn.Module):
         super().__init__()
         self.module = module
         self.flat = with_gradient(flat)
-        self.leaves = list(module.parameters())
-        sizes = [parameter.numel() for parameter in self.leaves]
-        for parameter, view, gradient in zip(self.leaves, flat.split(sizes), self.flat.grad.split(sizes)):
+        parameters = list(module.parameters())
+        self.leaves = [parameter for parameter in parameters if parameter.requires_grad]
+        sizes = [parameter.numel() for parameter in parameters]
+        for parameter, view, gradient in zip(parameters, flat.split(sizes), self.flat.grad.split(sizes)):
             parameter.data, parameter.grad = view.view(parameter.shape), gradient.view(parameter.shape)
 
     def forward(self, *inputs: Tensor):

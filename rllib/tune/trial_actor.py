@@ -19,12 +19,12 @@ class Definition:
 
     Attributes:
         trainable_class: what they run.
-        environments: what `register_env` was given in the driver (rllib.env.registry.RegisteredEnv).
+        registered: the environments and models that were registered in the driver, which `register` registers anew.
         chdir_to_trial_dir: whether a trial's process works in the trial's directory.
     """
 
     trainable_class: type
-    environments: Sequence
+    registered: Sequence
     chdir_to_trial_dir: bool
 
 
@@ -41,8 +41,8 @@ class TrialActor:
         if not self._shares_process:
             if log_to_file:
                 _redirect(log_to_file, context.trial_dir)
-            for environment in definition.environments:
-                environment.register()
+            for entry in definition.registered:
+                entry.register()
         remove_temporaries(context.trial_dir)
         self._moves = definition.chdir_to_trial_dir and not self._shares_process
         self._move(context.trial_dir)

@@ -60,7 +60,7 @@ class TrialPool:
     def __init__(self, trainable_class: type, experiment_name: str, spec: ExperimentSpec):
         self._processes: dict[str, _Process] = {}
         self._class = runtime.remote(TrialActor)
-        self._definition = runtime.put(Definition(trainable_class, _registered_envs(), spec.chdir_to_trial_dir))
+        self._definition = runtime.put(Definition(trainable_class, _registered(), spec.chdir_to_trial_dir))
         self._experiment_name, self._spec = experiment_name, spec
         self._idle: list[tuple[Any, Resources]] = []
 
@@ -173,7 +173,7 @@ class TrialPool:
         self._idle.clear()
 
 
-def _registered_envs() -> list:
-    """The registered environments; gymnasium is not imported to find that there are none."""
-    registry = sys.modules.get("rllib.env.registry")
-    return registry.registered_envs() if registry else []
+def _registered() -> list:
+    """The registered environments and models; nothing is imported to find that there are none."""
+    environments, code = sys.modules.get("rllib.env.registry"), sys.modules.get("rllib.models.registry")
+    return [*(environments.registered_envs() if environments else ()), *(code.registered_code() if code else ())]

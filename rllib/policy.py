@@ -242,17 +242,19 @@ class Policy:
                 policies with a memory.
             next_state: the same shape, written.
         """
-        if state is not None:
-            dist_inputs[:] = self.network.step(self.encode(observations), state, next_state, values)
-            self.distribution.sample(dist_inputs, noise, actions)
-            return
         among = self._among
         if among is None:
             inputs = self.encode(observations)
         else:
             wanted = dist_inputs, actions, values
             inputs, noise, dist_inputs, actions, values = among.of_all(observations, noise, values is not None)
-        if values is not None and self.distribution.gives_values:
+        if state is not None:
+            if among is not None:
+                wanted_state, (state, next_state) = next_state, among.states_of_all(state)
+            dist_inputs[:] = self.network.step(inputs, state, next_state, values)
+            if among is not None:
+                wanted_state[:] = next_state[among.rows]
+        elif values is not None and self.distribution.gives_values:
             dist_inputs[:] = self.network.forward_policy(inputs)
             self.distribution.best(dist_inputs, out=values)
         else:
@@ -266,9 +268,9 @@ class Policy:
 
         Rounding in matrix products depends on the number of rows and, in some kernels, on a row's position. Processes
         that divide the rows among them get the same bits only if each computes the full shape, its rows in place.
-        Does nothing if `rows` are all rows, for convolutions, whose rows cost too much, and with a memory.
+        Does nothing if `rows` are all rows, and for convolutions, whose rows cost too much.
         """
-        if rows.stop - rows.start < total and not self.spec.encoder.as_stored and not self.state_size:
+        if rows.stop - rows.start < total and not self.spec.encoder.as_stored:
             self._among = _ActingBuffers(self, total, rows)
 
     def compute_actions(
@@ -426,12 +428,18 @@ class _ActingBuffers:
         self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
         self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)
         self.values = np.empty(total, np.float32)
+        self.states = np.zeros((2, total, policy.state_size), np.float32)
 
     def of_all(self, observations: np.ndarray, noise: np.ndarray, with_values: bool) -> tuple:
         """Inputs, noise, and where the results of all rows are written. Inputs and noise at `rows` are set first."""
         self.encode(observations, self.inputs[self.rows])
         self.noise[self.rows] = noise
         return self.inputs, self.noise, self.dist_inputs, self.actions, self.values if with_values else None
+
+    def states_of_all(self, state: np.ndarray) -> np.ndarray:
+        """[2, total, state_size]: the states of all rows, those at `rows` set, and where the next ones are written."""
+        self.states[0, self.rows] = state
+        return self.states
 
     def copy_to(self, dist_inputs: np.ndarray, actions: np.ndarray, values: np.ndarray | None) -> None:
         """Copies the results at `rows`."""

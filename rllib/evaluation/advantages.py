@@ -115,7 +115,8 @@ def bootstrap_values(
         for i, steps in enumerate(_steps_to_value(fragment, known)):
             rows = observations[steps, i]
             if len(rows):
-                values[steps, i] = values_of(rows)
+                state = () if states is None else (states[steps, i],)
+                values[steps, i] = values_of(rows, *state)
     else:
         rows = observations[known:]
         state = () if states is None else (states[-1],)
@@ -125,7 +126,8 @@ def bootstrap_values(
         next_values = next_values.copy()
         steps, environments, finals = zip(*fragment.final_observations, strict=True)
         if fragment.by_environment:
-            final_values = np.concatenate([values_of(final[None]) for final in finals])
+            state = [()] * len(finals) if states is None else [(each[None],) for each in fragment.final_states]
+            final_values = np.concatenate([values_of(final[None], *own) for final, own in zip(finals, state)])
         else:
             state = () if states is None else (np.stack(fragment.final_states),)
             final_values = values_of(np.stack(finals), *state)

@@ -101,7 +101,7 @@ class RolloutWorker(Worker):
         first = max(worker_index - 1, 0) * settings.num_envs
         total = settings.num_envs * max(settings.num_workers, 1)
         # Whether the run's bits do not depend on how environments are shared out among workers.
-        self._is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE and not self._remembers
+        self._is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE
         if self._is_alike:
             self.policy.act_among(total, slice(first, first + settings.num_envs))
             if self.policy.filters_observations:

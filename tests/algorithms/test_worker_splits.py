@@ -21,6 +21,12 @@ def algorithms() -> dict:
         "a2c with shared layers": A2CConfig().training(
             train_batch_size=80, lr=1e-3, model={**MODEL, "vf_share_layers": True}
         ),
+        "ppo with an lstm": PPOConfig()
+        .training(**PPO | {"model": {"use_lstm": True, "lstm_cell_size": 16, "fcnet_hiddens": [16], "max_seq_len": 7}})
+        .rollouts(rollout_fragment_length=16),  # two rounds a batch
+        "a2c with grus, filtered": A2CConfig()
+        .training(train_batch_size=80, lr=1e-3, model={"use_gru": True, "lstm_cell_size": 16, "vf_share_memory": False})
+        .rollouts(observation_filter="MeanStdFilter"),
         "pg": PGConfig().training(train_batch_size=80, lr=1e-3, model=MODEL),
         "pqn": PQNConfig().training(train_batch_size=128, sgd_minibatch_size=32, lr=1e-3),
         "dqn": DQNConfig().training(**dqn, hiddens=[32]),

@@ -8,6 +8,7 @@ cancelled gets KeyboardInterrupt, too, and no other task does.
 
 from __future__ import annotations
 
+import _signal
 import _thread
 import functools
 import os
@@ -159,14 +160,13 @@ class Handlers:
         return _defaults.get(handler) or self._wrapper(handler)
 
     def _change(self, change):
-        install, installed = self._originals
         if threading.current_thread() is not threading.main_thread():  # no other thread may install handlers
             return
-        for number in signal.valid_signals():
-            before = installed(number)
+        for number in range(1, signal.NSIG):
+            before = _signal.getsignal(number)  # that of `signal` makes enums of numbers: a third of a worker's setup
             after = change(before)
             if after is not before:
-                install(number, after)
+                self._originals[0](number, after)
 
 
 def confine_handlers_to_user_code() -> None:

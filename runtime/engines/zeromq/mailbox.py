@@ -26,6 +26,7 @@ from .interrupts import interruptible
 
 LARGEST_POLL_MS = 2**30
 BATCH_BYTES = 2**16  # of the frames sent as one message
+LARGEST_PEER_COUNT = 2**14  # ZeroMQ takes 12 bytes for each at once
 KEEPER_PAUSE_S = 0.02  # how long the keeper stands back when another thread reads
 
 
@@ -148,7 +149,7 @@ class Mailbox:
         self.process = process
         self._directory, self._dispatch = directory, dispatch
         self._context = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, 65535)
+        self._context.set(zmq.MAX_SOCKETS, LARGEST_PEER_COUNT)
         try:
             self._pull = mailbox_socket(self._context, directory, process)
         except OSError:

@@ -29,11 +29,14 @@ def use_key(session: str) -> None:
         OSError, ValueError: there is none, or it is no key.
     """
     path = os.path.join(session, NAME)
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        status = os.fstat(file.fileno())
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise PermissionError(f"{path} must be a file of this user that nobody else may read")
-        key = file.read(wire.SESSION_KEY_BYTES + 1)
+        key = os.read(descriptor, wire.SESSION_KEY_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(key) != wire.SESSION_KEY_BYTES:
         raise ValueError(f"{path} holds no key of a session")
     wire.use_key(key)

@@ -32,16 +32,15 @@ class StackFile:
         if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:  # else user code has a use for it
             self._path = os.path.join(session, f"{PREFIX}{process:x}-{os.getpid()}")
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = open(os.open(self._path, flags, 0o600), "w")  # noqa: SIM115
-            self._file.write(name + "\n")
-            self._file.flush()
+            self._file = os.open(self._path, flags, 0o600)
+            os.write(self._file, f"{name}\n".encode())
             faulthandler.register(signal.SIGUSR1, self._file, all_threads=True)
 
     def close(self) -> None:
         """The signal is the user's again."""
         if self._file is not None:
             faulthandler.unregister(signal.SIGUSR1)
-            self._file.close()
+            os.close(self._file)
             self._file = None
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)

@@ -38,11 +38,11 @@ learning: $(VENV)/installed
 RAYS := 2.40.0 2.60.0
 RAY_VENVS := $(RAYS:%=.venv-ray-%/installed)
 
-# In a process beside pytest, since Ray's own code may end the one it runs in: that test then fails, and the next ones run.
+# In one process beside pytest, which is replaced when Ray's own code has ended it: that test fails, and the others run.
 ray: $(RAY_VENVS)
 	@results=""; for version in $(RAYS); do \
 		echo "Ray $$version:"; \
-		timeout --foreground --kill-after 30 3600 .venv-ray-$$version/bin/python -m pytest -m ray -n 1 --dist loadfile --timeout 300 \
+		timeout --foreground --kill-after 30 3600 .venv-ray-$$version/bin/python -m pytest -m ray -n 1 --timeout 300 \
 			tests/runtime tests/cluster && result=passed || result="failed (exit status $$?)"; \
 		results="$$results\nRay $$version: $$result"; \
 	done; printf "$$results\n"; case "$$results" in *failed*) exit 1;; esac

@@ -53,7 +53,12 @@ def test_coroutine_methods(engine):
 
 def test_generators_beside_coroutines(engine):
     actor = Async.options(label="both").remote()
-    parts = actor.parts.options(_generator_backpressure_num_objects=1).remote(3)
+    limited = actor.parts.options(_generator_backpressure_num_objects=1)
+    if engine == "ray":  # which limits no generator of such a class
+        with pytest.raises(runtime.TaskError, match="_generator_backpressure_num_objects is not supported"):
+            runtime.get(next(limited.remote(3)))
+        limited = actor.parts
+    parts = limited.remote(3)
     assert runtime.get(next(parts)) == (0, "both")
     assert runtime.get(actor.add.remote(1), timeout=30) == 2  # between two values
     *values, error = parts

@@ -1,7 +1,9 @@
 """A Ray cluster on this machine, of one or more nodes, for tests; every process of a node can be found, and killed."""
 
+import contextlib
 import importlib.metadata
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -70,10 +72,11 @@ def _lives(pid):
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A TCP port that nobody listens on, below those that the kernel hands out: it stays free until Ray takes it."""
+    while True:
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("", random.SystemRandom().randrange(10_000, 32_000)))
+            return listener.getsockname()[1]
 
 
 class RayCluster:

@@ -63,7 +63,7 @@ class A3C(A2C):
 
     def make_worker_learner(self) -> Callable[[Policy], Learner]:
         # Workers only compute gradients; the optimizer that has no memory is the smallest.
-        objective = Objective(self.loss, optimizer=OptimizerSettings("sgd"))
+        objective = Objective(self.whole_loss(self.policy), optimizer=OptimizerSettings("sgd"))
         return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
     def loss_settings(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class A3C(A2C):
         if not self.config.num_rollout_workers:
             batch = self.sample(1)
             with self.metrics.timer("learn"):
-                flat, stats = self.learner.compute_gradient(batch, **self.loss_settings())
+                flat, stats = self.learner.compute_gradient(batch, **self._gradient_settings())
             yield Gradient(flat, stats, batch.count, batch.policy_version)
             return
         if not self.num_requests_in_flight:
@@ -98,7 +98,10 @@ class A3C(A2C):
             yield gradient
         self._ask()
 
+    def _gradient_settings(self) -> dict[str, Any]:
+        return {**self.loss_settings(), **self.auxiliary_weights()}
+
     def _ask(self) -> None:
         """Requests with the newest weights, for all workers that have too few."""
-        request = self.workers.request("compute_gradient", self.snapshot(), self.loss_settings())
+        request = self.workers.request("compute_gradient", self.snapshot(), self._gradient_settings())
         self.workers.fleet.keep_in_flight(request, self.config.max_requests_in_flight_per_sampler_worker)

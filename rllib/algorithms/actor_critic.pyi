@@ -27,10 +27,11 @@ class PolicyGradientConfig(AlgorithmConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=...,
+        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None,
+        standardize_advantages: bool | Literal["batch", "minibatch"]=False, epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=0,
@@ -53,11 +54,12 @@ class ActorCriticConfig(PolicyGradientConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae:
-        bool=True, use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, epsilon:
-        float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=...,
+        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None,
+        standardize_advantages: bool | Literal["batch", "minibatch"]=False, use_gae: bool=True, use_critic:
+        bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, epsilon: float=...,
+        train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     rl_module = training
 

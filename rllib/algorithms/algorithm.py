@@ -45,7 +45,8 @@ from rllib.learners.learner import Learner, make_learner
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
-from rllib.losses.loss import Loss
+from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
+from rllib.losses.loss import Loss, LossOverModules
 from rllib.metrics import Metrics, Result, SystemUsage
 from rllib.models.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
@@ -106,6 +107,7 @@ class Algorithm(ABC):
         self.policies = {DEFAULT_POLICY: Policy(spec, rng=rng)}
         for policy_id, policy in self.policies.items():
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
+        self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = from_config.rollout_settings(
@@ -188,17 +190,29 @@ class Algorithm(ABC):
         """What the learners minimise; override it where it depends on the config."""
         return self.loss
 
+    def whole_loss(self, policy: Policy) -> Loss:
+        """`make_loss()`, with what the user's settings auxiliary_losses and custom_loss add to it."""
+        loss, custom = self.make_loss(), self.config.custom_loss
+        if not self._auxiliary_losses and custom is None:
+            return loss
+        if isinstance(loss, LossOverModules):
+            raise ValueError(
+                f"auxiliary_losses and custom_loss change a loss of the policy's outputs, but {type(self).__name__}'s "
+                "is over several modules. Change what its make_loss returns."
+            )
+        return WithAuxiliary(loss, self._auxiliary_losses, custom, policy.spec.opened)
+
     def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
         """What changes the weights of the policy; checkpoints ask it for get_state and set_state.
 
-        This one minimises `make_loss()` by one optimizer.
+        This one minimises `whole_loss()` by one optimizer.
         """
         config = self.config
         optimizer = OptimizerSettings(
             config.opt_type, config.adam_epsilon, config.decay, config.momentum, config.rmsprop_epsilon
         )
         objective = Objective(
-            self.make_loss(), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
+            self.whole_loss(policy), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
         )
         device = "cuda" if config.num_gpus else "cpu"
         return make_learner(policy, objective, targets=targets, kind=config.learner, device=device)
@@ -312,6 +326,10 @@ class Algorithm(ABC):
         if hears(self.callbacks, "on_learn_on_batch"):
             batch = _writable(batch)
         self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=told)
+        if self._auxiliary_losses:
+            weights = self.auxiliary_weights()
+            settings |= weights
+            told |= weights
         with self.metrics.timer("learn"):
             stats = self.learners[policy_id].update(batch, rng=self._learner_rng, **settings)
         counters = self.metrics.counters
@@ -320,6 +338,10 @@ class Algorithm(ABC):
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
         used = {name: settings[setting] for setting, name in _REPORTED_SETTINGS.items() if setting in settings}
         return {**stats, **used, **told, "policy_lag_updates": float(lag)}
+
+    def auxiliary_weights(self) -> dict[str, float]:
+        """The present weights of the user's auxiliary losses, as settings of the loss."""
+        return {part.weight: part.schedule(self.timesteps) for part in self._auxiliary_losses}
 
     def scheduled(self, *names: str) -> dict[str, float | None]:
         """The values of settings that may be schedules, at the present number of sampled steps."""

@@ -20,6 +20,7 @@ from rllib.algorithms.exploration_config import exploration_problem
 from rllib.algorithms.registry import get_algorithm_class
 from rllib.algorithms.sections import Merged, NotYet, above, at_least, between, section, section_alias
 from rllib.evaluation.callbacks import callbacks_problem
+from rllib.losses.auxiliary import auxiliary_losses
 from rllib.models.model_settings import check_model
 from rllib.sample_batch import Column
 from rllib.schedules import Schedule
@@ -161,6 +162,12 @@ class AlgorithmConfig(ConfigObject):
         rmsprop_epsilon: Annotated[float, "added to the root of RMSprop's mean", above(0)] = 1e-5,
         train_batch_size: Annotated[int, "environment steps per update", at_least(1)] = 32,
         model: Annotated[dict, "network: fcnet_hiddens, fcnet_activation, vf_share_layers, ...", Merged] = _EMPTY,
+        auxiliary_losses: Annotated[
+            dict, "what is added to the loss: name -> {loss: function, weight, columns, stats} (docs/losses.md)", Merged
+        ] = _EMPTY,
+        custom_loss: Annotated[
+            Any, "function (loss, minibatch, outputs, model) -> the loss to minimise instead; None: the algorithm's"
+        ] = None,
         learner: Annotated[
             Literal["auto", "numpy", "torch"], "what computes the updates; auto: numpy for plain networks on a CPU"
         ] = "auto",
@@ -367,6 +374,15 @@ class AlgorithmConfig(ConfigObject):
     def _check_model(self):
         try:
             check_model(self.model)
+        except ValueError as error:
+            return str(error)
+
+    @relation("auxiliary_losses", "custom_loss")
+    def _check_losses(self):
+        if self.custom_loss is not None and not callable(self.custom_loss):
+            return f"custom_loss must be a function of (loss, minibatch, outputs, model), not {self.custom_loss!r:.80}."
+        try:
+            auxiliary_losses(self.auxiliary_losses)
         except ValueError as error:
             return str(error)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import ConfigObject
+from rllib.losses.auxiliary import auxiliary_losses
 from rllib.sample_batch import Column
 from rllib.schedules import OverTime, Schedule
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -59,6 +60,8 @@ class AlgorithmConfig(ConfigObject):
     rmsprop_epsilon: float
     train_batch_size: int
     model: Mapping[str, Any]
+    auxiliary_losses: Mapping[str, Any]
+    custom_loss: Any
     learner: Literal["auto", "numpy", "torch"]
     num_gpus: float
     num_cpus_per_worker: float
@@ -116,9 +119,10 @@ class AlgorithmConfig(ConfigObject):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", epsilon: float=..., train_batch_size_per_learner: int=...,
-        model_config: Mapping[str, Any]=...
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=...,
+        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        "torch"]="auto", epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str,
+        Any]=...
     ) -> C: ...
     def resources(
         self: C, *, num_gpus: float=0, num_cpus_per_worker: float=1, num_gpus_per_worker: float=0,

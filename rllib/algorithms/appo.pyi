@@ -22,9 +22,10 @@ class APPOConfig(IMPALAConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
         float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=True, vtrace: bool=True,
+        float=0.0, rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=...,
+        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None,
+        standardize_advantages: bool | Literal["batch", "minibatch"]=True, vtrace: bool=True,
         vtrace_clip_rho_threshold: float=1.0, vtrace_clip_pg_rho_threshold: float=1.0, lambda_: float=1.0,
         num_sgd_iter: int=1, vf_loss_coeff: float | OverTime=0.5, broadcast_interval: int=1,
         max_requests_in_flight_per_sampler_worker: int=2, learner_queue_size: int=16, learner_queue_timeout:

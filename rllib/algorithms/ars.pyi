@@ -27,10 +27,11 @@ class ARSConfig(EvolutionConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob:
-        float=0.03, report_length: int=10, filter_update_prob: float=1.0, noise_size: int=250000000, sgd_stepsize:
-        float | OverTime=0.01, num_rollouts: int=32, rollouts_used: int=32, offset: float=0.0, epsilon: float=...,
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=32, model: Mapping[str, Any]=...,
+        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.0, eval_prob: float=0.03, report_length:
+        int=10, filter_update_prob: float=1.0, noise_size: int=250000000, sgd_stepsize: float | OverTime=0.01,
+        num_rollouts: int=32, rollouts_used: int=32, offset: float=0.0, epsilon: float=...,
         train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(

@@ -27,10 +27,11 @@ class ESConfig(EvolutionConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.001, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=10000, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.01, eval_prob:
-        float=0.03, report_length: int=10, filter_update_prob: float=0.1, noise_size: int=250000000, stepsize: float
-        | OverTime=0.01, l2_coeff: float=0.005, episodes_per_batch: int=1000, return_proc_mode:
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=10000, model: Mapping[str, Any]=...,
+        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        "torch"]="auto", noise_stdev: float=0.02, action_noise_std: float=0.01, eval_prob: float=0.03,
+        report_length: int=10, filter_update_prob: float=0.1, noise_size: int=250000000, stepsize: float |
+        OverTime=0.01, l2_coeff: float=0.005, episodes_per_batch: int=1000, return_proc_mode:
         Literal["centered_rank", "centered_sign_rank"]="centered_rank", epsilon: float=...,
         train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...

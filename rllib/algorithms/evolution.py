@@ -43,7 +43,10 @@ _WITHOUT_EFFECT = {
         "leave it out, whole episodes are compared by their returns",
     ),
     **dict.fromkeys(("rollout_fragment_length", "batch_mode"), "leave it out, episodes are always whole"),
-    **dict.fromkeys(("learner", "num_gpus"), "leave it out, there is no gradient of a network to compute"),
+    **dict.fromkeys(
+        ("learner", "num_gpus", "auxiliary_losses", "custom_loss"),
+        "leave it out, there is no gradient of a network to compute",
+    ),
 }
 
 

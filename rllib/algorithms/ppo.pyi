@@ -34,10 +34,11 @@ class PPOConfig(ActorCriticConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=5e-05, lr_schedule: OverTime | None=None, grad_clip:
         float | None=None, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=4000, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule:
-        OverTime | None=None, standardize_advantages: bool | Literal["batch", "minibatch"]=True, use_gae: bool=True,
-        use_critic: bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, sgd_minibatch_size: int=128,
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=4000, model: Mapping[str, Any]=...,
+        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        "torch"]="auto", entropy_coeff: float | OverTime=0.0, entropy_coeff_schedule: OverTime | None=None,
+        standardize_advantages: bool | Literal["batch", "minibatch"]=True, use_gae: bool=True, use_critic:
+        bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, sgd_minibatch_size: int=128,
         num_sgd_iter: int=30, clip_param: float | OverTime=0.3, use_kl_loss: bool=True, kl_coeff: float |
         OverTime=0.2, kl_target: float=0.01, target_kl: float | None=None, vf_clip_param: float | OverTime |
         None=10.0, shuffle_sequences: bool=True, epsilon: float=..., train_batch_size_per_learner: int=...,

@@ -32,10 +32,11 @@ class PQNConfig(AlgorithmConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.00025, lr_schedule: OverTime | None=None, grad_clip:
         float | None=10.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="radam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=..., learner:
-        Literal["auto", "numpy", "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128, num_sgd_iter:
-        int=4, epsilon: Any=..., train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs:
-        int=..., model_config: Mapping[str, Any]=..., exploration_final_eps: Any=...
+        float=0.0, rmsprop_epsilon: float=1e-05, train_batch_size: int=512, model: Mapping[str, Any]=...,
+        auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
+        "torch"]="auto", lambda_: float=0.65, sgd_minibatch_size: int=128, num_sgd_iter: int=4, epsilon: Any=...,
+        train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config:
+        Mapping[str, Any]=..., exploration_final_eps: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...
     def reporting(

@@ -207,7 +207,10 @@ class _Descent:
 
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool):
         moved = [modules[name] for name in objective.moves]
-        self._loss, self._modules, self._vector, self._on_gpu = objective.loss, modules, vector, on_gpu
+        # A loss whose functions call the policy's module themselves is told which that is.
+        bind = getattr(objective.loss, "bind", None)
+        self._loss = objective.loss if bind is None else bind(moved[0])
+        self._modules, self._vector, self._on_gpu = modules, vector, on_gpu
         self._distribution = vector.policy.distribution
         # What the policy's network is called with.
         self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)

@@ -20,6 +20,9 @@ class Loss(Protocol):
     from one update to the next. Both forms compute means over the rows. The torch form imports torch when it is called,
     so that a process which trains in numpy never loads it.
 
+    A loss may lack the form in numpy. One that calls the policy's torch module itself has a method `bind(module)`, and
+    the torch learner uses the loss that it returns.
+
     Attributes:
         columns: which columns of a batch the loss reads.
         stats: names of the statistics, in the order in which both forms return them.

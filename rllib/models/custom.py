@@ -69,6 +69,9 @@ class CustomSpec(PolicySpec):
     def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
         return FlatModule(Reader(layout).to(flat.device), flat)
 
+    def opened(self, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+        return module.module.module, lambda rows: first_columns(rows, self.encoder.size)
+
 
 @dataclass(frozen=True)
 class CustomModule:

@@ -93,6 +93,10 @@ class OwnModelSpec(PolicySpec):
             module = Unrolled(module, self.encoder.size)
         return FlatModule(module.to(flat.device), flat)
 
+    def opened(self, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Any]]:
+        called = module.module.step if self.state_shapes else module.module
+        return called.module, called.structure.of_rows
+
     def called_by_rows(self) -> "CalledByRows":
         """A new module, called with stored rows; its buffers are the same in each process."""
         structure = Structure(self.observation_space, filtered=self.observation_filter != "NoFilter")

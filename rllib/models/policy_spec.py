@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -123,6 +124,10 @@ class PolicySpec:
         if isinstance(layout, NoisyLayout):
             return NoisyTorchNetwork(layout, self.activations, flat, acting)
         return (TorchMemoryNetwork if self.memory else TorchNetwork)(layout, self.activations, flat)
+
+    def opened(self, module) -> tuple[Any, Callable]:
+        """What losses of the user's get of the torch module: a module to call, and rows -> what that module reads."""
+        return module, lambda rows: rows
 
     def make_filter(self) -> Filter:
         """A new observation filter."""

@@ -3,6 +3,7 @@
 Acting calls the module step by step, and learners unroll the same call over sequences, so the two cannot disagree.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,9 @@ class RecurrentSpec(CustomSpec):
 
     def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
         return FlatModule(Unrolled(layout.make(), layout.widths[0]).to(flat.device), flat)
+
+    def opened(self, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+        return module.module.step, lambda rows: first_columns(rows, self.encoder.size)
 
 
 class Unrolled(nn.Module):

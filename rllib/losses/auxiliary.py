@@ -1,0 +1,153 @@
+"""Losses of the user's beside an algorithm's own and in its place: the settings auxiliary_losses and custom_loss."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rllib.losses.loss import Loss
+from rllib.sample_batch import OBS
+from rllib.schedules import Schedule, schedule_problem
+
+KEYS = ("loss", "weight", "columns", "stats")
+
+
+@dataclass(frozen=True)
+class AuxiliaryLoss:
+    """A function that adds to the loss, and what it reads and reports.
+
+    Attributes:
+        name: of its statistics, NAME_loss and NAME_STAT, and of its weight among the loss's settings, NAME_weight.
+        function: (minibatch, outputs, model) -> a scalar tensor, or that and a dict of scalar tensors. `minibatch` maps
+            the names of columns to tensors [B, ...]; its "obs" is what the network reads. `model` is its module.
+        schedule: of the weight that multiplies it, over environment steps.
+        columns: which columns of the batch it reads, beside those of the algorithm's loss.
+        stats: names of the scalars in its dict.
+    """
+
+    name: str
+    function: Callable
+    schedule: Schedule
+    columns: tuple[str, ...] = ()
+    stats: tuple[str, ...] = ()
+
+    @property
+    def weight(self) -> str:
+        """Name of its weight among the settings of the loss."""
+        return f"{self.name}_weight"
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the statistics."""
+        return f"{self.name}_loss", *(f"{self.name}_{stat}" for stat in self.stats)
+
+    def computed(self, minibatch: Mapping, outputs: "ModelOutputs", model) -> tuple:
+        """The loss, a scalar, and its statistics.
+
+        Raises:
+            ValueError: if the function returned something else.
+        """
+        found = self.function(minibatch, outputs, model)
+        loss, stats = found if isinstance(found, tuple) else (found, {})
+        if not _is_scalar(loss) or set(stats) != set(self.stats) or not all(map(_is_scalar, stats.values())):
+            names = f" and a dict of scalar tensors with the keys {list(self.stats)}" if self.stats else ""
+            raise ValueError(
+                f"auxiliary_losses[{self.name!r}] must return a scalar tensor{names}, but returned {found!r:.200}. "
+                "Take means over the rows, and name what it reports: {'loss': ..., 'stats': [...]}."
+            )
+        return loss, (loss.detach(), *(stats[name].detach() for name in self.stats))
+
+
+@dataclass(frozen=True)
+class ModelOutputs:
+    """What the network computed for a minibatch of B rows.
+
+    Attributes:
+        distribution: the action distributions: log_prob(actions), entropy(), kl_from(dist_inputs), [B] each.
+        dist_inputs: [B, K].
+        values: [B]; [0] without a value head.
+    """
+
+    distribution: Any
+    dist_inputs: Any
+    values: Any
+
+
+class WithAuxiliary:
+    """A Loss in torch: an algorithm's own, changed by a function of the user's, plus weighted auxiliary losses.
+
+    Args:
+        loss: the algorithm's own, of the policy's outputs.
+        parts: what is added.
+        custom: (loss, minibatch, outputs, model) -> the scalar tensor to minimise in the place of the loss; None keeps
+            it.
+        opened: module of the policy -> the module that functions get as `model`, and a function from stored or encoded
+            rows to what it reads (PolicySpec.opened).
+    """
+
+    def __init__(self, loss: Loss, parts: Sequence[AuxiliaryLoss], custom: Callable | None, opened: Callable):
+        self._loss, self._parts, self._custom, self._opened = loss, tuple(parts), custom, opened
+        self.columns = tuple(dict.fromkeys([*loss.columns, *(name for part in parts for name in part.columns)]))
+        self.stats = (*loss.stats, *(name for part in parts for name in part.statistics))
+        self.row_stats = getattr(loss, "row_stats", ())
+        self.identity_error = loss.identity_error
+        self._model = self._read = None
+
+    def bind(self, module) -> "WithAuxiliary":
+        """The loss of the outputs of this module, which functions of the user's call themselves."""
+        bound = WithAuxiliary(self._loss, self._parts, self._custom, self._opened)
+        bound._model, bound._read = self._opened(module)
+        return bound
+
+    def torch(self, distribution, outputs: tuple, minibatch: Mapping, **settings) -> tuple:
+        weights = [settings.pop(part.weight) for part in self._parts]
+        loss, statistics, *of_rows = self._loss.torch(distribution, outputs, minibatch, **settings)
+        statistics = list(statistics)
+        dist_inputs, values = outputs
+        given = ModelOutputs(distribution.torch_at(dist_inputs), dist_inputs, values)
+        rows = {**minibatch, OBS: self._read(minibatch[OBS])}
+        if self._custom is not None:
+            loss = self._custom(loss, rows, given, self._model)
+            if not _is_scalar(loss):
+                raise ValueError(f"custom_loss must return a scalar tensor, but returned {loss!r:.200}")
+        for part, weight in zip(self._parts, weights):
+            added, its_statistics = part.computed(rows, given, self._model)
+            loss = loss + weight * added
+            statistics += its_statistics
+        if "total_loss" in self.stats:
+            statistics[self.stats.index("total_loss")] = loss.detach()
+        return loss, tuple(statistics), *of_rows
+
+
+def auxiliary_losses(setting: Mapping[str, Any]) -> tuple[AuxiliaryLoss, ...]:
+    """The parts that the setting describes: name -> {"loss": function, "weight": 1.0, "columns": [], "stats": []}.
+
+    Raises:
+        ValueError: for anything else; the message begins with the setting's name.
+    """
+    return tuple(_auxiliary_loss(name, given) for name, given in setting.items())
+
+
+def _auxiliary_loss(name: str, given) -> AuxiliaryLoss:
+    where = f"auxiliary_losses[{name!r}]"
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{where}: its name becomes part of names of statistics, so it must be one like 'prediction'")
+    given = {"loss": given} if callable(given) else given
+    if not isinstance(given, Mapping) or not callable(given.get("loss")) or set(given) - set(KEYS):
+        raise ValueError(
+            f"{where} must be a function (minibatch, outputs, model) -> scalar tensor, or a dict of it, "
+            f"{{'loss': function, 'weight': 1.0, 'columns': [], 'stats': []}}, but got {given!r:.200}"
+        )
+    weight = given.get("weight", 1.0)
+    if problem := schedule_problem(weight):
+        raise ValueError(f"{where}: its weight={weight!r:.80} {problem}")
+    for key in ("columns", "stats"):
+        names = given.get(key, ())
+        if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
+            raise ValueError(f"{where}: its {key} must be a list of names, but got {names!r:.80}")
+    return AuxiliaryLoss(
+        name, given["loss"], Schedule(weight), tuple(given.get("columns", ())), tuple(given.get("stats", ()))
+    )
+
+
+def _is_scalar(value) -> bool:
+    return getattr(value, "ndim", None) == 0 and hasattr(value, "detach")

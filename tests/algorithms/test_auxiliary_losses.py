@@ -1,0 +1,166 @@
+"""Losses of the user's: what they are called with, how they weigh, what is reported, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rllib import A2C, A3C, DQN, ES, IMPALA, PPO, AlgorithmConfig
+from rllib.learners.learner import make_learner
+from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
+from rllib.losses.ppo import PPO_LOSS
+from tests.algorithms.test_custom_networks import PPO_SETTINGS, Cell, Net, config
+from tests.algorithms.test_recall import Recall
+from tests.learners.learner_support import SETTINGS, make_batch
+from tests.models.test_own_models import policy_of
+
+torch.set_num_threads(1)
+
+
+class Predicts(Net):
+    """Net with a second head that only an auxiliary loss reads."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.prediction = nn.Linear(16, 1)
+
+
+def prediction_error(minibatch, outputs, model):
+    """How far the head is from the first number of the observation."""
+    observation = minibatch["obs"]
+    predicted = model.prediction(torch.tanh(model.first(observation)))[:, 0]
+    error = predicted - observation[:, 0]
+    return error.square().mean(), {"error": error.abs().mean()}
+
+
+def logit_size(minibatch, outputs, model):
+    return outputs.dist_inputs.square().mean()
+
+
+PREDICTION = {"prediction": {"loss": prediction_error, "weight": 0.5, "stats": ["error"]}}
+
+
+def with_losses(policy, setting, custom=None):
+    return WithAuxiliary(PPO_LOSS, auxiliary_losses(setting), custom, policy.spec.opened)
+
+
+def gradient_of(policy, loss, **settings):
+    flat, stats = make_learner(policy, loss).compute_gradient(make_batch(policy, 64), **SETTINGS, **settings)
+    return flat, stats
+
+
+def test_its_gradient_is_added_with_its_weight():
+    policy = policy_of(Predicts)
+    plain, _ = gradient_of(policy, PPO_LOSS)
+    whole, stats = gradient_of(policy, with_losses(policy, PREDICTION), prediction_weight=2.0)
+    module = policy.spec.torch(policy.layout, torch.from_numpy(policy.weights.copy()), None)
+    observations = torch.from_numpy(make_batch(policy, 64)["obs"])
+    loss, reported = prediction_error({"obs": observations}, None, module.module.module)
+    gradients = torch.autograd.grad(loss, module.leaves, materialize_grads=True)
+    alone = torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy()
+    assert abs(alone).max() > 1e-3
+    np.testing.assert_allclose(whole - plain, 2 * alone, atol=1e-6)
+    assert stats["prediction_loss"] == pytest.approx(loss.item(), abs=1e-6)
+    assert stats["prediction_error"] == pytest.approx(reported["error"].item(), abs=1e-6)
+
+
+def test_the_total_loss_has_it_in():
+    policy = policy_of(Predicts)
+    _, plain = gradient_of(policy, PPO_LOSS)
+    _, stats = gradient_of(policy, with_losses(policy, PREDICTION), prediction_weight=2.0)
+    assert stats["total_loss"] == pytest.approx(plain["total_loss"] + 2 * stats["prediction_loss"], abs=1e-5)
+    assert stats["vf_loss"] == pytest.approx(plain["vf_loss"], abs=1e-5)
+
+
+def test_a_custom_loss_stands_in_the_place_of_the_algorithm_s():
+    policy = policy_of(Predicts)
+    custom = with_losses(policy, {}, lambda loss, minibatch, outputs, model: 3 * loss)
+    np.testing.assert_allclose(gradient_of(policy, custom)[0], 3 * gradient_of(policy, PPO_LOSS)[0], atol=1e-5)
+
+
+def stats_of(algo):
+    return algo.train()["info"]["learner"]["default_policy"]["learner_stats"]
+
+
+def test_a_head_learns_what_only_an_auxiliary_loss_reads():
+    schedule = {"prediction": {**PREDICTION["prediction"], "weight": [[0, 1.0], [320, 0.25]]}}
+    settings = config(PPO, {"custom_model": Predicts}, **PPO_SETTINGS).training(auxiliary_losses=schedule)
+    with settings.build() as algo:
+        found = [stats_of(algo) for _ in range(6)]
+    assert found[-1]["prediction_loss"] < 0.2 * found[0]["prediction_loss"]
+    assert [each["prediction_weight"] for each in found[:3]] == [0.625, 0.25, 0.25]
+    assert found[0].keys() >= {"prediction_error", "total_loss", "kl"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "training"),
+    [
+        (A2C, {"microbatch_size": 40}),
+        (IMPALA, {}),
+        (DQN, {"num_steps_sampled_before_learning_starts": 100}),
+    ],
+)
+def test_built_in_networks_take_them_too(algorithm, training):
+    settings = config(algorithm, {"fcnet_hiddens": [8]}, **training)
+    with settings.training(auxiliary_losses={"size": {"loss": logit_size, "weight": 0.1}}).build() as algo:
+        for _ in range(3):
+            stats = stats_of(algo)
+        assert stats["size_loss"] >= 0 and stats["size_weight"] == 0.1
+
+
+def test_workers_that_compute_gradients_know_them():
+    settings = config(A3C, {"custom_model": Predicts}).rollouts(num_rollout_workers=1)
+    with settings.training(auxiliary_losses=PREDICTION).build() as algo:
+        assert stats_of(algo)["prediction_loss"] > 0
+
+
+def test_a_memory_s_rows_reach_them_in_sequences():
+    def counts(minibatch, outputs, model):
+        assert minibatch["seq_lens"].sum() == len(minibatch["obs"]) == len(outputs.values)
+        return outputs.values.square().mean()
+
+    settings = config(PPO, {"custom_model": Cell}, Recall, **PPO_SETTINGS)
+    with settings.training(auxiliary_losses={"size": counts}).build() as algo:
+        assert stats_of(algo)["size_weight"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("setting", "match"),
+    [
+        ({"a b": logit_size}, "must be one like 'prediction'"),
+        ({"size": 5}, r"auxiliary_losses\['size'\] must be a function"),
+        ({"size": {"weight": 1.0}}, "must be a function"),
+        ({"size": {"loss": logit_size, "wieght": 1.0}}, "wieght"),
+        ({"size": {"loss": logit_size, "weight": "much"}}, "its weight='much' must be a number"),
+        ({"size": {"loss": logit_size, "stats": "error"}}, "its stats must be a list of names"),
+    ],
+)
+def test_settings_that_are_refused(setting, match):
+    with pytest.raises(ValueError, match=match):
+        config(PPO, {}).training(auxiliary_losses=setting).build()
+
+
+@pytest.mark.parametrize(
+    ("returned", "match"),
+    [
+        (lambda minibatch, outputs, model: outputs.values, "must return a scalar tensor, but returned tensor"),
+        (lambda minibatch, outputs, model: (outputs.values.mean(), {"odd": outputs.values.mean()}), "name what it rep"),
+    ],
+)
+def test_results_that_are_refused(returned, match):
+    settings = config(PPO, {}).training(auxiliary_losses={"size": returned})
+    with settings.build() as algo, pytest.raises(ValueError, match=match):
+        algo.train()
+
+
+def test_where_there_is_no_gradient_there_is_no_loss_to_add_to():
+    settings = AlgorithmConfig(algo_class=ES).environment(Recall).training(auxiliary_losses={"size": logit_size})
+    with pytest.raises(ValueError, match=r"auxiliary_losses=.* has no effect here"):
+        settings.build()
+
+
+def test_columns_are_asked_of_the_batch():
+    setting = {"size": {"loss": logit_size, "columns": ["goal"]}}
+    settings = config(PPO, {}).training(auxiliary_losses=setting)
+    with settings.build() as algo, pytest.raises(ValueError, match=r"lacks the columns \['goal'\]"):
+        algo.train()

@@ -300,7 +300,7 @@ def soak(seed: int, seconds: float, directory: Path, threads: int = 3) -> tuple[
         try:
             Load(name, random.Random(f"{seed} {name}"), once, again, counts).run(end)
         except BaseException as error:
-            problems.append(f"{name} after {time.monotonic() - chaos.start:.1f} s: {error!r}"[:2000])
+            problems.append(f"{name} after {time.monotonic() - chaos.start:.1f} s: {error!r}: {error}"[:4000])
 
     loads = [threading.Thread(target=run, args=(f"thread{n}",), daemon=True) for n in range(threads)]
     killer = threading.Thread(target=chaos.run, daemon=True)

@@ -82,8 +82,7 @@ class ProcessTable:
         """A process has ended; what was known of it, None if nothing."""
         ended = self.by_number.pop(process, None)
         if ended is not None:
-            if ended in self._all_idle():
-                self._leave_idle(ended)
+            self.leaves(ended)
             self.files.workers -= ended.kind != ProcessKind.DRIVER
             self.files.task_workers -= ended.kind == ProcessKind.TASK
         return ended
@@ -114,9 +113,16 @@ class ProcessTable:
         return self.new(ProcessKind.TASK, environment)
 
     def become_idle(self, worker: Process) -> None:
-        """A worker has nothing to run."""
+        """A worker has nothing to run; one that is about to end gets nothing any more."""
+        if worker.killed or worker.leaving:
+            return
         idle = self._idle_elsewhere.setdefault(worker.environment, []) if worker.environment else self._idle
         idle.append(worker)
+
+    def leaves(self, worker: Process) -> None:
+        """A worker is about to end: it gets no task any more."""
+        if worker in self._all_idle():
+            self._leave_idle(worker)
 
     def _move(self, worker, environment):
         """A worker serves a driver that has joined, from now on."""
@@ -158,4 +164,4 @@ class ProcessTable:
             worker.idle += 1
         for worker in (*self._idle[: -self._kept_idle], *idle[len(self._idle) :]):
             if worker.idle > IDLE_TICKS and not self._owns_something(worker.number):
-                self.instruct(Kill(worker.number))
+                self.instruct(Kill(self._leave_idle(worker).number))

@@ -82,9 +82,10 @@ class Scheduler:
     def done(self, process: int, serial: int, owner: int) -> None:
         """A worker has finished its task."""
         worker = self._processes.get(process)
-        if worker is None or worker.task is None or (worker.task.serial, worker.task.owner) != (serial, owner):
+        task = None if worker is None or not worker.ready else worker.task
+        if task is None or (task.serial, task.owner) != (serial, owner):
             return
-        spec = worker.task.spec
+        spec = task.spec
         self._finish(worker)
         if spec.max_calls:
             worker.calls[spec.digest] = worker.calls.get(spec.digest, 0) + 1
@@ -92,7 +93,7 @@ class Scheduler:
             # The CUDA context of a worker with GPUs would keep memory on a device that others get. It leaves by itself:
             # a kill might overtake its reply.
             self._table.instruct(Send(process, wire.message(wire.STOP, wire.NODE)))
-        elif not worker.killed:
+        else:
             worker.idle = 0
             self._table.become_idle(worker)
         self.dispatch()

@@ -144,6 +144,7 @@ class NodeState:
         worker = self.processes.get(process)
         if worker is not None:
             worker.leaving = why
+            self.table.leaves(worker)
             self.blocked(process)
         self.table.instruct(Send(process, wire.message(wire.GOODBYE, wire.NODE)))
 

@@ -216,8 +216,12 @@ class Worker(Client):
 
     def _on_move(self, frame, head):
         """What comes is the work of another driver."""
-        self.environment = frame[wire.HEADER_BYTES :].decode()
-        self.named_actors.namespace = environment_dict(self.environment)["namespace"]
+        environment = frame[wire.HEADER_BYTES :].decode()
+        try:
+            self.named_actors.namespace = environment_dict(environment)["namespace"]
+        except (ValueError, LookupError) as error:
+            raise wire.Malformed(f"environment {environment!r}") from error
+        self.environment = environment
         self.tasks.placement_changed()
 
     # -- cancelled work -----------------------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ ENDS = wire.SHUTDOWN, wire.STOP, wire.GOODBYE  # these are meant, whoever sends 
 TO_CLIENTS = {
     wire.CALL, wire.REPLY, wire.ITEM, wire.ACTOR_STATE, wire.FAILED, wire.OBJECT, wire.GRANTED, wire.FREED, wire.CLOSED,
     wire.GONE, wire.LOG, wire.NOTICE, wire.COLLECT, wire.NAMED, wire.CANCEL, wire.CREDIT, wire.DEFINE, wire.BATCH,
+    wire.CALL_WITH, wire.PACKED_CALLS, wire.PACKED_REPLIES, wire.MOVE,
 }  # fmt: skip
+TO_THE_NODE = {*range(1, wire.LAST_KIND + 1)} - TO_CLIENTS - {*ENDS} | {wire.CANCEL, wire.CREDIT, wire.DEFINE}
 
 
 class Peer:
@@ -93,10 +95,17 @@ class Peer:
             wire.NEW_GROUP: lambda: structs.NewGroup(
                 text, some(self.request), rng.choice(GROUP_STRATEGIES), rng.random() < 0.5
             ),
+            wire.CALL_WITH: lambda: structs.CallName(rng.choice(("add", "x")), text, rng.choice((-1, 0, 1)), b""),
+            wire.PACKED_CALLS: lambda: structs.PackedCalls(
+                rng.choice(("add", "x")), some(lambda: rng.randrange(8)), some(lambda: some(lambda: rng.randrange(2)))
+            ),
+            wire.PACKED_REPLIES: lambda: structs.PackedReplies(some(lambda: (rng.randrange(8), text))),
             wire.FAILED: lambda: structs.Failed("WorkerCrashedError", text),
         }.get(kind)
         if made is not None:
             return structs.encode(made())
+        if kind == wire.MOVE:
+            return rng.choice((b"", b'{"namespace": "x"}', b"[]"))
         if kind in (wire.START_FAILED, wire.OBJECT):
             return self.value() if rng.random() < 0.9 else b""
         if kind in (wire.REPLY, wire.ITEM, wire.CALL):
@@ -107,7 +116,9 @@ class Peer:
         """A frame that every process takes for one of its peers'."""
         rng, body = self.rng, self.body(kind)
         a, b, c = self.number(), self.number(), self.number()
-        if kind in (wire.SUBMIT, wire.CREATE):
+        if kind == wire.CALL_WITH:
+            a, c, body = len(body), 1, wire.pad(body) + wire.pad(self.value())
+        elif kind in (wire.SUBMIT, wire.CREATE):
             a = len(body) if rng.random() < 0.95 else a
         elif kind == wire.CALL:
             a, b, c = 3, rng.randrange(3), 1
@@ -370,7 +381,7 @@ def fuzz_session(fresh, script, capfd, seed, count):
         workers = sorted(mailboxes - {wire.NODE, wire.DRIVER})
         peer = Peer(rng, [wire.DRIVER, *workers])
         receiver = rng.choice((wire.NODE, wire.NODE, wire.DRIVER, *workers))
-        kinds = TO_CLIENTS if receiver != wire.NODE else set(range(1, wire.LAST_KIND + 1)) - TO_CLIENTS - set(ENDS)
+        kinds = TO_THE_NODE if receiver == wire.NODE else TO_CLIENTS
         socket = context.socket(zmq.PUSH)
         socket.connect(f"ipc://{engine.session}/{receiver:x}")
         for _ in range(50):

@@ -189,6 +189,20 @@ def test_an_actor_that_takes_long_to_leave_keeps_no_cpu():
     assert d.free == {"CPU": 1, "a": 1}
 
 
+def test_an_idle_worker_that_leaves_gets_no_task():
+    d = Driven()
+    serial = d.submit()
+    [spawn] = d.take()
+    d.state.ready(spawn.process)
+    d.state.done(spawn.process, serial, 1)
+    d.state.leaving(spawn.process, "ended by a signal handler")
+    d.take()
+    d.submit()
+    assert len(d.take(Spawn)) == 1
+    d.state.exited(spawn.process, "exit code 0")
+    assert d.free == {"CPU": 1}
+
+
 def test_children_run_before_new_work():
     d = Driven(CPU=1)
     d.submit(name="outer")
@@ -595,6 +609,7 @@ def test_a_task_is_cancelled_before_its_worker_is_ready(gpu_ids):
     d.state.ready(spawn.process)
     other = d.submit()
     process = d.take(Spawn)[0].process if gpu_ids else spawn.process
+    d.state.ready(process)
     d.state.done(process, other, 1)
     d.state.exited(spawn.process, "signal SIGKILL") if gpu_ids else d.state.done(spawn.process, other, 1)
     assert d.free == free

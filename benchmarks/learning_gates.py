@@ -54,6 +54,7 @@ _NO_ICE = {"env_config": {"is_slippery": False}}
 
 GATES = {
     "A01": Gate("ppo/cartpole", 475, "500, RL Baselines3 Zoo, one run", steps=100_000),
+    "A02": Gate("ppo/cartpole_cleanrl", 470, "490 in training, CleanRL", seeds=5),
     "A03": Gate(
         "dqn/cartpole",
         475,
@@ -71,7 +72,12 @@ GATES = {
     "A12": Gate("apex_dqn/cartpole", 400, "150 at 250k steps as stop criterion, RLlib", seeds=5),
     "A14": Gate("es/cartpole", 300, "100 at 500k steps as stop criterion, RLlib"),
     "A15": Gate("ars/cartpole", 475, "500 at 50k steps, RL Baselines3 Zoo, one run"),
+    "A16": Gate("ppo/acrobot", -90, "-80.3, Stable-Baselines3, three seeds; -81 in training, SLM Lab", seeds=5),
     "A17": Gate("dqn/acrobot", -95, "-76.6, RL Baselines3 Zoo, one run", seeds=5),
+    "A18": Gate("ppo/mountaincar", -130, "-110.4, RL Baselines3 Zoo, one run", seeds=5),
+    "A19": Gate(
+        "ppo/lunarlander", 200, "242, RL Baselines3 Zoo, one run; 183 at 300k steps in training, SLM Lab", seeds=5
+    ),
     "A20": Gate(
         "dqn/lunarlander", 110, "154, RL Baselines3 Zoo, one run; 195 at 300k steps in training, SLM Lab", seeds=5
     ),
@@ -80,6 +86,9 @@ GATES = {
     "A22-PPO": Gate("ppo/frozenlake", 1.0, "1 is the optimum", episodes=1000, changes=_NO_ICE, steps=50_000),
     "A23": Gate("dqn/taxi", 7.0, "7.93 is the optimum", episodes=1000),
     "A24": Gate("dqn/cliffwalking", -13, "-13 is the optimum"),
+    "A33": Gate(
+        "ppo/pendulum", -230, "-172, RL Baselines3 Zoo, one run; -199.9, Stable-Baselines3, three seeds", seeds=5
+    ),
 }
 
 

@@ -263,6 +263,13 @@ class Policy:
         if among is not None:
             among.copy_to(*wanted)
 
+    def acting_features(self, rows: int) -> np.ndarray:
+        """What the policy's head read in the last `act`, of this number of rows, [N, width] (gSDE alone)."""
+        among = self._among
+        if among is None:
+            return self.network.acting_features(rows).T
+        return self.network.acting_features(len(among.actions))[:, among.rows].T
+
     def act_among(self, total: int, rows: slice) -> None:
         """Makes `act` compute batches of `total` rows: its own at `rows`, zeros elsewhere.
 

@@ -37,7 +37,7 @@ from rllib.checkpoint import write_checkpoint
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
-from rllib.evaluation.exploration import Exploration
+from rllib.evaluation.exploration import Exploration, StateDependentNoise
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
 from rllib.evaluation.worker_set import NoWorkers, WorkerSet
@@ -256,6 +256,7 @@ class Algorithm(ABC):
             action_space,
             self.config.model,
             observation_filter=self.config.observation_filter,
+            observation_clip=self.config.observation_clip,
             initializer=self.initializer,
         )
 
@@ -278,6 +279,8 @@ class Algorithm(ABC):
 
     def make_exploration(self, config: AlgorithmConfig) -> Exploration:
         """How workers with these settings try out new behaviour."""
+        if config.model.get("use_sde"):
+            return StateDependentNoise(sample_freq=config.model.get("sde_sample_freq", -1))
         return make_exploration(config.exploration_config, config.default_exploration, self.action_space)
 
     def explored_by(self) -> dict[str, Any]:

@@ -137,6 +137,9 @@ class AlgorithmConfig(ConfigObject):
         observation_filter: Annotated[
             Literal["NoFilter", "MeanStdFilter"], "MeanStdFilter: observations are standardised by running statistics"
         ] = "NoFilter",
+        observation_clip: Annotated[
+            float | None, "bound of filtered observations, in standard deviations; None: unbounded", above(0)
+        ] = 10.0,
         preprocessor_pref: Annotated[
             Literal["deepmind", "rllib"] | None, 'Atari games as DeepMind\'s agents see them; "rllib", None: unchanged'
         ] = "deepmind",

@@ -148,6 +148,39 @@ class NoisyWeightsExplorer(Explorer):
             self.place.shared_rng.bit_generator.state = state[0]["shared_rng"]
 
 
+class StateDependentNoiseExplorer(Explorer):
+    """Adds noise that is linear in what the policy's head reads, by a matrix Theta of each environment (gSDE).
+
+    Theta is drawn when a fragment begins, and every `sample_freq` steps if that is positive.
+    """
+
+    def __init__(self, exploration: "Exploration", policy: Policy, rngs: Sequence[np.random.Generator], place: Place):
+        super().__init__(exploration, policy, rngs, place)
+        self._thetas: np.ndarray | None = None  # [N, width, actions]
+        self._steps = 0  # since the fragment began
+        self._active: Sequence[int] = range(len(rngs))
+
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
+        if active is None:
+            self._thetas, self._steps = None, 0
+        self._active = self._drawing(active)
+        return np.zeros((num_steps, len(self.rngs), self.policy.distribution.size), np.float32)
+
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
+        sigma = self.policy.network.sigma
+        if self._thetas is None:
+            self._thetas = np.zeros((len(self.rngs), *sigma.shape), np.float32)
+        freq = self.exploration.sample_freq
+        if self._steps == 0 or (freq > 0 and self._steps % freq == 0):
+            for i in self._active:
+                self._thetas[i] = sigma * self.rngs[i].standard_normal(sigma.shape, dtype=np.float32)
+        self._steps += 1
+        self.policy.act(observations, noise, dist_inputs, actions, values, state, next_state)
+        # One product an environment, so that its bits do not depend on how many others there are.
+        drawn = np.matmul(self.policy.acting_features(len(actions))[:, None, :], self._thetas)
+        actions += drawn.reshape(actions.shape)
+
+
 class Exploration(msgspec.Struct, frozen=True, dict=True):
     """Base of the types of exploration_config: their fields are the settings, with defaults."""
 
@@ -168,6 +201,18 @@ class Exploration(msgspec.Struct, frozen=True, dict=True):
 
 class StochasticSampling(Exploration):
     """Actions are drawn from the policy's own distribution."""
+
+
+class StateDependentNoise(Exploration):
+    """Noise that is a function of the state for several steps; needs a network with model={"use_sde": True}.
+
+    Attributes:
+        sample_freq: steps of an environment after which the function is drawn anew; -1: with each fragment alone.
+    """
+
+    explorer: ClassVar[type[Explorer]] = StateDependentNoiseExplorer
+
+    sample_freq: int = -1
 
 
 class EpsilonGreedy(Exploration):

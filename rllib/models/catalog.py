@@ -9,7 +9,9 @@ from gymnasium import spaces
 from rllib.models.action_distributions import distribution_for
 from rllib.models.distributions import DiagGaussian
 from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, OneHotEncoder, RowsEncoder
+from rllib.models.filters import CLIP
 from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves
+from rllib.models.initializers import GAINS
 from rllib.models.memory import Memory
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
 from rllib.models.policy_spec import PolicySpec
@@ -33,6 +35,7 @@ def policy_spec(
     model: Mapping | None = None,
     *,
     observation_filter: str = "NoFilter",
+    observation_clip: float | None = CLIP,
     initializer: str = "orthogonal",
 ) -> PolicySpec:
     """Chooses the network for an environment.
@@ -41,6 +44,7 @@ def policy_spec(
         observation_space, action_space: of a single environment.
         model: settings that differ from MODEL_DEFAULTS.
         observation_filter: "NoFilter" or "MeanStdFilter"; observations that are one of n states are never filtered.
+        observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
         initializer: of the weights, where `model` does not name one.
 
     Raises:
@@ -57,9 +61,22 @@ def policy_spec(
     encoder, torso = preprocessing(observation_space, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model)
     distribution = distribution_for(action_space)
-    if settings["free_log_std"] and not isinstance(distribution, DiagGaussian):
+    for key in ("free_log_std", "log_std_init", "use_sde"):
+        if settings[key] and not isinstance(distribution, DiagGaussian):
+            raise ValueError(
+                f"model={{{key!r}: {settings[key]}}} needs continuous actions, but the action space is {action_space}"
+            )
+    for key in ("vf_hiddens", "use_sde"):
+        if settings[key] and torso is not None:
+            raise ValueError(
+                f"model={{{key!r}: {settings[key]}}} is for fully connected networks, but {observation_space} asks for "
+                "convolutions. Leave it out, or set 'conv_filters': []."
+            )
+    initializer = settings["fcnet_weights_initializer"] or initializer
+    if settings["orthogonal_gains"] and initializer != "orthogonal":
         raise ValueError(
-            f"model={{'free_log_std': True}} needs continuous actions, but the action space is {action_space}"
+            f"model={{'orthogonal_gains': {settings['orthogonal_gains']}}} needs orthogonal weights, but they are "
+            f"{initializer}. Set 'fcnet_weights_initializer': 'orthogonal'."
         )
     memory = _memory(settings)
     return PolicySpec(
@@ -71,10 +88,21 @@ def policy_spec(
         free_log_std=settings["free_log_std"],
         layer_norm=settings["layer_norm"],
         torso=torso,
-        initializer=settings["fcnet_weights_initializer"] or initializer,
+        initializer=initializer,
         observation_filter="NoFilter" if isinstance(encoder, OneHotEncoder) else FILTERS[observation_filter],
         memory=memory,
+        observation_clip=observation_clip,
+        log_std_init=float(settings["log_std_init"]),
+        gains=_gains(settings["orthogonal_gains"]),
+        vf_hiddens=None if settings["vf_hiddens"] is None else tuple(settings["vf_hiddens"]),
+        state_dependent_noise=settings["use_sde"],
     )
+
+
+def _gains(given: Mapping) -> tuple[float, float, float] | None:
+    if not given:
+        return None
+    return tuple(float(given.get(name, gain)) for name, gain in zip(("hidden", "policy", "value"), GAINS))
 
 
 def _memory(settings: dict) -> Memory | None:

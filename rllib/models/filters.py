@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-CLIP = 10.0  # normalised observations stay within +-CLIP standard deviations (OpenAI baselines, VecNormalize)
+CLIP = 10.0  # bound of normalised observations, in standard deviations (OpenAI baselines, VecNormalize)
 EPSILON = 1e-8
 PENDING_ROWS = 256
 
@@ -110,19 +110,20 @@ class NoFilter:
 
 
 class MeanStdFilter:
-    """A filter that brings each number of an observation to mean 0 and standard deviation 1, and clips to +-CLIP.
+    """A filter that brings each number of an observation to mean 0 and standard deviation 1, and clips it.
 
     The statistics change only by `merge` and `set_state`. Until they hold two observations, the unmerged
     observations seen so far are used, so that the first fragment is normalised as well.
 
     Args:
         shape: of an observation.
+        clip: normalised observations stay within +- this, in standard deviations; None: unbounded.
     """
 
     filters = True
 
-    def __init__(self, shape: tuple[int, ...]):
-        self.shape = shape
+    def __init__(self, shape: tuple[int, ...], clip: float | None = CLIP):
+        self.shape, self.clip = shape, clip
         self._size = int(np.prod(shape, dtype=int))
         self._merged = RunningMoments(self._size)
         self.keep_apart(1)
@@ -176,7 +177,8 @@ class MeanStdFilter:
         # In float64: the mean may be large against the deviations.
         normal = rows - mean
         normal *= inverse_std
-        np.clip(normal, -CLIP, CLIP, out=normal)
+        if self.clip is not None:
+            np.clip(normal, -self.clip, self.clip, out=normal)
         out[...] = normal.reshape(out.shape)
         return out
 

@@ -6,18 +6,21 @@ import numpy as np
 
 from rllib.models.layout import Layout
 
+# Of orthogonal weights in hidden layers, in the policy's head and in the value's (OpenAI baselines' PPO2).
+GAINS = (math.sqrt(2), 0.01, 1.0)
 
-def orthogonal(layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
-    """Orthogonal weights, gain sqrt(2) in hidden layers, 0.01 in the policy's head, 1 in the value's; no bias.
 
-    Normalised features are neither scaled nor shifted at first.
-    """
+def orthogonal(
+    layout: Layout, weights: np.ndarray, rng: np.random.Generator, gains: tuple[float, float, float] = GAINS
+) -> None:
+    """Orthogonal weights with these gains, no bias. Normalised features are neither scaled nor shifted at first."""
+    hidden, policy, value = gains
     weights[:] = 0
     for name, parameter in layout.named_parameters(weights).items():
         if name.endswith("weight") and parameter.ndim == 1:
             parameter[:] = 1
         elif name.endswith("weight"):
-            gain = {"policy.head.weight": 0.01, "value.head.weight": 1.0}.get(name, math.sqrt(2))
+            gain = {"policy.head.weight": policy, "value.head.weight": value}.get(name, hidden)
             matrix = gain * orthogonal_matrix((len(parameter), math.prod(parameter.shape[1:])), rng)
             parameter[:] = matrix.reshape(parameter.shape)
 
@@ -30,8 +33,10 @@ def orthogonal_matrix(shape: tuple[int, int], rng: np.random.Generator) -> np.nd
     return q if rows >= columns else q.T
 
 
-def uniform(layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
-    """Weights and biases uniform within 1 / sqrt(fan in), as torch.nn.Linear and torch.nn.Conv2d begin.
+def uniform(
+    layout: Layout, weights: np.ndarray, rng: np.random.Generator, gains: tuple[float, float, float] = GAINS
+) -> None:
+    """Weights and biases uniform within 1 / sqrt(fan in), as torch.nn.Linear and torch.nn.Conv2d begin; without gains.
 
     Parameters with one number per feature, such as those of a layer normalisation, are initialised as by `orthogonal`.
     """
@@ -43,5 +48,5 @@ def uniform(layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> No
             parameter[:] = rng.uniform(-1, 1, parameter.shape) / math.sqrt(math.prod(weight.shape[1:]))
 
 
-# name -> function (layout, weights, rng) that fills the weights
+# name -> function (layout, weights, rng, gains) that fills the weights
 INITIALIZERS = {"orthogonal": orthogonal, "uniform": uniform}

@@ -1,7 +1,9 @@
 """The `model` settings: their defaults, which values they take, and which of RLlib's are not available."""
 
 import difflib
+import math
 from collections.abc import Mapping
+from numbers import Real
 
 from rllib.models.initializers import INITIALIZERS
 from rllib.models.registry import resolved
@@ -22,6 +24,13 @@ MODEL_DEFAULTS = {
     "vf_share_layers": True,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
+    "vf_hiddens": None,  # widths of the value's own hidden layers, with vf_share_layers False; None: as the policy's
+    "orthogonal_gains": {},  # of orthogonal weights: "hidden" (sqrt 2), "policy" (its head, 0.01), "value" (1)
+    "log_std_init": 0.0,  # initial log standard deviation of continuous actions
+    # State-dependent exploration (models/state_dependent_noise.py), and the steps for which it keeps its random matrix;
+    # -1: a fragment.
+    "use_sde": False,
+    "sde_sample_freq": -1,
     # A recurrent cell behind these layers (models/memory.py).
     "use_lstm": False,
     "use_gru": False,
@@ -106,15 +115,18 @@ def check_model(model: Mapping) -> dict:
 
 _SWITCHES = (
     *("framestack", "vf_share_layers", "free_log_std", "layer_norm"),
-    *("use_lstm", "use_gru", "vf_share_memory"),
+    *("use_lstm", "use_gru", "vf_share_memory", "use_sde"),
 )
+
+
+def _check_widths(key: str, hiddens) -> None:
+    if not isinstance(hiddens, list | tuple) or not all(type(width) is int and width > 0 for width in hiddens):
+        raise ValueError(f"model[{key!r}] must be a list of positive integers like [64, 64], but got {hiddens!r}")
 
 
 def _check_values(settings: dict) -> None:
     for key in ("fcnet_hiddens", "post_fcnet_hiddens", "post_lstm_hiddens"):
-        hiddens = settings[key]
-        if not isinstance(hiddens, list | tuple) or not all(type(width) is int and width > 0 for width in hiddens):
-            raise ValueError(f"model[{key!r}] must be a list of positive integers like [64, 64], but got {hiddens!r}")
+        _check_widths(key, settings[key])
     for key in ("fcnet_activation", "conv_activation", "post_fcnet_activation", "post_lstm_activation"):
         if settings[key] not in ACTIVATION_NAMES:
             raise ValueError(f"model[{key!r}] must be one of {list(ACTIVATION_NAMES)}, but got {settings[key]!r}")
@@ -133,6 +145,42 @@ def _check_values(settings: dict) -> None:
             raise ValueError(f"model[{key!r}] must be True or False, but got {settings[key]!r}")
     _check_memory(settings)
     _check_custom_model(settings)
+    _check_sizes_and_noise(settings)
+
+
+def _check_sizes_and_noise(settings: dict) -> None:
+    has_memory = settings["use_lstm"] or settings["use_gru"]
+    vf_hiddens, gains = settings["vf_hiddens"], settings["orthogonal_gains"]
+    if vf_hiddens is not None:
+        _check_widths("vf_hiddens", vf_hiddens)
+        if settings["vf_share_layers"] or has_memory:
+            raise ValueError(
+                f"model={{'vf_hiddens': {list(vf_hiddens)}}} gives the value layers of its own. Set 'vf_share_layers': "
+                "False, and neither 'use_lstm' nor 'use_gru'."
+            )
+    known = ("hidden", "policy", "value")
+    if not isinstance(gains, Mapping) or not set(gains) <= set(known) or not all(map(_is_positive, gains.values())):
+        raise ValueError(
+            f"model['orthogonal_gains'] must map some of {', '.join(known)} to positive numbers, but got {gains!r}"
+        )
+    if not _is_number(settings["log_std_init"]):
+        raise ValueError(f"model['log_std_init'] must be a number like -0.5, but got {settings['log_std_init']!r}")
+    freq = settings["sde_sample_freq"]
+    if type(freq) is not int or (freq < 1 and freq != -1):
+        raise ValueError(f"model['sde_sample_freq'] must be a positive number of steps, or -1, but got {freq!r}")
+    if settings["use_sde"] and (settings["free_log_std"] or has_memory or not settings["fcnet_hiddens"]):
+        raise ValueError(
+            "model={'use_sde': True} computes standard deviations from the last of 'fcnet_hiddens'. Give one or more, "
+            "and leave out 'free_log_std', 'use_lstm' and 'use_gru'."
+        )
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_positive(value) -> bool:
+    return _is_number(value) and value > 0
 
 
 def _check_memory(settings: dict) -> None:

@@ -41,6 +41,7 @@ class NumpyNetwork:
         layout: where the parameters lie.
         activations: of each hidden layer, names in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
+        gradient: float32 [layout.size], where `backward` writes; by default memory of its own.
 
     Attributes:
         gives_values: whether policy and value share their layers, so that `forward_policy` can write values as well.
@@ -49,16 +50,22 @@ class NumpyNetwork:
     # There is a `backward`.
     closed_form = True
 
-    def __init__(self, layout: LayersLayout, activations: tuple[str, ...], weights: np.ndarray):
+    def __init__(
+        self,
+        layout: LayersLayout,
+        activations: tuple[str, ...],
+        weights: np.ndarray,
+        gradient: np.ndarray | None = None,
+    ):
         check_weights(layout, weights)
         self.layout = layout
         self.activations = [ACTIVATIONS[name] for name in activations]
         self.blocks = layout.blocks(weights)
-        self.gradient = np.zeros(layout.size, np.float32)
+        self.gradient = np.zeros(layout.size, np.float32) if gradient is None else gradient
         self.gradient_blocks = layout.blocks(self.gradient)
         self._training = BuffersByRows(lambda rows: _TrainingBuffers(self, rows))
         self._towers = {head: Tower(self, head) for head in layout.heads}
-        self.gives_values = self._towers["policy"].gives_values
+        self.gives_values = "policy" in self._towers and self._towers["policy"].gives_values
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
@@ -85,6 +92,14 @@ class NumpyNetwork:
     def forward_value(self, inputs: np.ndarray) -> np.ndarray:
         """Values [B] alone."""
         return self._towers["value"].forward(inputs)[0]
+
+    def policy_features(self, rows: int) -> np.ndarray:
+        """What the policy's head read in the last `forward` with this number of rows, [width, B]; needs layers."""
+        return self._training[rows].layers[-1].h[0]
+
+    def acting_features(self, rows: int) -> np.ndarray:
+        """The same of the last `forward_policy`."""
+        return self._towers["policy"].features(rows)
 
 
 class Tower:
@@ -133,6 +148,11 @@ class Tower:
             result[len(head_out) :] = self.log_std
         return result
 
+    def features(self, rows: int) -> np.ndarray:
+        """What the head read in the last `forward` with this number of rows, [width, B]."""
+        steps, _, _ = self._buffers[rows]
+        return steps[-1][-2]
+
     def _allocate(self, rows: int) -> tuple:
         steps = []
         for weights, norm, apply in self.layers:
@@ -157,7 +177,7 @@ class _TrainingBuffers:
         # The results of all heads share memory, so that one product writes those of shared layers.
         self.outputs = np.empty((sum(layout.heads.values()), rows), np.float32)
         self.output_gradient = np.empty_like(self.outputs)
-        self.num_outputs = num_outputs = layout.heads["policy"]
+        self.num_outputs = num_outputs = layout.heads.get("policy", 0)
         self.dist_inputs = self.outputs[:num_outputs]
         self.values = self.outputs[num_outputs:].reshape(-1)
         self.value_gradient = self.output_gradient[num_outputs:].reshape(-1)

@@ -1,6 +1,7 @@
 """The description of a policy: all that is needed to build its network, in any process."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,14 +12,16 @@ import numpy as np
 from rllib.models.described import as_lists, as_tuples
 from rllib.models.distributions import Distribution, distribution_from_json
 from rllib.models.encoders import Encoder, encoder_from_json
-from rllib.models.filters import Filter, MeanStdFilter, NoFilter
-from rllib.models.initializers import INITIALIZERS
+from rllib.models.filters import CLIP, Filter, MeanStdFilter, NoFilter
+from rllib.models.initializers import GAINS, INITIALIZERS
 from rllib.models.layout import LayersLayout, Layout
 from rllib.models.memory import Memory, MemoryLayout, memory_from_json
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
 from rllib.models.numpy_memory import NumpyMemoryNetwork
 from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.numpy_torso import ConvolutionalNetwork
+from rllib.models.separate_networks import SeparateLayout, SeparateNetwork
+from rllib.models.state_dependent_noise import StateDependentLayout, StateDependentNetwork
 from rllib.models.torso import Torso, torso_from_json
 
 
@@ -41,6 +44,13 @@ class PolicySpec:
         noisy_layers: number of last layers, head included, with noise in their weights (single tower).
         sigma0: initial scale of this noise (noisy_network.py).
         memory: a recurrent cell between the hidden layers and the heads; None without.
+        observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
+        log_std_init: initial logarithm of the standard deviation of continuous actions; with state_dependent_noise of
+            sigma.
+        gains: of orthogonal weights in hidden layers, the policy's head and the value's; None: initializers.GAINS.
+        vf_hiddens: widths of the value's own hidden layers, where they differ from the policy's; None: the same.
+        state_dependent_noise: the standard deviation is sigma times what the policy's head reads
+            (state_dependent_noise.py).
     """
 
     encoder: Encoder
@@ -57,6 +67,11 @@ class PolicySpec:
     noisy_layers: int = 0
     sigma0: float = 0.5
     memory: Memory | None = None
+    observation_clip: float | None = CLIP
+    log_std_init: float = 0.0
+    gains: tuple[float, float, float] | None = None
+    vf_hiddens: tuple[int, ...] | None = None
+    state_dependent_noise: bool = False
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -81,7 +96,8 @@ class PolicySpec:
     def layout(self) -> Layout:
         """Where the parameters lie in the flat vector."""
         num_log_std = self.distribution.size if self.free_log_std else 0
-        heads = {"policy": self.distribution.num_inputs - num_log_std}
+        num_others = self.distribution.size if self.state_dependent_noise else num_log_std
+        heads = {"policy": self.distribution.num_inputs - num_others}
         if self.critic:
             heads["value"] = 1
         # Without any layers there is nothing to share or to separate: both heads read the observation.
@@ -92,6 +108,15 @@ class PolicySpec:
         if self.memory:
             return MemoryLayout(num_inputs, *rest, self.memory)
         plain = LayersLayout(num_inputs, *rest)
+        if self.vf_hiddens is not None:
+            plain = SeparateLayout(
+                LayersLayout(
+                    num_inputs, self.hiddens, {"policy": heads["policy"]}, "policy", num_log_std, self.layer_norm
+                ),
+                LayersLayout(num_inputs, self.vf_hiddens, {"value": 1}, "value", layer_norm=self.layer_norm),
+            )
+        if self.state_dependent_noise:
+            return StateDependentLayout(plain, self.hiddens[-1], self.distribution.size)
         return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
 
     def initialize(self, layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:
@@ -99,9 +124,14 @@ class PolicySpec:
         if isinstance(layout, NoisyLayout):
             initialize_sigmas(layout, weights, self.sigma0)
             layout, weights = layout.plain, weights[: layout.plain.size]
-        INITIALIZERS[self.initializer](layout, weights, rng)
+        INITIALIZERS[self.initializer](layout, weights, rng, self.gains or GAINS)
         if self.memory:
             layout.initialize_cells(weights, rng, self.initializer)
+        if self.log_std_init:
+            named = layout.named_parameters(weights)
+            has_own = self.free_log_std or self.state_dependent_noise
+            log_std = named["policy.log_std"] if has_own else named["policy.head.bias"][self.distribution.size :]
+            log_std += self.log_std_init
 
     def network(self, layout: Layout, weights: np.ndarray):
         """The network that acts, on these weights (see NumpyNetwork; with a memory NumpyMemoryNetwork).
@@ -113,16 +143,35 @@ class PolicySpec:
             return NoisyNetwork(layout, lambda summed: self.network(layout.plain, summed), weights)
         if self.memory:
             return NumpyMemoryNetwork(layout, self.activations, weights)
-        kind = ConvolutionalNetwork if layout.torso else NumpyNetwork
-        return kind(layout, self.activations, weights)
+        if isinstance(layout, StateDependentLayout):
+            return StateDependentNetwork(layout, functools.partial(self._plain_network, layout.plain), weights)
+        return self._plain_network(layout, weights)
+
+    def _plain_network(self, layout: Layout, weights: np.ndarray, *gradient: np.ndarray):
+        """The network of fully connected layers; `gradient`, if given, is memory for it."""
+        if layout.torso:
+            return ConvolutionalNetwork(layout, self.activations, weights)
+        if isinstance(layout, SeparateLayout):
+            return SeparateNetwork(layout, self._separate_activations, weights, *gradient)
+        return NumpyNetwork(layout, self.activations, weights, *gradient)
+
+    @property
+    def _separate_activations(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Of the policy's hidden layers, and of the value's own, which have that of the policy's last."""
+        return self.activations, (self.activations or ("tanh",))[-1:] * len(self.vf_hiddens)
 
     def torch(self, layout: Layout, flat, acting):
         """The torch module that learns, on a flat tensor; it shares the noise of `acting`, the policy's own network."""
+        from rllib.models.torch_composed import SeparateTorchNetwork, StateDependentTorchNetwork
         from rllib.models.torch_memory import TorchMemoryNetwork
         from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
 
         if isinstance(layout, NoisyLayout):
             return NoisyTorchNetwork(layout, self.activations, flat, acting)
+        if isinstance(layout, StateDependentLayout):
+            return StateDependentTorchNetwork(layout, lambda plain: self.torch(layout.plain, plain, acting), flat)
+        if isinstance(layout, SeparateLayout):
+            return SeparateTorchNetwork(layout, self._separate_activations, flat)
         return (TorchMemoryNetwork if self.memory else TorchNetwork)(layout, self.activations, flat)
 
     def opened(self, module) -> tuple[Any, Callable]:
@@ -131,7 +180,9 @@ class PolicySpec:
 
     def make_filter(self) -> Filter:
         """A new observation filter."""
-        return MeanStdFilter(self.encoder.shape) if self.observation_filter == "MeanStdFilter" else NoFilter()
+        if self.observation_filter == "NoFilter":
+            return NoFilter()
+        return MeanStdFilter(self.encoder.shape, self.observation_clip)
 
     def check(self) -> None:
         """Raises a ValueError where a network of the user's does not do what its description says."""

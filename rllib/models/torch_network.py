@@ -97,19 +97,26 @@ class StackedLayers(nn.Module):
             inputs: [B, num_inputs + 1], closing with a 1 that stands for the first layer's bias; with a torso, rows as
                 they are stored.
         """
+        if not self.layout.torso and not self.layout.hiddens:
+            return (inputs @ self._parts["head"]).split(tuple(self.layout.heads.values()), dim=1)
+        return self._results(self._features(inputs))
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """What the heads of each tower read, [towers, B, width]."""
         layout, parts = self.layout, self._parts
         if layout.torso:
             features = torso_features(layout.torso, parts, inputs, layout.num_towers)
-        elif layout.hiddens:
+        else:
             z = torch.matmul(inputs, parts["hidden_0"])  # [towers, B, width]
             features = self._activations[0](self._normalized(0, z))
-        else:
-            return (inputs @ parts["head"]).split(tuple(layout.heads.values()), dim=1)
         for index in range(0 if layout.torso else 1, len(layout.hiddens)):
             weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
             features = self._activations[index](self._normalized(index, torch.baddbmm(bias, features, weight)))
-        found = []
-        for (name, heads), read in zip(layout.head_blocks.items(), features.unbind()):
+        return features
+
+    def _results(self, features: Tensor) -> list[Tensor]:
+        found, parts = [], self._parts
+        for (name, heads), read in zip(self.layout.head_blocks.items(), features.unbind()):
             results = torch.addmm(parts[f"{name}.bias"], read, parts[f"{name}.weight"])
             found += results.split(tuple(heads.values()), dim=1) if len(heads) > 1 else [results]
         return found
@@ -134,6 +141,12 @@ class TorchNetwork(StackedLayers):
             dist_inputs = torch.cat([dist_inputs, self._parts["log_std"].expand(len(dist_inputs), -1)], dim=1)
         return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
 
+    def with_features(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same without a free log standard deviation, and what the policy's head has read [B, width]."""
+        features = self._features(inputs)
+        dist_inputs, *values = self._results(features)
+        return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0), features[0]
+
 
 class TorchLayers(StackedLayers):
     """Fully connected layers over several tensors side by side (models/modules.py: FullyConnected).
@@ -157,8 +170,10 @@ class TorchLayers(StackedLayers):
 
 
 def with_gradient(flat: Tensor) -> Tensor:
+    """The tensor as a leaf that has a gradient: its own, where it has one, else zeros."""
+    gradient = torch.zeros_like(flat) if flat.grad is None else flat.grad
     flat = flat.detach().requires_grad_()
-    flat.grad = torch.zeros_like(flat)
+    flat.grad = gradient
     return flat
 
 

@@ -11,6 +11,7 @@ _LAZY = {
     "Algorithm": "rllib.algorithms.algorithm",
     "AlgorithmConfig": "rllib.algorithms.algorithm_config",
     "DefaultCallbacks": "rllib.evaluation.callbacks",
+    "ModelCatalog": "rllib.models.model_catalog",
     "Policy": "rllib.policy",
     "SampleBatch": "rllib.sample_batch",
     "make_multi_callbacks": "rllib.evaluation.callbacks",

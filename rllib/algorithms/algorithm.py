@@ -192,7 +192,7 @@ class Algorithm(ABC):
 
     def whole_loss(self, policy: Policy) -> Loss:
         """`make_loss()`, with what the user's settings auxiliary_losses and custom_loss add to it."""
-        loss, custom = self.make_loss(), self.config.custom_loss
+        loss, custom = self.make_loss(), self.config.custom_loss or policy.spec.custom_loss
         if not self._auxiliary_losses and custom is None:
             return loss
         if isinstance(loss, LossOverModules):

@@ -121,7 +121,8 @@ def _own_model_spec(
     observation_space: spaces.Space, action_space: spaces.Space, settings: dict, model: Mapping, filtered: bool
 ) -> PolicySpec:
     """For a network of the user's, which reads observations as they are stored."""
-    from rllib.models.own_model import with_own_model
+    from rllib.models.model_v2_spec import ModelV2Spec
+    from rllib.models.own_model import OwnModelSpec, with_state_shapes
 
     own = resolved("custom_model", settings["custom_model"])
     leaves = flat_leaves(observation_space)
@@ -132,19 +133,25 @@ def _own_model_spec(
             f"observation_filter='MeanStdFilter' would standardise the choices in {observation_space}, which a custom "
             "model gets as integers. Use .rollouts(observation_filter='NoFilter'), and scale the numbers in the model."
         )
+    is_v2 = hasattr(own, "value_function")
     unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
-    if unread and not hasattr(own, "value_function"):
+    if unread and not is_v2:
         logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
-    spec = PolicySpec(
-        encoder=RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape)),
-        distribution=distribution_for(action_space),
-        hiddens=(),
-        activations=(),
-        vf_share_layers=True,
-        observation_filter="MeanStdFilter" if filtered else "NoFilter",
-    )
-    config = settings["custom_model_config"]
-    return with_own_model(spec, observation_space, action_space, own, config, settings["max_seq_len"])
+    given = {
+        "encoder": RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape)),
+        "distribution": distribution_for(action_space),
+        "hiddens": (),
+        "activations": (),
+        "vf_share_layers": True,
+        "observation_filter": "MeanStdFilter" if filtered else "NoFilter",
+        "model": own,
+        "config": dict(settings["custom_model_config"]),
+        "observation_space": observation_space,
+        "action_space": action_space,
+        "max_seq_len": settings["max_seq_len"],
+    }
+    spec = ModelV2Spec(**given, model_config={**settings, **model}) if is_v2 else OwnModelSpec(**given)
+    return with_state_shapes(spec)
 
 
 def _hidden_layers(settings: dict, torso: Torso | None, model: Mapping) -> tuple[tuple[int, ...], str]:

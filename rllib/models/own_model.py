@@ -50,6 +50,8 @@ class OwnModelSpec(PolicySpec):
     action_space: spaces.Space | None = None
     state_shapes: tuple[tuple[int, ...], ...] = ()
     max_seq_len: int = 20
+    # Whether choices in observations are one-hot.
+    structures_one_hot = False
 
     @property
     def network_name(self) -> str:
@@ -62,19 +64,24 @@ class OwnModelSpec(PolicySpec):
             TypeError: if it is no torch.nn.Module; what its constructor raises is passed on with a note.
         """
         try:
-            module = self.model(
-                self.observation_space, self.action_space, self.distribution.num_inputs, **self.config
-            )
+            module = self.construct()
         except Exception as error:
             error.add_note(
-                f"raised by the custom model {self.network_name}, which is made as {self.network_name}("
-                "observation_space, action_space, num_outputs, **custom_model_config), here with num_outputs="
-                f"{self.distribution.num_inputs} and custom_model_config={dict(self.config)}"
+                f"raised by the constructor of the custom model {self.network_name} (docs/networks.md says how it is "
+                f"called), with num_outputs={self.distribution.num_inputs} and custom_model_config={dict(self.config)}"
             )
             raise
         if not isinstance(module, nn.Module):
             raise TypeError(f"the custom model {self.network_name} made {module!r:.80}, which is no torch.nn.Module")
         return module
+
+    def construct(self) -> nn.Module:
+        """Calls the class."""
+        return self.model(self.observation_space, self.action_space, self.distribution.num_inputs, **self.config)
+
+    def initial_state_of(self, module: nn.Module) -> list[Tensor]:
+        """The state before an episode, as the module gives it; empty without a memory."""
+        return module.initial_state() if hasattr(module, "initial_state") else []
 
     def layout(self) -> TorchLayout:
         with _fixed_generator():
@@ -99,9 +106,12 @@ class OwnModelSpec(PolicySpec):
 
     def called_by_rows(self) -> "CalledByRows":
         """A new module, called with stored rows; its buffers are the same in each process."""
-        structure = Structure(self.observation_space, filtered=self.observation_filter != "NoFilter")
+        filtered = self.observation_filter != "NoFilter"
         with _fixed_generator():
-            return CalledByRows(self.make(), structure, self.state_shapes, self.critic)
+            return self.called(self.make(), Structure(self.observation_space, self.structures_one_hot, filtered))
+
+    def called(self, module: nn.Module, structure: Structure) -> "CalledByRows":
+        return CalledByRows(module, structure, self.state_shapes, self.critic)
 
     def check(self) -> None:
         if self.noisy_layers:
@@ -124,8 +134,8 @@ class CalledByRows(nn.Module):
 
     def __init__(self, module: nn.Module, structure: Structure, state_shapes: tuple, has_values: bool):
         super().__init__()
-        self.module, self.structure = module, structure
-        self._state_shapes, self._has_values = state_shapes, has_values
+        self.module, self.structure, self.has_values = module, structure, has_values
+        self._state_shapes = state_shapes
         self._state_sizes = [math.prod(shape) for shape in state_shapes]
 
     def forward(self, rows: Tensor, state: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -137,17 +147,21 @@ class CalledByRows(nn.Module):
             rows: observations as stored, [B, ...].
             state: of a module with a memory, [B, state_size].
         """
+        if state is None:
+            found = self.outputs(rows)
+            if self.has_values:
+                return found
+            dist_inputs = found[0] if isinstance(found, tuple) else found
+            return dist_inputs, dist_inputs.new_empty(0)
+        dist_inputs, values, following = self.outputs(rows, self.as_list(state))
+        if not self.has_values:
+            values = dist_inputs.new_zeros(len(dist_inputs))
+        return dist_inputs, values, torch.cat([part.flatten(1) for part in following], dim=1)
+
+    def outputs(self, rows: Tensor, state: list[Tensor] | None = None):
+        """What the module returns for stored rows, and a state as it takes it."""
         observation = self.structure.of_rows(rows)
-        if state is not None:
-            dist_inputs, values, following = self.module(observation, self.as_list(state))
-            if not self._has_values:
-                values = dist_inputs.new_zeros(len(dist_inputs))
-            return dist_inputs, values, torch.cat([part.flatten(1) for part in following], dim=1)
-        outputs = self.module(observation)
-        if self._has_values:
-            return outputs
-        dist_inputs = outputs[0] if isinstance(outputs, tuple) else outputs
-        return dist_inputs, dist_inputs.new_empty(0)
+        return self.module(observation) if state is None else self.module(observation, state)
 
     def as_list(self, state: Tensor) -> list[Tensor]:
         """The tensors [B, ...] that a flat state consists of."""
@@ -155,43 +169,25 @@ class CalledByRows(nn.Module):
         return [part.reshape(len(part), *shape) for part, shape in zip(found, self._state_shapes)]
 
 
-def with_own_model(
-    spec: PolicySpec,
-    observation_space: spaces.Space,
-    action_space: spaces.Space,
-    model: Callable[..., nn.Module],
-    config: Mapping[str, Any],
-    max_seq_len: int,
-) -> OwnModelSpec:
-    """The description of a policy that differs from `spec` by its network, and reads observations as they are stored.
+def with_state_shapes(spec: OwnModelSpec) -> OwnModelSpec:
+    """The description with the shapes of the state that its module begins an episode with.
 
     Raises:
         ValueError: for a state that is not as the contract says.
     """
-    own = OwnModelSpec(
-        **vars(spec),
-        model=model,
-        config=dict(config),
-        observation_space=observation_space,
-        action_space=action_space,
-        max_seq_len=max_seq_len,
-    )
     with _fixed_generator():
-        module = own.make()
-    if not hasattr(module, "initial_state"):
-        return own
-    state = module.initial_state()
+        state = spec.initial_state_of(spec.make())
     if not isinstance(state, list | tuple) or not all(isinstance(part, Tensor) for part in state):
         raise ValueError(
-            f"{own.network_name}.initial_state() must return a list of tensors, the state before an episode without a "
-            f"batch axis, such as [torch.zeros(64)], but returned {state!r:.80}"
+            f"the initial state of {spec.network_name} must be a list of tensors, the state before an episode without "
+            f"a batch axis, such as [torch.zeros(64)], but is {state!r:.80}"
         )
     if any(part.dtype != torch.float32 or part.any() for part in state):
         raise ValueError(
-            f"{own.network_name}.initial_state() must return float32 zeros, but returned {form_of(state)} with other "
-            "values; every episode begins with a state of zeros. Add what you begin with in forward()."
+            f"the initial state of {spec.network_name} must be float32 zeros, since every episode begins with them, "
+            f"but is {form_of(state)} with other values. Add what you begin with in forward()."
         )
-    return dataclasses.replace(own, state_shapes=tuple(tuple(part.shape) for part in state))
+    return dataclasses.replace(spec, state_shapes=tuple(tuple(part.shape) for part in state))
 
 
 @contextlib.contextmanager

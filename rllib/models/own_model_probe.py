@@ -19,8 +19,8 @@ class Probe:
 
     def __init__(self, spec):
         self.spec, self.num_outputs = spec, spec.distribution.num_inputs
-        called = spec.called_by_rows()
-        self.module, self.structure = called.module, called.structure
+        self.called = spec.called_by_rows()
+        self.module = self.called.module
         rows = sampled_rows(spec.observation_space, ROWS, spec.observation_filter != "NoFilter")
         self.rows = torch.from_numpy(rows)
 
@@ -63,15 +63,14 @@ class Probe:
     def outputs(self, rows: Tensor) -> list[Tensor]:
         """What the module returns for the rows, after all checks of its form."""
         count, shapes = len(rows), self.spec.state_shapes
-        observation = self.structure.of_rows(rows)
-        given = [observation, [torch.zeros(count, *shape) for shape in shapes]] if shapes else [observation]
+        state = [torch.zeros(count, *shape) for shape in shapes] if shapes else None
         try:
             with torch.no_grad():
-                returned = self.module(*given)
+                returned = self.called.outputs(rows, state)
         except Exception as error:
             error.add_note(
                 f"raised by forward() of the custom model {self.spec.network_name}, which was tried with {count} "
-                f"made-up observations of {self.spec.observation_space}: {form_of(observation)}"
+                f"made-up observations of {self.spec.observation_space}: {form_of(self.called.structure.of_rows(rows))}"
             )
             raise
         names = ["dist_inputs", "values", "state"] if shapes else ["dist_inputs", "values"]

@@ -89,6 +89,11 @@ class PolicySpec:
         return self.memory.max_seq_len if self.memory else 1
 
     @property
+    def custom_loss(self) -> Callable | None:
+        """What the network's own code does to an algorithm's loss, as the setting custom_loss; None: nothing."""
+        return None
+
+    @property
     def input_width(self) -> int:
         """Columns of encoded observations; 0 where the network reads the rows as they are stored."""
         return 0 if self.encoder.as_stored else self.encoder.size + 1

@@ -1,0 +1,14 @@
+"""RLlib's name for the registry of the user's networks and action distributions."""
+
+from collections.abc import Callable
+
+from rllib.models.registry import register_model
+
+
+class ModelCatalog:
+    """Registers classes for the `model` settings."""
+
+    @staticmethod
+    def register_custom_model(model_name: str, model_class: Callable) -> None:
+        """As `register_model`: model={"custom_model": model_name} then builds this class."""
+        register_model(model_name, model_class)

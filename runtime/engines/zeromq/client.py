@@ -473,13 +473,14 @@ class Client:
         replies, channel = structs.decode(structs.PackedReplies, frame).replies, self._by_process.get(head[3])
         if channel is None:  # the actor has ended, and its calls with it
             return
-        take = channel.pending.pop
+        pending = channel.pending
         with self.mailbox.lock:
             watched = bool(self.watches)
             for serial, value in replies:
-                ref = take(serial, None)
-                if type(ref) is not Reference:  # it was cancelled
+                ref = pending.get(serial)
+                if type(ref) is not Reference:  # nobody waits for it
                     continue
+                del pending[serial]
                 ref.value = value
                 if watched or ref.hold is not None or ref.waiters is not None:
                     self._settle_one(ref, PLACEHOLDER, 0, ())

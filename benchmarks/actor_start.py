@@ -99,7 +99,7 @@ def main() -> None:
                 many.median("ours"),
                 many.median("limit"),
                 peer=theirs.get("ready_s"),
-                bar=f"<= {0.5 * max(1, options.actors / 16):.3g}",
+                bar=f"<= {0.2 * max(1, options.actors / 16):.3g}",
                 **ray,
             ),
             Row("private memory of an idle actor", "MiB", mib, bar="<= 8"),

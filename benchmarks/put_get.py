@@ -82,7 +82,7 @@ def main() -> None:
     size = f"{options.megabytes} MB"
     table(
         [
-            row(result["put"], f"put {size}", "<= 1.2 limit", theirs.get("put_s")),
+            row(result["put"], f"put {size}", "<= 1.05 limit", theirs.get("put_s")),
             row(result["get"], f"get {size} here", "<= 0.35 limit"),
             row(result["elsewhere"], f"read {size} in an actor", "<= 0.35 limit", theirs.get("get_elsewhere_s")),
             row(result["echo"], f"{size} to an actor and back", "<= 2.4 limit"),

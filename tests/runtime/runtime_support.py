@@ -27,9 +27,8 @@ RAY_DIFFERENCES = {
     "test_the_visible_gpus_are_respected": "Ray counts the GPUs that the driver of the machine reports",
     "test_get_if_exists": "a handle with get_if_exists does not keep the actor",
 }
-# (test, version of Ray): the fault of Ray by which the driver or a node ends there; docs/runtime.md names them.
+# (test, version of Ray): the fault of Ray by which a node ends there; docs/runtime.md names it.
 RAY_FAULTS = {
-    ("test_a_task_that_waits_for_an_argument_can_be_cancelled", "2.40.0"): "Ray's pull request 56123 mends it",
     ("test_a_removed_group_ends_what_is_in_it", "2.40.0"): "Ray's issue 51124: the node ends",
 }
 MARKER = "RUNTIME_TEST_MARKER"

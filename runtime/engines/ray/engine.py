@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import threading
 import weakref
 from collections import OrderedDict
 
@@ -34,6 +35,8 @@ logger = logging.getLogger("runtime")
 
 MOST_ENDED = 10_000  # actors or groups that it ended and remembers; later Ray itself says so, or lets calls wait
 MOST_VARIANTS = 64  # of the options of one function that are kept as Ray's functions
+
+SUBMISSIONS_S = 10.0  # after which a call is cancelled all the same; on an idle machine it takes a millisecond
 
 
 class RayEngine:
@@ -189,6 +192,8 @@ class RayEngine:
     def cancel(self, ref, force, recursive):
         self._enter()
         self._check_own(ref)
+        if not client.is_connected():  # else another process makes the calls
+            _wait_for_submissions()
         try:
             ray.cancel(ref.inner, force=force, recursive=recursive)
         except ValueError:
@@ -382,6 +387,17 @@ def _remember(ended: OrderedDict, id_: bytes) -> None:
     ended[bytes(id_)] = None
     if len(ended) > MOST_ENDED:
         ended.popitem(last=False)
+
+
+def _wait_for_submissions() -> None:
+    """Waits until Ray's thread has begun all calls of this process that were submitted before.
+
+    A call that is cancelled before Ray watches its arguments ends the process when they come, in Ray 2.40 and 2.60 (see
+    its pull request 56123). The thread works in order, and tells a future after what was submitted before it.
+    """
+    begun = threading.Event()
+    ray.put(None).future().add_done_callback(lambda _: begun.set())
+    begun.wait(SUBMISSIONS_S)
 
 
 def _asked(verb, *args, **kwargs):

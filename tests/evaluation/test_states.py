@@ -53,12 +53,13 @@ KINDS = {
 }
 
 
-def worker(env=CountingEnv, max_seq_len=20, **options) -> RolloutWorker:
-    spec = policy_spec(CountingEnv.observation_space, CountingEnv.action_space)
+def worker(env=CountingEnv, max_seq_len=20, model=None, **options) -> RolloutWorker:
+    """A sampler whose policy has the memory above, or the model's."""
+    spec = policy_spec(CountingEnv.observation_space, CountingEnv.action_space, model)
     settings = RolloutSettings(
         env=resolve(env),
         env_config={},
-        policy=RecurrentSpec.of(spec, Cell, state_size=SIZE, max_seq_len=max_seq_len),
+        policy=spec if model else RecurrentSpec.of(spec, Cell, state_size=SIZE, max_seq_len=max_seq_len),
         **{"postprocess": AdvantageEstimator(0.9, 0.8), "num_envs": 3, "fragment_length": 7, "seed": 3, **options},
     )
     made = RolloutWorker(settings)
@@ -107,6 +108,29 @@ def test_what_is_bootstrapped_from_stands_in_its_sequence(kind):
         rows[0], values[steps][:, None], following[steps][:, None], rows[1], ends[steps][:, None], 0.9, 0.8
     )
     np.testing.assert_allclose(advantages[:, 0], computed[sb.ADVANTAGES], atol=1e-5)
+
+
+LSTM = {"use_lstm": True, "lstm_cell_size": SIZE, "fcnet_hiddens": [3], "vf_share_memory": False}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fragment_length", [3, 7, 50])
+def test_states_carried_over_fragments_are_one_long_sequence(kind, fragment_length):
+    """Each episode from its first observation and zeros, however it is cut, gives what acting gave."""
+    env, options = KINDS[kind]
+    sampler = worker(env, model=LSTM | {"max_seq_len": 4}, num_envs=1, fragment_length=fragment_length, **options)
+    parts = [sampler.sample()[0] for _ in range(60 // fragment_length + 1)]
+    rows = {
+        name: np.concatenate([part[name] for part in parts]) for name in (sb.OBS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS)
+    }
+    starts = np.flatnonzero(rows[sb.OBS][:, 0] == 0)
+    assert len(starts) > 10 and starts[0] == 0
+    policy, seq_lens = sampler.policy, np.diff(starts, append=len(rows[sb.OBS]))
+    zeros = np.zeros((len(starts), policy.state_size), np.float32)
+    dist_inputs, values = policy.network.forward(policy.encode(rows[sb.OBS]), seq_lens, zeros)
+    np.testing.assert_allclose(dist_inputs, rows[sb.ACTION_DIST_INPUTS], atol=1e-6)
+    np.testing.assert_allclose(values, rows[sb.VF_PREDS], atol=1e-6)
+    assert dist_inputs.std() > 1e-4 and values.std() > 1e-2
 
 
 def test_unrolling_is_stepping():

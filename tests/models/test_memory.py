@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
+from rllib.models.catalog import policy_spec
 from rllib.models.memory import Memory, MemoryLayout, StepOrder
 from rllib.models.numpy_memory import NumpyMemoryNetwork
 from rllib.models.torch_memory import TorchMemoryNetwork
 from rllib.models.torch_network import backward
+from rllib.policy import Policy
 
 NUM_INPUTS, SIZE, ACTIONS = 5, 6, 3
 # Sequences of unequal lengths, the longest neither first nor last.
@@ -219,3 +222,22 @@ def test_initial_weights():
     assert not named["shared.lstm.bias_ih_l0"].any() and not named["shared.lstm.bias_hh_l0"].any()
     layout.initialize_cells(weights, np.random.default_rng(0), "uniform")
     assert abs(named["shared.lstm.bias_ih_l0"]).max() <= SIZE**-0.5 and named["shared.lstm.bias_ih_l0"].all()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_images_are_seen_by_convolutions_first(shared):
+    """Acting in numpy, learning in torch: the same outputs."""
+    image = spaces.Box(0, 255, (12, 12, 1), np.uint8)
+    model = {"use_lstm": True, "lstm_cell_size": SIZE, "conv_filters": [[4, [4, 4], 4]], "vf_share_memory": shared}
+    policy = Policy(policy_spec(image, spaces.Discrete(3), model), rng=np.random.default_rng(0))
+    assert not policy.network.closed_form
+    rng = np.random.default_rng(1)
+    seen, states = rng.integers(0, 256, (10, *image.shape), np.uint8), np.zeros((2, policy.state_size), np.float32)
+    seq_lens = np.array([4, 6])
+    module = policy.spec.torch(policy.layout, torch.from_numpy(policy.weights), policy.network)
+    with torch.no_grad():
+        expected = module(*map(torch.from_numpy, (seen, seq_lens, states)))
+    assert_close(policy.network.forward(seen, seq_lens, states), expected, 1e-5)
+    values, following = np.empty(2, np.float32), np.empty_like(states)
+    first = policy.network.step(seen[[0, 4]], states, following, values)
+    assert_close((first, values), (expected[0][[0, 4]], expected[1][[0, 4]]), 1e-5)

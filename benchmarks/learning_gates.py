@@ -51,6 +51,9 @@ class Gate:
 
 
 _NO_ICE = {"env_config": {"is_slippery": False}}
+_EMPTY_ROOM = {"env_config": {"id": "MiniGrid-Empty-Random-5x5-v0"}}
+_KEY_CORRIDOR = {"env_config": {"id": "MiniGrid-KeyCorridorS3R1-v0"}}
+_PENDULUM = "-172, RL Baselines3 Zoo, one run; -199.9, Stable-Baselines3, three seeds, with state-dependent noise"
 
 GATES = {
     "A01": Gate("ppo/cartpole", 475, "500, RL Baselines3 Zoo, one run", steps=100_000),
@@ -86,9 +89,14 @@ GATES = {
     "A22-PPO": Gate("ppo/frozenlake", 1.0, "1 is the optimum", episodes=1000, changes=_NO_ICE, steps=50_000),
     "A23": Gate("dqn/taxi", 7.0, "7.93 is the optimum", episodes=1000),
     "A24": Gate("dqn/cliffwalking", -13, "-13 is the optimum"),
-    "A33": Gate(
-        "ppo/pendulum", -230, "-172, RL Baselines3 Zoo, one run; -199.9, Stable-Baselines3, three seeds", seeds=5
+    "A25": Gate("ppo/doorkey", 0.90, "0.964, RL Baselines3 Zoo, one run", seeds=5),
+    "A26": Gate("ppo/doorkey", 0.95, "0.968, RL Baselines3 Zoo, one run", changes=_EMPTY_ROOM, seeds=5),
+    "A27": Gate(
+        "ppo/doorkey", 0.85, "0.949, RL Baselines3 Zoo, one run", changes=_KEY_CORRIDOR, steps=500_000, seeds=5
     ),
+    "A33": Gate("ppo/pendulum_sde", -230, _PENDULUM, seeds=5),
+    "A33-filter": Gate("ppo/pendulum", -230, _PENDULUM, seeds=5),
+    "A34": Gate("a2c/pendulum", -300, "-163, RL Baselines3 Zoo, one run; -821 untuned, SLM Lab", seeds=5),
 }
 
 

@@ -44,7 +44,7 @@ NORMALISED = {
     "normalize_returns": True,
     "normalized_reward_clip": 10.0,
 }
-MINIGRID = {**PPO, **NORMALISED, "lr": 2.5e-4, "num_envs_per_worker": 8, "train_batch_size": 1024}
+MINIGRID = {"env": "rllib.env.minigrid:FlatMiniGrid", **PPO, **NORMALISED, "lr": 2.5e-4, "num_envs_per_worker": 8, "train_batch_size": 1024}
 # Of Tianshou, with its 8 x 256 steps.
 TIANSHOU = {
     **PPO,
@@ -119,9 +119,9 @@ PUBLISHED = {
         "num_sgd_iter": 4,
         "entropy_coeff": 0.01,
     },
-    "PPO, DoorKey": {**MINIGRID, "env": "minigrid:MiniGrid-DoorKey-5x5-v0"},
-    "PPO, Empty-Random": {**MINIGRID, "env": "minigrid:MiniGrid-Empty-Random-5x5-v0"},
-    "PPO, KeyCorridor": {**MINIGRID, "env": "minigrid:MiniGrid-KeyCorridorS3R1-v0"},
+    "PPO, DoorKey": {**MINIGRID, "env_config": {"id": "MiniGrid-DoorKey-5x5-v0"}},
+    "PPO, Empty-Random": {**MINIGRID, "env_config": {"id": "MiniGrid-Empty-Random-5x5-v0"}},
+    "PPO, KeyCorridor": {**MINIGRID, "env_config": {"id": "MiniGrid-KeyCorridorS3R1-v0"}},
     "PPO, Pendulum": {
         **PPO,
         "env": "Pendulum-v1",

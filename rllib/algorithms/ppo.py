@@ -12,8 +12,9 @@ from typing import Annotated, Any, Self
 from rllib import sample_batch as sb
 from rllib.algorithms.actor_critic import KL_MARGIN, ActorCriticConfig, AdaptiveKL
 from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.config_object import relation
 from rllib.algorithms.sections import above, at_least, section
-from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.evaluation.advantages import AdvantageEstimator, RecomputedAdvantages
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.returns import standardized
 
@@ -41,6 +42,9 @@ class PPOConfig(ActorCriticConfig):
             float | list, "coefficient of the KL penalty: the initial one, or a schedule to follow", at_least(0)
         ] = 0.2,
         kl_target: Annotated[float, "KL(old || new) that the coefficient adapts to (nats)", above(0)] = 0.01,
+        recompute_advantages: Annotated[
+            bool, "compute advantages and value targets anew before each epoch, by the newest values"
+        ] = False,
         target_kl: Annotated[
             float | None,
             "KL(old || new) (nats) of 1.5 times which in a minibatch ends the epochs on a train batch; None: never",
@@ -55,6 +59,14 @@ class PPOConfig(ActorCriticConfig):
         shuffle_sequences: Annotated[bool, "shuffle the rows before each epoch"] = True,
     ) -> Self: ...
 
+    @relation("recompute_advantages", "use_critic")
+    def _check_recomputing(self):
+        if self.recompute_advantages and not self.use_critic:
+            return (
+                "recompute_advantages=True needs a critic, whose values change. Use .training(use_critic=True) or "
+                "recompute_advantages=False."
+            )
+
 
 class PPO(Algorithm):
     """The algorithm; see the module's docstring."""
@@ -68,6 +80,16 @@ class PPO(Algorithm):
 
     def setup(self) -> None:
         self.kl = AdaptiveKL(self.config, self.policies)
+        if self.config.recompute_advantages and self.policy.state_size:
+            raise ValueError(
+                "recompute_advantages=True computes values of observations alone, so it does not go with a policy that "
+                "has a memory. Use .training(recompute_advantages=False)."
+            )
+
+    @property
+    def samples_sequences(self) -> bool:
+        """Whether batches have the observations to bootstrap from."""
+        return self.config.recompute_advantages
 
     def make_postprocess(self) -> AdvantageEstimator:
         config = self.config
@@ -79,9 +101,15 @@ class PPO(Algorithm):
         if not config.use_critic:
             coefficients["vf_loss_coeff"] = 0.0
         per_minibatch = config.standardize_advantages == "minibatch"
+        per_batch = bool(config.standardize_advantages) and not per_minibatch
         stats = {}
         for policy_id, batch in self.train_batches().items():
-            if config.standardize_advantages and not per_minibatch:
+            recomputed = None
+            if config.recompute_advantages:
+                lambda_ = config.lambda_ if config.use_gae else 1.0
+                recomputed = RecomputedAdvantages(batch, self.policies[policy_id], config.gamma, lambda_, per_batch)
+                batch = recomputed.steps
+            elif per_batch:
                 batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
             stats[policy_id] = self.learn(
                 batch,
@@ -91,6 +119,7 @@ class PPO(Algorithm):
                 shuffle=config.shuffle_sequences,
                 kl_coeff=self.kl.coefficients[policy_id],
                 standardize_advantages=per_minibatch,
+                refresh=recomputed,
                 stop_above=config.target_kl and ("kl", KL_MARGIN * config.target_kl),
                 **coefficients,
             )

@@ -15,6 +15,7 @@ class PPOConfig(ActorCriticConfig):
     use_kl_loss: bool
     kl_coeff: float | OverTime
     kl_target: float
+    recompute_advantages: bool
     target_kl: float | None
     vf_clip_param: float | OverTime | None
     shuffle_sequences: bool
@@ -40,9 +41,10 @@ class PPOConfig(ActorCriticConfig):
         standardize_advantages: bool | Literal["batch", "minibatch"]=True, use_gae: bool=True, use_critic:
         bool=True, lambda_: float=1.0, vf_loss_coeff: float | OverTime=1.0, sgd_minibatch_size: int=128,
         num_sgd_iter: int=30, clip_param: float | OverTime=0.3, use_kl_loss: bool=True, kl_coeff: float |
-        OverTime=0.2, kl_target: float=0.01, target_kl: float | None=None, vf_clip_param: float | OverTime |
-        None=10.0, shuffle_sequences: bool=True, epsilon: float=..., train_batch_size_per_learner: int=...,
-        minibatch_size: int=..., num_epochs: int=..., model_config: Mapping[str, Any]=...
+        OverTime=0.2, kl_target: float=0.01, recompute_advantages: bool=False, target_kl: float | None=None,
+        vf_clip_param: float | OverTime | None=10.0, shuffle_sequences: bool=True, epsilon: float=...,
+        train_batch_size_per_learner: int=..., minibatch_size: int=..., num_epochs: int=..., model_config:
+        Mapping[str, Any]=...
     ) -> C: ...
     def env_runners(
         self: C, *, num_env_runners: int=..., num_envs_per_env_runner: int=..., num_rollout_workers: int=2,
@@ -61,6 +63,8 @@ class PPOConfig(ActorCriticConfig):
 class PPO(Algorithm):
     config: PPOConfig
     def setup(self) -> None: ...
+    @property
+    def samples_sequences(self) -> bool: ...
     def make_postprocess(self) -> AdvantageEstimator: ...
     def training_step(self) -> dict[str, dict[str, float]]: ...
     def algorithm_state(self) -> dict[str, Any]: ...

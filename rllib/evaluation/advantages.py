@@ -7,9 +7,10 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.evaluation.fragment import Fragment
-from rllib.losses.returns import gae, q_lambda_targets
+from rllib.losses.returns import gae, q_lambda_targets, standardized
+from rllib.losses.vtrace import vtrace_of_rows
 from rllib.policy import Policy
-from rllib.sample_batch import Column
+from rllib.sample_batch import Column, SampleBatch
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,41 @@ class AdvantageEstimator:
         fragment[sb.VF_PREDS][:] = values
         fragment[sb.ADVANTAGES][:] = advantages
         fragment[sb.VALUE_TARGETS][:] = targets
+
+
+class RecomputedAdvantages:
+    """GAE of a train batch by the values of the newest weights, for each epoch anew (arXiv:2006.05990, section 3.5).
+
+    Args:
+        sequences: rows environment by environment, with those to bootstrap from (Fragment.to_sequences).
+        policy: whose values they are.
+        gamma: discount per step.
+        lambda_: GAE's lambda.
+        standardize: gives the advantages mean 0 and standard deviation 1.
+
+    Attributes:
+        steps: the rows that are steps of an environment, for the learner.
+    """
+
+    def __init__(self, sequences: SampleBatch, policy: Policy, gamma: float, lambda_: float, standardize: bool):
+        self._sequences, self._policy = sequences, policy
+        self._gamma, self._lambda, self._standardize = gamma, lambda_, standardize
+        self.steps = sequences.rows(sequences[sb.LOSS_MASK])
+        self.steps.update(self())
+
+    def __call__(self) -> dict[str, np.ndarray]:
+        """The columns advantages and value_targets of `steps`, by the policy as it is now."""
+        sequences = self._sequences
+        values = self._policy.values(sequences[sb.OBS])
+        # On the policy's own actions V-trace's targets are GAE plus the value.
+        on_policy = np.zeros_like(values)
+        targets, _ = vtrace_of_rows(on_policy, values, sequences, gamma=self._gamma, lambda_=self._lambda)
+        is_step = sequences[sb.LOSS_MASK]
+        targets, values = targets[is_step], values[is_step]
+        advantages = targets - values
+        if self._standardize:
+            advantages = standardized(advantages)
+        return {sb.ADVANTAGES: advantages, sb.VALUE_TARGETS: targets}
 
 
 @dataclass(frozen=True)

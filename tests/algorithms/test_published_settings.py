@@ -44,7 +44,14 @@ NORMALISED = {
     "normalize_returns": True,
     "normalized_reward_clip": 10.0,
 }
-MINIGRID = {"env": "rllib.env.minigrid:FlatMiniGrid", **PPO, **NORMALISED, "lr": 2.5e-4, "num_envs_per_worker": 8, "train_batch_size": 1024}
+MINIGRID = {
+    **PPO,
+    **NORMALISED,
+    "env": "rllib.env.minigrid:FlatMiniGrid",
+    "lr": 2.5e-4,
+    "num_envs_per_worker": 8,
+    "train_batch_size": 1024,
+}
 # Of Tianshou, with its 8 x 256 steps.
 TIANSHOU = {
     **PPO,
@@ -52,6 +59,7 @@ TIANSHOU = {
     "num_envs_per_worker": 8,
     "train_batch_size": 2048,
     "vf_loss_coeff": 0.25,
+    "recompute_advantages": True,
     "standardize_advantages": False,
     "model": {**CONTINUOUS, "log_std_init": -0.5, "orthogonal_gains": {"policy": 0.01}},
 }

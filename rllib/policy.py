@@ -10,6 +10,7 @@ import numpy as np
 
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_manifest
 from rllib.models.buffers import BuffersByRows
+from rllib.models.masks import no_choice, without_choice
 from rllib.models.numpy_network import use_one_blas_thread
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, STATE_IN, VF_PREDS, Column
@@ -56,6 +57,7 @@ class Policy:
         num_dist_inputs: number of parameters of one action's distribution.
         state_size: length of the memory's state vector; 0 for a policy without a memory.
         is_noisy: whether some layers have noise in their weights.
+        is_masked: whether observations hold a mask of legal actions.
         exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
 
     Raises:
@@ -71,13 +73,13 @@ class Policy:
         self.filters_observations = self.filter.filters
         self.action_shape, self.action_dtype = spec.distribution.action_shape, spec.distribution.action_dtype
         self.num_dist_inputs, self.state_size = spec.distribution.num_inputs, spec.state_size
-        self.is_noisy = bool(spec.noisy_layers)
+        self.is_noisy, self.is_masked = bool(spec.noisy_layers), spec.is_masked
         if weights is None:
             weights = np.zeros(self.layout.size, np.float32)
             if rng is not None:
                 spec.initialize(self.layout, weights, rng)
         self._weights = weights
-        self.network = spec.network(self.layout, weights)
+        self.network = spec.masked_network(self.layout, weights)
         self._inputs = BuffersByRows(self.new_inputs)
         self._among: _ActingBuffers | None = None
         self.exploration: dict[str, float] = {}
@@ -160,7 +162,7 @@ class Policy:
         """Copies the weights into `memory`, float32 [weights], which becomes the policy's own memory."""
         np.copyto(memory, self._weights)
         self._weights = memory
-        self.network = self.spec.network(self.layout, memory)
+        self.network = self.spec.masked_network(self.layout, memory)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the flat weights and the filter's statistics."""
@@ -271,7 +273,7 @@ class Policy:
         return self.network.acting_features(len(among.actions))[:, among.rows].T
 
     def act_among(self, total: int, rows: slice) -> None:
-        """Makes `act` compute batches of `total` rows: its own at `rows`, zeros elsewhere.
+        """Makes `act` compute batches of `total` rows: its own at `rows`, ones elsewhere.
 
         Rounding in matrix products depends on the number of rows and, in some kernels, on a row's position. Processes
         that divide the rows among them get the same bits only if each computes the full shape, its rows in place.
@@ -302,7 +304,8 @@ class Policy:
             fetches: a dict that receives action_dist_inputs, and action_logp and vf_preds where the policy has them.
 
         Raises:
-            ValueError: if the observations have another shape than the policy's, or a state is missing.
+            ValueError: if the observations have another shape than the policy's, a state is missing, or a mask leaves
+                no legal action.
         """
         if self.state_size and state is None:
             raise ValueError(
@@ -317,6 +320,7 @@ class Policy:
                 f"{list(observations.shape)}; one observation alone is observation[None]"
             )
         if not filtered:
+            self._check_masks(observations)
             observations = self.filter(observations)
         rng = np.random.default_rng() if rng is None else rng
         if explore:
@@ -339,6 +343,23 @@ class Policy:
             if self.spec.critic:
                 fetches[VF_PREDS] = self.values(observations, before)
         return actions
+
+    def _check_masks(self, observations: np.ndarray) -> None:
+        if self.is_masked and (without := self.without_choice(observations)).any():
+            row = int(without.argmax())
+            mask = self.spec.encoder.mask(observations)[row]
+            raise ValueError(f"observation {row} of {len(observations)} has no legal action: {no_choice(mask)}")
+
+    def without_choice(self, observations: np.ndarray) -> np.ndarray:
+        """Whether the mask of stored observations [B, *shape] leaves no legal action, bool [B]."""
+        return without_choice(self.spec.encoder.mask(observations), self.distribution)
+
+    def acted_without_choice(self) -> list[int]:
+        """The rows of the last `act` whose masks left no legal action."""
+        without = self.network.masks.without_choice
+        if without is None:
+            return []
+        return np.flatnonzero(without if self._among is None else without[self._among.rows]).tolist()
 
     def get_initial_state(self) -> list[np.ndarray]:
         """The memory's state before an episode, arrays of zeros; without a memory the list is empty."""
@@ -424,13 +445,12 @@ ENVIRONMENTS_ALIKE = 8
 
 
 class _ActingBuffers:
-    """Buffers of `act_among`: `total` rows, of which those outside `rows` stay zero."""
+    """Buffers of `act_among`: `total` rows, of which those outside `rows` stay ones."""
 
     def __init__(self, policy: Policy, total: int, rows: slice):
         self.rows = rows
         self.encode = policy.spec.encoder.encode
         self.inputs = policy.new_inputs(total)
-        self.inputs[:, :-1] = 0
         self.noise = np.zeros_like(policy.noise(np.random.default_rng(), total))
         self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
         self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 from gymnasium import spaces
 
-from rllib.models.network_per_row import NetworkPerRow
 from rllib.policy import Policy
 
 
@@ -467,7 +466,7 @@ class ParameterNoiseExplorer(Explorer):
         self.scales = np.full(len(rngs), self.exploration.initial_stddev)
         self._directions = np.zeros((len(rngs), size), np.float32)
         self._perturbed = np.zeros((len(rngs), size), np.float32)
-        self._network = NetworkPerRow(policy.layout, policy.spec.activations, self._perturbed)
+        self._network = policy.spec.network_per_row(policy.layout, self._perturbed)
         self._begins = np.ones(len(rngs), bool)
         self._acting = np.ones(len(rngs), bool)  # those that make the steps since `begin`
         # Of the running episodes: divergence and tolerance, summed up over their steps.

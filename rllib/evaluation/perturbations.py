@@ -21,7 +21,6 @@ from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.models.distributions import DiagGaussian
 from rllib.models.filters import RunningMoments
-from rllib.models.network_per_row import NetworkPerRow
 from rllib.models.noise_table import NoiseTable
 from rllib.policy import Policy, Snapshot
 
@@ -89,7 +88,7 @@ class PerturbationWorker(Worker):
         self.stream.resets_ended = False
         self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
         self._weights = np.zeros((count, self.policy.layout.size), np.float32)
-        self._network = NetworkPerRow(self.policy.layout, settings.policy.activations, self._weights)
+        self._network = settings.policy.network_per_row(self.policy.layout, self._weights)
         self._row = self.stream.new_row()
         self._raw = self._row.observations
         self._action_noise = ActionNoise(self.policy, settings.seed, count)

@@ -56,7 +56,7 @@ class TorchBackend:
         if name != POLICY:
             return self._vector.modules[name].torch(self._vector.layouts[name], flat)
         policy = self._vector.policy
-        return policy.spec.torch(policy.layout, flat, policy.network)
+        return policy.spec.masked_torch(policy.layout, flat, policy.network)
 
     # ------------------------------------------------------------------ state
 

@@ -8,10 +8,11 @@ from gymnasium import spaces
 
 from rllib.models.action_distributions import distribution_for
 from rllib.models.distributions import DiagGaussian
-from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, OneHotEncoder, RowsEncoder
+from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, MaskedEncoder, OneHotEncoder, RowsEncoder
 from rllib.models.filters import CLIP
 from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves
 from rllib.models.initializers import GAINS
+from rllib.models.masks import masked_columns
 from rllib.models.memory import Memory
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
 from rllib.models.policy_spec import PolicySpec
@@ -37,6 +38,7 @@ def policy_spec(
     observation_filter: str = "NoFilter",
     observation_clip: float | None = CLIP,
     initializer: str = "orthogonal",
+    action_mask_key: str | None = None,
 ) -> PolicySpec:
     """Chooses the network for an environment.
 
@@ -46,6 +48,7 @@ def policy_spec(
         observation_filter: "NoFilter" or "MeanStdFilter"; observations that are one of n states are never filtered.
         observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
         initializer: of the weights, where `model` does not name one.
+        action_mask_key: of the mask of legal actions in Dict observations (masks.py); None: there is none.
 
     Raises:
         ValueError: for a space that no network here can serve, or a setting that is unknown, out of range, or not
@@ -58,9 +61,12 @@ def policy_spec(
     filtered = FILTERS[observation_filter] != "NoFilter"
     if settings["custom_model"] is not None:
         return _own_model_spec(observation_space, action_space, settings, model, filtered)
-    encoder, torso = preprocessing(observation_space, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
-    hiddens, activation = _hidden_layers(settings, torso, model)
     distribution = distribution_for(action_space)
+    mask = masked_columns(observation_space, action_mask_key, distribution)
+    read = observation_space if mask is None else _without(observation_space, action_mask_key)
+    encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
+    hiddens, activation = _hidden_layers(settings, torso, model)
+    is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and _is_one_of_n(read))
     for key in ("free_log_std", "log_std_init", "use_sde"):
         if settings[key] and not isinstance(distribution, DiagGaussian):
             raise ValueError(
@@ -80,7 +86,7 @@ def policy_spec(
         )
     memory = _memory(settings)
     return PolicySpec(
-        encoder=encoder,
+        encoder=encoder if mask is None else MaskedEncoder(encoder, mask.start, mask.stop),
         distribution=distribution,
         hiddens=hiddens,
         activations=(activation,) * len(hiddens),
@@ -89,7 +95,7 @@ def policy_spec(
         layer_norm=settings["layer_norm"],
         torso=torso,
         initializer=initializer,
-        observation_filter="NoFilter" if isinstance(encoder, OneHotEncoder) else FILTERS[observation_filter],
+        observation_filter="NoFilter" if is_one_of_n else FILTERS[observation_filter],
         memory=memory,
         observation_clip=observation_clip,
         log_std_init=float(settings["log_std_init"]),
@@ -103,6 +109,16 @@ def _gains(given: Mapping) -> tuple[float, float, float] | None:
     if not given:
         return None
     return tuple(float(given.get(name, gain)) for name, gain in zip(("hidden", "policy", "value"), GAINS))
+
+
+def _without(space: spaces.Dict, key: str) -> spaces.Dict:
+    return spaces.Dict([(name, part) for name, part in space.spaces.items() if name != key])
+
+
+def _is_one_of_n(space: spaces.Dict) -> bool:
+    """Whether a Dict holds a Discrete space and nothing else."""
+    leaves = flat_leaves(space)
+    return len(leaves) == 1 and isinstance(leaves[0].space, spaces.Discrete)
 
 
 def _memory(settings: dict) -> Memory | None:

@@ -58,7 +58,7 @@ class CustomSpec(PolicySpec):
         return cls(**vars(spec), make=make, **more)
 
     def layout(self) -> TorchLayout:
-        return TorchLayout(self.make, self.encoder.size, self.distribution.num_inputs)
+        return TorchLayout(self.make, self.num_inputs, self.distribution.num_inputs)
 
     def initialize(self, layout: TorchLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         layout.initialize(weights, rng)

@@ -45,6 +45,11 @@ class Categorical(Described):
         """Number of network outputs for one action."""
         return self.num_actions
 
+    @property
+    def choices(self) -> tuple[tuple[int, int], ...]:
+        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        return ((0, self.num_actions),)
+
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
         """The noise for `sample`, [*shape, num_inputs] float32; drawn ahead, for a whole fragment at once."""
         return _gumbel(rng, (*shape, self.num_actions))
@@ -160,6 +165,11 @@ class MultiCategorical(Described):
         """Number of network outputs for one action."""
         return sum(self.sizes)
 
+    @property
+    def choices(self) -> tuple[tuple[int, int], ...]:
+        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        return tuple((part.start, part.stop) for part in self.slices())
+
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
         """The noise for `sample`, [*shape, num_inputs] float32."""
         return _gumbel(rng, (*shape, self.num_inputs))
@@ -223,6 +233,7 @@ class DiagGaussian(Described):
     action_dtype = np.dtype(np.float32)
     has_log_prob = True
     gives_values = False
+    choices = ()  # none: the components are numbers
 
     @property
     def size(self) -> int:

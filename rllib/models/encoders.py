@@ -137,9 +137,71 @@ def _one_hot_table(num_values: int) -> np.ndarray:
     return table
 
 
-Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder
+@dataclass(frozen=True)
+class MaskedEncoder(Described):
+    """An encoder of flat rows that hold an action mask (masks.py): the mask's columns come first, the others follow.
+
+    Attributes:
+        inner: encodes the other columns.
+        start, stop: the mask's columns in a stored row, one for each choice of an action; 0: illegal.
+    """
+
+    inner: "Encoder"
+    start: int
+    stop: int
+    kind = "masked"
+
+    @property
+    def as_stored(self) -> bool:
+        """Whether the network reads the stored rows themselves, in which the mask keeps its place."""
+        return self.inner.as_stored
+
+    @property
+    def num_choices(self) -> int:
+        """Numbers of the mask."""
+        return self.stop - self.start
+
+    @property
+    def size(self) -> int:
+        """Numbers in an encoded observation, without the closing 1."""
+        return self.num_choices + self.inner.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one stored observation."""
+        return (self.size,)
+
+    @functools.cached_property
+    def _others(self) -> slice | np.ndarray:
+        """The other columns of a stored row; a slice, which makes a view, where the mask stands at one end of it."""
+        if self.start == 0:
+            return slice(self.stop, None)
+        return slice(0, self.start) if self.stop == self.size else np.r_[0 : self.start, self.stop : self.size]
+
+    def encode(self, observations: np.ndarray, out: np.ndarray) -> None:
+        """Writes observations [B, size] into out [B, size + 1] float32."""
+        out[:, : self.num_choices] = observations[:, self.start : self.stop]
+        self.inner.encode(observations[:, self._others], out[:, self.num_choices :])
+
+    def mask(self, observations: np.ndarray) -> np.ndarray:
+        """The masks [B, num_choices] of stored observations [B, size]."""
+        return observations[:, self.start : self.stop]
+
+    def split(self, inputs) -> tuple:
+        """The masks [B, num_choices], and what the inner encoder made, of encoded inputs: arrays or tensors."""
+        if self.as_stored:
+            return inputs[:, self.start : self.stop], inputs[:, self._others]
+        return inputs[:, : self.num_choices], inputs[:, self.num_choices :]
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "inner": self.inner.to_json(), "start": self.start, "stop": self.stop}
+
+
+Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder | MaskedEncoder
 
 
 def encoder_from_json(data: dict) -> Encoder:
     """The encoder that `to_json` described."""
+    if data["kind"] == MaskedEncoder.kind:
+        return MaskedEncoder(encoder_from_json(data["inner"]), data["start"], data["stop"])
     return from_json(data, (BoxEncoder, OneHotEncoder, FlatEncoder, RowsEncoder))

@@ -118,12 +118,13 @@ class MeanStdFilter:
     Args:
         shape: of an observation.
         clip: normalised observations stay within +- this, in standard deviations; None: unbounded.
+        keep: columns (start, stop) of flat rows that stay as they are, such as an action mask.
     """
 
     filters = True
 
-    def __init__(self, shape: tuple[int, ...], clip: float | None = CLIP):
-        self.shape, self.clip = shape, clip
+    def __init__(self, shape: tuple[int, ...], clip: float | None = CLIP, keep: tuple[tuple[int, int], ...] = ()):
+        self.shape, self.clip, self._keep = shape, clip, keep
         self._size = int(np.prod(shape, dtype=int))
         self._merged = RunningMoments(self._size)
         self.keep_apart(1)
@@ -179,6 +180,8 @@ class MeanStdFilter:
         normal *= inverse_std
         if self.clip is not None:
             np.clip(normal, -self.clip, self.clip, out=normal)
+        for start, stop in self._keep:
+            normal[:, start:stop] = rows[:, start:stop]
         out[...] = normal.reshape(out.shape)
         return out
 

@@ -11,11 +11,13 @@ import numpy as np
 
 from rllib.models.described import as_lists, as_tuples
 from rllib.models.distributions import Distribution, distribution_from_json
-from rllib.models.encoders import Encoder, encoder_from_json
+from rllib.models.encoders import Encoder, MaskedEncoder, encoder_from_json
 from rllib.models.filters import CLIP, Filter, MeanStdFilter, NoFilter
 from rllib.models.initializers import GAINS, INITIALIZERS
 from rllib.models.layout import LayersLayout, Layout
+from rllib.models.masks import MaskedNetwork, MaskedNetworkPerRow
 from rllib.models.memory import Memory, MemoryLayout, memory_from_json
+from rllib.models.network_per_row import NetworkPerRow
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
 from rllib.models.numpy_memory import NumpyMemoryNetwork
 from rllib.models.numpy_network import NumpyNetwork
@@ -94,6 +96,16 @@ class PolicySpec:
         return None
 
     @property
+    def is_masked(self) -> bool:
+        """Whether observations hold a mask of legal actions (models/masks.py)."""
+        return isinstance(self.encoder, MaskedEncoder)
+
+    @property
+    def num_inputs(self) -> int:
+        """Numbers that the network reads of an encoded observation, without the mask."""
+        return self.encoder.inner.size if self.is_masked else self.encoder.size
+
+    @property
     def input_width(self) -> int:
         """Columns of encoded observations; 0 where the network reads the rows as they are stored."""
         return 0 if self.encoder.as_stored else self.encoder.size + 1
@@ -107,7 +119,7 @@ class PolicySpec:
             heads["value"] = 1
         # Without any layers there is nothing to share or to separate: both heads read the observation.
         has_layers = bool(self.hiddens) or self.torso is not None or self.memory is not None
-        num_inputs = self.encoder.size if self.torso is None else self.torso.num_features
+        num_inputs = self.num_inputs if self.torso is None else self.torso.num_features
         shared = "shared" if self.vf_share_layers or not has_layers or not self.critic else None
         rest = self.hiddens, heads, shared, num_log_std, self.layer_norm, self.torso
         if self.memory:
@@ -139,7 +151,7 @@ class PolicySpec:
             log_std += self.log_std_init
 
     def network(self, layout: Layout, weights: np.ndarray):
-        """The network that acts, on these weights (see NumpyNetwork; with a memory NumpyMemoryNetwork).
+        """The network that acts, on these weights (see NumpyNetwork; with a memory NumpyMemoryNetwork), but for a mask.
 
         Raises:
             ValueError: for weights of another size.
@@ -166,7 +178,7 @@ class PolicySpec:
         return self.activations, (self.activations or ("tanh",))[-1:] * len(self.vf_hiddens)
 
     def torch(self, layout: Layout, flat, acting):
-        """The torch module that learns, on a flat tensor; it shares the noise of `acting`, the policy's own network."""
+        """The torch module that learns, on a flat tensor, but for a mask; it shares the noise of `acting`."""
         from rllib.models.torch_composed import SeparateTorchNetwork, StateDependentTorchNetwork
         from rllib.models.torch_memory import TorchMemoryNetwork
         from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
@@ -183,11 +195,30 @@ class PolicySpec:
         """What losses of the user's get of the torch module: a module to call, and rows -> what that module reads."""
         return module, lambda rows: rows
 
+    def masked_network(self, layout: Layout, weights: np.ndarray):
+        """`network`, and where observations hold a mask, with that."""
+        network = self.network(layout, weights)
+        return MaskedNetwork(network, self.encoder, self.distribution) if self.is_masked else network
+
+    def masked_torch(self, layout: Layout, flat, acting):
+        """`torch`, and where observations hold a mask, with that; `acting` is what `masked_network` gave."""
+        if not self.is_masked:
+            return self.torch(layout, flat, acting)
+        from rllib.models.torch_network import MaskedModule
+
+        return MaskedModule(self.torch(layout, flat, acting.network), self.encoder, self.distribution)
+
+    def network_per_row(self, layout: Layout, weights: np.ndarray):
+        """Acts by separate weights in each row, float32 [N, layout.size] (see NetworkPerRow)."""
+        network = NetworkPerRow(layout, self.activations, weights)
+        return MaskedNetworkPerRow(network, self.encoder, self.distribution) if self.is_masked else network
+
     def make_filter(self) -> Filter:
         """A new observation filter."""
         if self.observation_filter == "NoFilter":
             return NoFilter()
-        return MeanStdFilter(self.encoder.shape, self.observation_clip)
+        keep = ((self.encoder.start, self.encoder.stop),) if self.is_masked else ()
+        return MeanStdFilter(self.encoder.shape, self.observation_clip, keep)
 
     def check(self) -> None:
         """Raises a ValueError where a network of the user's does not do what its description says."""

@@ -10,6 +10,9 @@ The network's inputs to it are, feature by feature,
 A dueling head (Wang et al., arXiv:1511.06581, eq. 9) adds the two after taking the mean over actions from the
 advantages. With one atom the sum is Q itself; with more it is the logits of a distribution over `support`
 (C51, arXiv:1707.06887), whose mean is Q.
+
+The advantages of illegal actions are LOWEST, all atoms (masks.py). Where that can be, the mean is over the legal
+actions, and Q of the others is about LOWEST: no maximum finds them.
 """
 
 import functools
@@ -18,6 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rllib.models.described import Described
+
+# Stands for an input of an illegal action: far below all others, and finite.
+LOWEST = np.finfo(np.float32).min
+# Inputs above this one are those of legal actions.
+LEGAL = float(LOWEST) / 2
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,7 @@ class QValues(Described):
         dueling: the inputs hold a value beside the advantages.
         num_atoms: points of the support of a return's distribution; 1: no distribution, Q itself.
         v_min, v_max: ends of the support.
+        masked: some actions may be illegal.
     """
 
     num_actions: int
@@ -36,6 +45,7 @@ class QValues(Described):
     num_atoms: int = 1
     v_min: float = -10.0
     v_max: float = 10.0
+    masked: bool = False
     kind = "epsilon_greedy"
     action_shape = ()
     action_dtype = np.dtype(np.int64)
@@ -46,6 +56,11 @@ class QValues(Described):
     def num_inputs(self) -> int:
         """Number of network outputs for one action."""
         return (self.num_actions + self.dueling) * self.num_atoms
+
+    @property
+    def choices(self) -> tuple[tuple[int, int], ...]:
+        """Where in the inputs the choices of each part of an action lie: (start, stop)."""
+        return ((0, self.num_actions * self.num_atoms),)
 
     @property
     def support(self) -> np.ndarray:
@@ -69,6 +84,11 @@ class QValues(Described):
             noise += np.float32(temperature) * rng.gumbel(size=noise.shape)
         # Both are always drawn, so that the streams of two runs with different epsilons stay in step.
         by_chance = rng.random(shape, dtype=np.float32) < epsilon
+        if self.masked:
+            # Far above every Q, and far below what LOWEST lacks: the best legal action is any of them, equally often.
+            ranks = rng.random(noise.shape, dtype=np.float32) + 1
+            noise[by_chance] = ranks[by_chance] * np.float32(1e30)
+            return noise
         actions = rng.integers(self.num_actions, size=shape)
         noise[(*by_chance.nonzero(), actions[by_chance])] = np.inf
         return noise
@@ -117,8 +137,13 @@ class QBatch:
         actions, atoms = description.num_actions, description.num_atoms
         features = inputs.T
         advantages = features[: actions * atoms].reshape(actions, atoms, -1)
+        self._legal = advantages[:, :1] > LEGAL if description.masked else None
         if description.dueling:
-            values = features[actions * atoms :] - np.add.reduce(advantages, 0) * np.float32(1 / actions)
+            self._share, summed = np.float32(1 / actions), advantages
+            if self._legal is not None:
+                self._share = np.float32(1) / np.add.reduce(self._legal, 0, dtype=np.float32)
+                summed = np.where(self._legal, advantages, np.float32(0))
+            values = features[actions * atoms :] - np.add.reduce(summed, 0) * self._share
             self.logits = advantages + values
         else:
             self.logits = advantages
@@ -131,7 +156,10 @@ class QBatch:
             return self.logits[:, 0].T
         mass = self.logits - np.maximum.reduce(self.logits, -2, keepdims=True)
         np.exp(mass, out=mass)
-        return (np.matmul(self._description.support, mass) / np.add.reduce(mass, -2)).T
+        means = np.matmul(self._description.support, mass) / np.add.reduce(mass, -2)
+        if self._legal is not None:
+            np.copyto(means, LOWEST, where=~self._legal[:, 0])
+        return means.T
 
     def chosen(self, actions: np.ndarray) -> np.ndarray:
         """The logits [n, B] of the actions [B]."""
@@ -147,7 +175,8 @@ class QBatch:
         advantages[self._actions, :, self._rows] = d_chosen.T
         if self._description.dueling:
             gradient[actions * atoms :] = d_chosen
-            advantages -= d_chosen * np.float32(1 / actions)
+            shared = d_chosen * self._share
+            advantages -= shared if self._legal is None else shared * self._legal
         return gradient.T
 
 
@@ -158,19 +187,30 @@ class TorchQBatch:
         import torch
 
         actions, atoms = description.num_actions, description.num_atoms
-        self.logits = inputs[:, : actions * atoms].reshape(-1, actions, atoms)
+        advantages = inputs[:, : actions * atoms].reshape(-1, actions, atoms)
+        self._legal = advantages[..., :1] > LEGAL if description.masked else None
+        self.logits = advantages
         if description.dueling:
-            self.logits = inputs[:, None, actions * atoms :] + self.logits - self.logits.mean(1, keepdim=True)
+            mean = advantages.mean(1, keepdim=True) if self._legal is None else _mean_of_legal(advantages, self._legal)
+            self.logits = inputs[:, None, actions * atoms :] + advantages - mean
         self.support = torch.tensor(description.support, device=inputs.device)
         self._rows = torch.arange(len(inputs), device=inputs.device)
 
     def q_values(self):
         """Q [B, A]."""
-        return self.logits[..., 0] if len(self.support) == 1 else self.logits.softmax(-1) @ self.support
+        if len(self.support) == 1:
+            return self.logits[..., 0]
+        means = self.logits.softmax(-1) @ self.support
+        return means if self._legal is None else means.masked_fill(~self._legal[..., 0], float(LOWEST))
 
     def chosen(self, actions):
         """The logits [n, B] of the actions [B]."""
         return self.logits[self._rows, actions].T
+
+
+def _mean_of_legal(advantages, legal):
+    """Mean [B, 1, n] over the legal actions, of tensors."""
+    return advantages.masked_fill(~legal, 0.0).sum(1, keepdim=True) / legal.sum(1, keepdim=True)
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

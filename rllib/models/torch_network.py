@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rllib.models.encoders import MaskedEncoder
 from rllib.models.layer_norm import EPSILON
 from rllib.models.layout import LayersLayout
+from rllib.models.masks import LOWEST, parts_of_mask
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork
 from rllib.models.torso import Convolution, Image, Torso, as_conv2d
 
@@ -246,6 +248,33 @@ class NoisyTorchNetwork(nn.Module):
         self._plain[0].receive(gradients)
         gradient[:size] = self._plain[0].flat.grad
         torch.mul(gradient[self.layout.start : size], self._drawn, out=gradient[size:])
+
+
+class MaskedModule(nn.Module):
+    """A policy's network with a mask in its inputs, as models/masks.py: MaskedNetwork.
+
+    Args:
+        module: a module on a flat tensor; reads the inputs without the mask.
+        encoder: puts the mask into the inputs.
+        distribution: reads the outputs.
+    """
+
+    def __init__(self, module: nn.Module, encoder: MaskedEncoder, distribution):
+        super().__init__()
+        self.module = module
+        self.flat, self.leaves, self.receive = module.flat, module.leaves, module.receive
+        self._split, self._parts = encoder.split, parts_of_mask(distribution)
+
+    def forward(self, inputs: Tensor, *sequences: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution inputs [B, K] and values [B]."""
+        mask, others = self._split(inputs)
+        dist_inputs, values = self.module(others, *sequences)
+        illegal = torch.zeros_like(dist_inputs, dtype=torch.bool)
+        for columns, where in self._parts:
+            bad = mask[:, columns] == 0
+            bad = bad & ~bad.all(1, keepdim=True)
+            illegal[:, where] = bad.repeat_interleave((where.stop - where.start) // bad.shape[1], dim=1)
+        return dist_inputs.masked_fill(illegal, float(LOWEST)), values
 
 
 class ActingNetwork:

@@ -8,7 +8,7 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 
@@ -308,6 +308,57 @@ class MatchPicture(gymnasium.Env):
     def step(self, action):
         reward = float(action == self.corner)
         return self.reset()[0], reward, not self.truncated, self.truncated, {}
+
+
+class MaskedProbe(gymnasium.Env):
+    """Two steps; action a is worth a / 2, and in every second observation the best one, 2, is illegal and raises.
+
+    Always the best legal action: 1.5 on average. The final observation has a mask of zeros, as where a game is over.
+
+    Config:
+        mask: "observation" (MultiBinary), "int8" or "float" (Box in the observation), "info", "method".
+        never: no action is legal from this step of every episode on, and none raises.
+    """
+
+    action_space = Discrete(3)
+
+    def __init__(self, config: dict | None = None):
+        config = dict(config or {})
+        self.kind, self.never = config.get("mask", "observation"), config.get("never", 2)
+        masks = {"int8": Box(0, 1, (3,), np.int8), "float": Box(0, 1, (3,), np.float64)}
+        self.has_mask = self.kind not in ("info", "method")
+        self.observation_space = Box(0.0, 1.0, (2,), np.float32)
+        if self.has_mask:
+            mask = masks.get(self.kind, MultiBinary(3))
+            self.observation_space = Dict(action_mask=mask, observations=self.observation_space)
+
+    def action_masks(self):
+        if self.t >= self.never:
+            return np.zeros(3, np.int8)
+        return np.array([1, 1, self.state], np.int8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.seen()
+
+    def step(self, action):
+        mask = self.action_masks()
+        if mask.any() and not mask[action]:
+            raise ValueError(f"action {action} is illegal")
+        self.t += 1
+        observation, info = self.seen()
+        return observation, action / 2, self.t == 2, False, info
+
+    def seen(self):
+        self.state = int(self.np_random.integers(2))
+        observation, mask = np.eye(2, dtype=np.float32)[self.state], self.action_masks()
+        if self.has_mask:
+            return {
+                "action_mask": mask.astype(self.observation_space["action_mask"].dtype),
+                "observations": observation,
+            }, {}
+        return observation, {"action_mask": mask} if self.kind == "info" else {}
 
 
 class StackedCounting(gymnasium.Env):

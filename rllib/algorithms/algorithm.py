@@ -126,7 +126,8 @@ class Algorithm(ABC):
         self._return_scale = make_return_scale and make_return_scale()
         self._refuse_memory()
         rng = seeding.generator(self.seed, seeding.INFERENCE)
-        self._inference = Inference(observation_space, action_space, self.config, rng)
+        augmentation = from_config.augmentation(self.config)
+        self._inference = Inference(observation_space, action_space, self.config, rng, augmentation)
         self._schedule = functools.cache(self.config.get_schedule)
         self._parts = contextlib.ExitStack()
         self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
@@ -258,6 +259,7 @@ class Algorithm(ABC):
             observation_filter=self.config.observation_filter,
             observation_clip=self.config.observation_clip,
             initializer=self.initializer,
+            action_mask_key=self.config.action_mask_key,
         )
 
     def snapshot(self) -> Snapshot:
@@ -471,6 +473,7 @@ class Algorithm(ABC):
         *,
         explore: bool | None = None,
         full_fetch: bool = False,
+        action_mask=None,
         policy_id: str = DEFAULT_POLICY,
     ):
         """The action for one observation, in the environment's own units.
@@ -481,6 +484,7 @@ class Algorithm(ABC):
                 an episode, then the state that the previous call returned.
             explore: sample it; False takes the most likely one. By default the config's `explore`.
             full_fetch: return the state and what the network computed as well.
+            action_mask: of the legal actions, where the environment gives masks in the info or by a method.
             policy_id: of the policy that acts.
 
         Returns:
@@ -489,10 +493,12 @@ class Algorithm(ABC):
             where the policy has them.
 
         Raises:
-            ValueError: for an observation that is not in the space, or a state that does not fit the policy.
+            ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
+                that is missing or leaves no legal action.
         """
         states = None if state is None else [state]
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
+        how["action_masks"] = None if action_mask is None else [action_mask]
         answer = self.compute_actions([observation], states, **how)
         if state is None and not full_fetch:
             return answer[0]
@@ -508,6 +514,7 @@ class Algorithm(ABC):
         *,
         explore: bool | None = None,
         full_fetch: bool = False,
+        action_masks: Sequence | Mapping | None = None,
         policy_id: str = DEFAULT_POLICY,
     ):
         """Actions for several observations; see `compute_single_action`.
@@ -516,6 +523,7 @@ class Algorithm(ABC):
             observations: a sequence of them, or a dict by agent.
             state: a state for each of them, in the same form.
             explore, full_fetch, policy_id: as for `compute_single_action`.
+            action_masks: a mask for each of them, in the same form.
 
         Returns:
             actions: an array, or a dict by agent. If a state is given or with `full_fetch`, (actions, states, fetches):
@@ -527,9 +535,10 @@ class Algorithm(ABC):
         if agents is not None:
             observations = [observations[agent] for agent in agents]
             state = state and [state[agent] for agent in agents]
+            action_masks = action_masks and [action_masks[agent] for agent in agents]
         fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
         explore = self.config.explore if explore is None else explore
-        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches)
+        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, action_masks)
         if agents is not None:
             actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
         return actions if fetches is None else (actions, states, fetches)

@@ -92,6 +92,13 @@ class AlgorithmConfig(ConfigObject):
             list[str], "keys of a Dict observation that the policy does not get, such as a text"
         ] = _NO_KEYS,
         action_space: Annotated[Any, "gymnasium space of actions; None: the environment's own"] = None,
+        action_mask_key: Annotated[
+            str | None, "key of the mask of legal actions, one number a choice, in Dict observations; None: no masks"
+        ] = "action_mask",
+        action_mask_from: Annotated[
+            Literal["observation", "info", "method"],
+            "where the environment gives its mask: in the observation, in the info, or by its method action_masks()",
+        ] = "observation",
         clip_actions: Annotated[bool, "clip actions to the bounds of a Box action space"] = False,
         normalize_actions: Annotated[bool, "stretch actions from [-1, 1] to the bounds of a Box action space"] = True,
         clip_rewards: Annotated[
@@ -406,6 +413,14 @@ class AlgorithmConfig(ConfigObject):
                 f"info_columns={self.info_columns!r:.80} must give each key's shape (default []), dtype (float32) and "
                 f"whether it is known before_action (False): {error}. "
                 "Use .environment(info_columns={'cost': {}, 'goal': {'shape': [3], 'dtype': 'int64'}})."
+            )
+
+    @relation("action_mask_key", "action_mask_from")
+    def _check_mask(self):
+        if self.action_mask_key is None and self.action_mask_from != "observation":
+            return (
+                f"action_mask_from={self.action_mask_from!r} needs a name for the mask, but action_mask_key=None. "
+                'Use .environment(action_mask_key="action_mask").'
             )
 
     @relation("exploration_config")

@@ -33,6 +33,8 @@ class AlgorithmConfig(ConfigObject):
     observation_space: Any
     ignore_observation_keys: Sequence[str]
     action_space: Any
+    action_mask_key: str | None
+    action_mask_from: Literal["observation", "info", "method"]
     clip_actions: bool
     normalize_actions: bool
     clip_rewards: bool | float | None
@@ -98,10 +100,11 @@ class AlgorithmConfig(ConfigObject):
     keep_per_episode_custom_metrics: bool
     def environment(
         self: C, env: Any=None, *, env_config: Mapping[str, Any]=..., observation_space: Any=None,
-        ignore_observation_keys: Sequence[str]=..., action_space: Any=None, clip_actions: bool=False,
-        normalize_actions: bool=True, clip_rewards: bool | float | None=None, normalize_returns: bool=False,
-        normalized_reward_clip: float | None=10.0, info_columns: Mapping[str, Any]=..., disable_env_checking:
-        bool=False, render_env: bool=False
+        ignore_observation_keys: Sequence[str]=..., action_space: Any=None, action_mask_key: str |
+        None="action_mask", action_mask_from: Literal["observation", "info", "method"]="observation", clip_actions:
+        bool=False, normalize_actions: bool=True, clip_rewards: bool | float | None=None, normalize_returns:
+        bool=False, normalized_reward_clip: float | None=10.0, info_columns: Mapping[str, Any]=...,
+        disable_env_checking: bool=False, render_env: bool=False
     ) -> C: ...
     def framework(self: C, framework: str="torch", *, framework_str: str=...) -> C: ...
     def rollouts(

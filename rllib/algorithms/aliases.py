@@ -206,7 +206,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "torch_compile_learner_dynamo_mode": Unavailable((None,), _NO_COMPILE),
     "torch_compile_worker": Unavailable((False,), _NO_COMPILE),
     "torch_compile_worker_dynamo_mode": Unavailable((None,), _NO_COMPILE),
-    "action_mask_key": Unavailable(("action_mask",), "action masks are not available yet"),
     # Settings of some algorithms that all of Ray's configs carry.
     "max_requests_in_flight_per_sampler_worker": Unavailable((2,), "each round asks every worker once"),
     "max_sample_requests_in_flight_per_worker": Unavailable((2,), "use max_requests_in_flight_per_sampler_worker"),

@@ -178,8 +178,8 @@ class Evolution(Algorithm):
                 f"model['custom_model']={self.config.model['custom_model']!r:.80}. Leave it out, or use PPO."
             )
         model = {**self.config.model, "vf_share_layers": True}
-        filtering = {name: self.config[name] for name in ("observation_filter", "observation_clip")}
-        spec = policy_spec(observation_space, action_space, model, **filtering)
+        read = {name: self.config[name] for name in ("observation_filter", "observation_clip", "action_mask_key")}
+        spec = policy_spec(observation_space, action_space, model, **read)
         if spec.state_dependent_noise:
             raise ValueError(
                 f"{type(self).__name__} perturbs the weights, not the actions. Leave out model={{'use_sde': True}}."

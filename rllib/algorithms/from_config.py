@@ -4,6 +4,7 @@ from functools import partial
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.env.atari import AtariFactory, is_atari
+from rllib.env.augmented import OBSERVATIONS, Augmentation, AugmentedFactory
 from rllib.env.checks import check_environment
 from rllib.env.partial_observations import PartialObservationFactory
 from rllib.env.registry import EnvFactory, resolve
@@ -17,11 +18,24 @@ from rllib.models.model_settings import MODEL_DEFAULTS
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     """What makes the environments that are learned in, as the policy sees them; None if the config names none.
 
-    Observations are without the keys that are to be ignored; Atari games have DeepMind's preprocessing, if wanted.
+    Observations are without the keys that are to be ignored, and with the mask that comes from elsewhere; Atari games
+    have DeepMind's preprocessing, if wanted.
     """
     if config.env is None:
         return None
-    factory = resolve(config.env)
+    factory = _preprocessed(resolve(config.env), config)
+    added = augmentation(config)
+    return factory if added is None else AugmentedFactory(factory, added)
+
+
+def augmentation(config: AlgorithmConfig) -> Augmentation | None:
+    """What is added to the environments' own observations; None: nothing."""
+    if config.action_mask_from == "observation":
+        return None
+    return Augmentation(config.action_mask_from, config.action_mask_key)
+
+
+def _preprocessed(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
     if config.ignore_observation_keys:
         return PartialObservationFactory(factory, tuple(dict.fromkeys(config.ignore_observation_keys)))
     if config.preprocessor_pref != "deepmind" or not is_atari(factory):
@@ -36,21 +50,27 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
 
 
 def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
-    """Observation and action space, from an environment that is made, stepped and closed here in the driver.
+    """Observation and action space of the policy, from an environment that is made, stepped and closed in the driver.
 
     Without an environment, or if it is not to be checked, those of the config.
     """
+    added = augmentation(config)
     unchecked = factory is None or config.disable_env_checking
     if unchecked and config.observation_space is not None and config.action_space is not None:
-        return config.observation_space, config.action_space
+        space = (
+            config.observation_space if added is None else added.space(config.observation_space, config.action_space)
+        )
+        return space, config.action_space
     observation_space, action_space = check_environment(
         factory,
         config.env_config,
         num_envs=config.num_envs_per_worker,
         check=not config.disable_env_checking,
         info_columns=config.get_info_columns(),
+        action_mask_key=config.action_mask_key,
     )
-    for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
+    given_space = observation_space if added is None else observation_space[OBSERVATIONS]
+    for kind, own in (("observation_space", given_space), ("action_space", action_space)):
         given = config[kind]
         if given is not None and given != own:
             raise ValueError(

@@ -7,6 +7,7 @@ import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.env.actions import ActionMapper
+from rllib.env.augmented import METHOD, OBSERVATIONS, Augmentation
 from rllib.env.observations import observation_column
 from rllib.env.spaces import mismatch
 from rllib.policy import Policy
@@ -19,20 +20,35 @@ class Inference:
         observation_space, action_space: of the environment.
         config: how actions are mapped to the space.
         rng: draws the actions that are sampled.
+        augmentation: what is added to the environment's own observations; None: nothing.
 
     Attributes:
         rng: the same.
     """
 
-    def __init__(self, observation_space, action_space, config: AlgorithmConfig, rng: np.random.Generator):
+    def __init__(
+        self,
+        observation_space,
+        action_space,
+        config: AlgorithmConfig,
+        rng: np.random.Generator,
+        augmentation: Augmentation | None = None,
+    ):
         self.rng = rng
+        self._augmentation = augmentation
         self._space = observation_space
         self._ignored = set(config.ignore_observation_keys)
         self._column = observation_column(observation_space)
         self._to_env = ActionMapper(action_space, config.normalize_actions, config.clip_actions).to_env
 
     def compute_actions(
-        self, policy: Policy, observations: Sequence, states: Sequence | None, explore: bool, fetches: dict | None
+        self,
+        policy: Policy,
+        observations: Sequence,
+        states: Sequence | None,
+        explore: bool,
+        fetches: dict | None,
+        action_masks: Sequence | None = None,
     ) -> tuple[np.ndarray, list[list[np.ndarray]]]:
         """One action for each observation.
 
@@ -43,27 +59,50 @@ class Inference:
                 `Policy.get_initial_state`.
             explore: sample the actions.
             fetches: as for `Policy.compute_actions`.
+            action_masks: a mask for each observation, where the environment does not give them in its observations.
 
         Returns:
             N actions, and the state after each observation.
 
         Raises:
-            ValueError: for an observation that is not in the space, or a state that does not fit the policy.
+            ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
+                that is missing or leaves no legal action.
         """
-        rows = np.stack([self._row(observation) for observation in observations])
+        masks = [None] * len(observations) if action_masks is None else action_masks
+        rows = np.stack([self._row(observation, mask) for observation, mask in zip(observations, masks, strict=True)])
         memory = _memory(policy, states, len(rows))
         actions = self._to_env(policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches))
         return actions, _states(policy, memory, len(rows))
 
-    def _row(self, observation) -> np.ndarray:
+    def _row(self, observation, action_mask) -> np.ndarray:
         """The observation as batches store it."""
         if self._ignored and isinstance(observation, Mapping):
             observation = {key: value for key, value in observation.items() if key not in self._ignored}
+        observation = self._with_mask(observation, action_mask)
         if problem := mismatch(self._space, observation):
             if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
                 problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
             raise ValueError(f"no action can be computed: {problem}")
         return self._column.row(observation)
+
+    def _with_mask(self, observation, action_mask):
+        """The observation as the policy's environments give it."""
+        added = self._augmentation
+        if added is None:
+            if action_mask is not None:
+                raise ValueError(
+                    f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
+                    "observation alone. Leave it out, or use .environment(action_mask_from='info')."
+                )
+            return observation
+        if isinstance(observation, Mapping) and observation.keys() == {OBSERVATIONS, added.mask_key}:
+            return observation
+        if action_mask is None:
+            raise ValueError(
+                "no action can be computed: this policy was trained with masks beside its observations. Give "
+                f"action_mask=info[{added.mask_key!r}], or what env.{METHOD}() returns."
+            )
+        return added.added_to(observation, np.asarray(action_mask))
 
 
 def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray | None:

@@ -79,7 +79,9 @@ class PQN(Algorithm):
                 f"has {action_space}. Use PPO for it, or an environment with discrete actions."
             )
         spec = super().make_policy_spec(observation_space, action_space)
-        return dataclasses.replace(spec, distribution=QValues(int(action_space.n)), critic=False, vf_share_layers=True)
+        return dataclasses.replace(
+            spec, distribution=QValues(int(action_space.n), masked=spec.is_masked), critic=False, vf_share_layers=True
+        )
 
     def make_postprocess(self) -> QLambda:
         return QLambda(self.config.gamma, self.config.lambda_)

@@ -88,7 +88,9 @@ class QLearning(OffPolicy):
                 f"{config.env!r} has {action_space}. Use PPO for it, or an environment with discrete actions."
             )
         spec = super().make_policy_spec(observation_space, action_space)
-        values = QValues(int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max)
+        values = QValues(
+            int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max, spec.is_masked
+        )
         return dataclasses.replace(
             spec,
             distribution=values,

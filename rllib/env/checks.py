@@ -4,16 +4,19 @@ while a policy is evaluated.
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from rllib.env.actions import ActionMapper
 from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.spaces import mismatch
 from rllib.env.stream import EnvironmentStream
 from rllib.env.vector import make_environment, stream_over
+from rllib.models.action_distributions import distribution_for
+from rllib.models.masks import MaskedOutputs, has_key, masked_columns, no_choice, without_choice
 from rllib.sample_batch import Column
 
 logger = logging.getLogger(__name__)
@@ -28,6 +31,7 @@ def check_environment(
     num_envs: int = 1,
     check: bool = True,
     info_columns: Sequence[Column] = (),
+    action_mask_key: str | None = None,
 ) -> tuple:
     """Makes one environment, takes a few random steps on the path that training takes, and closes it.
 
@@ -37,6 +41,7 @@ def check_environment(
         num_envs: number of environments per worker; a VectorEnv is made with this number, any other environment once.
         check: False takes no steps and only reads the spaces.
         info_columns: keys of the info dicts that are to be columns.
+        action_mask_key: of the mask in Dict observations; the steps then take legal actions.
 
     Returns:
         (observation_space, action_space) of a single environment.
@@ -50,18 +55,48 @@ def check_environment(
     seeds = list(range(num_envs)) if isinstance(made, VectorEnv) else [0]
     with stream_over(lambda _: made, seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns) as stream:
         if check:
-            _take_steps(stream)
+            _take_steps(stream, factory.name, action_mask_key)
         return stream.observation_space, stream.action_space
 
 
-def _take_steps(stream: EnvironmentStream) -> None:
+def _take_steps(stream: EnvironmentStream, name: str, action_mask_key: str | None) -> None:
     row = stream.new_row()
     stream.reset(row)
-    actions = copy.deepcopy(stream.action_space)  # sampling must not move the generator of the user's space
-    actions.seed(0)
+    draw = _legal_actions(stream, name, action_mask_key) or _any_actions(stream.action_space, stream.num_envs)
+    ended: list = []
     for _ in range(CHECKED_STEPS):
-        drawn = np.stack([actions.sample() for _ in range(stream.num_envs)])
-        stream.step(drawn, row)
+        drawn = draw(row.observations, [index for index, _ in ended] if stream.has_gaps else [])
+        ended = stream.step(drawn, row)
+
+
+def _any_actions(space, count: int) -> Callable:
+    """(observations, environments that reset next) -> random actions."""
+    space = copy.deepcopy(space)  # sampling must not move the generator of the user's space
+    space.seed(0)
+    return lambda observations, resetting: np.stack([space.sample() for _ in range(count)])
+
+
+def _legal_actions(stream: EnvironmentStream, name: str, key: str | None) -> Callable | None:
+    """As `_any_actions`, for observations with a mask; None if they have none."""
+    if not has_key(stream.observation_space, key):
+        return None
+    distribution = distribution_for(stream.action_space)
+    columns = masked_columns(stream.observation_space, key, distribution)
+    rng, masks = np.random.default_rng(0), MaskedOutputs(distribution)
+    to_env = ActionMapper(stream.action_space).to_env
+    inputs = np.zeros((stream.num_envs, distribution.num_inputs), np.float32)
+
+    def draw(observations: np.ndarray, resetting: list[int]) -> np.ndarray:
+        mask = observations[:, columns]
+        without = without_choice(mask, distribution)
+        without[resetting] = False
+        if without.any():
+            raise ValueError(f"{name} gives an observation without a legal action: {no_choice(mask[without.argmax()])}")
+        masked = inputs.copy()
+        masks.write(masked, masks.illegal(mask))
+        return to_env(distribution.sample(masked, distribution.noise(rng, stream.num_envs)))
+
+    return draw
 
 
 class SpaceCheck:

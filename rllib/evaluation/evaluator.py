@@ -14,6 +14,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.worker import Worker
+from rllib.models.masks import no_choice
 from rllib.policy import Snapshot
 
 _TOGETHER = 8
@@ -143,15 +144,21 @@ class EvaluationWorker(Worker):
         finished: list[Episode] = []
         stream.reset(row)
         steps = 0
+        resets_next = np.zeros(num_envs, bool)  # whose next action is ignored
         while budget.playing.any():
             check(observations, steps)
             steps += 1
             patience.check(budget.playing, steps)
             seen = policy.filter(observations, update=False) if policy.filters_observations else observations
+            if policy.is_masked:
+                self._check_masks(seen, ~resets_next, steps)
             actions = policy.compute_actions(seen, explore=rng is not None, rng=rng, filtered=True, state=state)
             ended = stream.step(to_env(actions), row)
             returns += rewards
             lengths += 1 if stream.reset_rows is None else ~stream.reset_rows
+            resets_next[:] = False
+            if stream.has_gaps:
+                resets_next[[i for i, _ in ended]] = True
             for i, _ in ended:
                 if budget.playing[i]:
                     finished.append(Episode(float(returns[i]), int(lengths[i]), i))
@@ -164,3 +171,13 @@ class EvaluationWorker(Worker):
                 if stream.reset_rows is not None:
                     state[stream.reset_rows] = 0
         return finished
+
+    def _check_masks(self, observations: np.ndarray, acted_upon: np.ndarray, steps: int) -> None:
+        """Raises an error where an observation that is acted upon has no legal action."""
+        without = self.policy.without_choice(observations) & acted_upon
+        if without.any():
+            index = int(without.argmax())
+            raise ValueError(
+                f"environment {index} of evaluation worker {self.worker_index} has no legal action after "
+                f"{steps - 1} steps: {no_choice(self.policy.spec.encoder.mask(observations[index][None])[0])}"
+            )

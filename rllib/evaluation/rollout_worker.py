@@ -24,6 +24,7 @@ from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
+from rllib.models.masks import no_choice
 from rllib.policy import ENVIRONMENTS_ALIKE, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
 
@@ -244,8 +245,9 @@ class RolloutWorker(Worker):
         self._start(fragment)
         try:
             env_time, inference_time = self._step_through(fragment, active)
-        except BaseException:
+        except BaseException as error:
             # The environments have gone on without the columns: the next sample starts new episodes.
+            self._note_rows_without_choice(error)
             self.start_over()
             raise
         report.env_time_s += env_time
@@ -350,6 +352,8 @@ class RolloutWorker(Worker):
         """What is cheaper for a whole fragment than step by step: statistics, log-probabilities, the postprocess."""
         ended = fragment[sb.TERMINATEDS] | fragment[sb.TRUNCATEDS]
         self.episodes.add_fragment(fragment[sb.REWARDS], ended, fragment.valid, fragment.failures)
+        if self.policy.is_masked:
+            self._check_masks(fragment)
         fragment.cut_at_failures()
         rewards, clip = fragment[sb.REWARDS], self.settings.clip_rewards
         if self._return_scale:
@@ -367,6 +371,25 @@ class RolloutWorker(Worker):
             )
         self.settings.postprocess(fragment, self.policy)
         self._hooks.postprocess(fragment, [column.name for column in self.settings.postprocess.columns])
+
+    def _check_masks(self, fragment: Fragment) -> None:
+        """Raises an error for a transition whose observation had no legal action."""
+        seen = fragment.observations[: fragment.num_steps]
+        without = self.policy.without_choice(seen.reshape(-1, seen.shape[-1])).reshape(seen.shape[:2])
+        if fragment.valid is not None:
+            without &= fragment.valid
+        if without.any():
+            t, i = np.argwhere(without)[0]
+            raise ValueError(
+                f"environment {i} of rollout worker {self.worker_index} had no legal action at step {t} of the "
+                f"fragment: {no_choice(self.policy.spec.encoder.mask(seen[t, i][None])[0])}"
+            )
+
+    def _note_rows_without_choice(self, error: BaseException) -> None:
+        """Adds to an error of the environments which of them had no legal action when they were stepped last."""
+        rows = self.policy.acted_without_choice() if self.policy.is_masked else ()
+        for i in rows:
+            error.add_note(f"environment {i} of rollout worker {self.worker_index} had no legal action at that step")
 
     def _check_finite(self, fragment: Fragment) -> None:
         """Raises an error for a NaN or an infinity here, near its cause."""

@@ -70,7 +70,7 @@ class CustomSpec(PolicySpec):
         return FlatModule(Reader(layout).to(flat.device), flat)
 
     def opened(self, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-        return module.module.module, lambda rows: first_columns(rows, self.encoder.size)
+        return module.module.module, lambda rows: first_columns(rows, self.num_inputs)
 
 
 @dataclass(frozen=True)

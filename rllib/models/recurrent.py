@@ -42,7 +42,7 @@ class RecurrentSpec(CustomSpec):
         return FlatModule(Unrolled(layout.make(), layout.widths[0]).to(flat.device), flat)
 
     def opened(self, module: FlatModule) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-        return module.module.step, lambda rows: first_columns(rows, self.encoder.size)
+        return module.module.step, lambda rows: first_columns(rows, self.num_inputs)
 
 
 class Unrolled(nn.Module):

@@ -1,0 +1,290 @@
+"""Action masks, from the environment to the learner and back: the best legal actions are taken, and no illegal ones."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import AutoresetMode
+
+from rllib import (
+    A2CConfig,
+    A3CConfig,
+    Algorithm,
+    APPOConfig,
+    ARSConfig,
+    DQNConfig,
+    ESConfig,
+    IMPALAConfig,
+    PGConfig,
+    PPOConfig,
+    PQNConfig,
+)
+from tests.envs import MaskedProbe, in_vector
+
+MODEL = {"fcnet_hiddens": [16]}
+EPSILON = {"initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 1500}
+REPLAY = {
+    "lr": 5e-3, "hiddens": [], "train_batch_size": 32, "num_steps_sampled_before_learning_starts": 200,
+    "target_network_update_freq": 100,
+}  # fmt: skip
+
+
+def algorithms() -> dict:
+    """By name the config and the iterations in which it finds the best legal actions."""
+    ppo = {"train_batch_size": 256, "sgd_minibatch_size": 64, "lr": 5e-3, "kl_coeff": 0.0, "num_sgd_iter": 8}
+    return {
+        "ppo": (PPOConfig().training(**ppo), 15),
+        "a2c": (A2CConfig().training(lr=1e-2, train_batch_size=80), 60),
+        "pg": (PGConfig().training(lr=2e-2, train_batch_size=200), 40),
+        "impala": (IMPALAConfig().training(lr=5e-3, train_batch_size=80), 60),
+        "appo": (APPOConfig().training(lr=5e-3, train_batch_size=80), 60),
+        "dqn": (DQNConfig().training(**REPLAY), 4),
+        "c51": (DQNConfig().training(**REPLAY, num_atoms=11, v_min=0.0, v_max=2.0), 4),
+        "noisy dqn": (DQNConfig().training(**{**REPLAY, "hiddens": [16]}, noisy=True, sigma0=3.0), 4),
+        "pqn": (PQNConfig().training(lr=5e-3, train_batch_size=256, sgd_minibatch_size=64), 20),
+    }
+
+
+def build(config, env=MaskedProbe, env_config=None, workers=0, **environment):
+    if "EpsilonGreedy" in config.exploration_kinds and not config.get("noisy"):
+        config.exploration(exploration_config=EPSILON)
+    return (
+        config.environment(env, env_config=env_config or {}, **environment)
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=4)
+        .training(gamma=0.5, model=MODEL)
+        .reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=500)
+        .debugging(seed=1)
+        .build()
+    )
+
+
+def observation(state, mask=None):
+    legal = np.array([1, 1, state] if mask is None else mask, np.int8)
+    return {"action_mask": legal, "observations": np.eye(2, dtype=np.float32)[state]}
+
+
+def takes_the_best_legal_actions(algo):
+    actions = [algo.compute_single_action(observation(state), explore=False) for state in (0, 1)]
+    return actions == [1, 2]
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_p10_the_best_legal_action_is_learned_and_no_other_taken(name):
+    """The environment raises on an illegal action, so every run proves that none was taken."""
+    config, iterations = algorithms()[name]
+    config.reporting(min_sample_timesteps_per_iteration=500)
+    with build(config) as algo:
+        for _ in range(iterations):
+            algo.train()
+            if takes_the_best_legal_actions(algo) and algo.evaluate(40)["episode_reward_mean"] > 1.35:
+                break
+        assert takes_the_best_legal_actions(algo)
+        assert algo.evaluate(100)["episode_reward_mean"] > 1.35
+        for _ in range(50):
+            assert algo.compute_single_action(observation(0), explore=True) in (0, 1)
+
+
+def test_a3c_takes_legal_actions():
+    with build(A3CConfig()) as algo:
+        algo.train()
+        assert algo.evaluate(10)["episode_reward_mean"] <= 2
+
+
+@pytest.mark.parametrize(
+    "config",
+    [ESConfig().training(episodes_per_batch=8, train_batch_size=8), ARSConfig().training(num_rollouts=4)],
+    ids=["es", "ars"],
+)
+def test_perturbed_weights_take_legal_actions(config):
+    config.environment(MaskedProbe).rollouts(num_rollout_workers=0).training(noise_size=50_000, model=MODEL)
+    with config.build() as algo:
+        algo.train()
+        algo.evaluate(10)
+
+
+def test_parameter_noise_takes_legal_actions():
+    config = DQNConfig().environment(MaskedProbe).training(**REPLAY, model=MODEL)
+    with config.exploration(exploration_config={"type": "ParameterNoise", "random_timesteps": 100}).build() as algo:
+        algo.train()
+
+
+@pytest.mark.parametrize("kind", ["int8", "float"])
+@pytest.mark.parametrize("observation_filter", ["NoFilter", "MeanStdFilter"])
+def test_masks_of_other_numbers_and_filters(kind, observation_filter):
+    config = (
+        PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32).rollouts(observation_filter=observation_filter)
+    )
+    with build(config, env_config={"mask": kind}) as algo:
+        batch = algo.sample(64)
+        assert set(np.unique(batch["obs"][:, :3])) <= {0, 1}
+        algo.train()
+        algo.evaluate(4)
+
+
+@pytest.mark.parametrize("source", ["info", "method"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_masks_from_elsewhere(source, workers):
+    config = PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32)
+    with build(config, env_config={"mask": source}, workers=workers, action_mask_from=source) as algo:
+        algo.train()
+        algo.evaluate(4)
+        seen = np.eye(2, dtype=np.float32)[0]
+        for _ in range(20):
+            assert algo.compute_single_action(seen, action_mask=np.array([0, 1, 0])) == 1
+            assert algo.compute_actions([seen, seen], action_masks=[[0, 1, 0], [0, 0, 1]]).tolist() == [1, 2]
+        with pytest.raises(ValueError, match=r"trained with masks beside.*action_mask=info\['action_mask'\]"):
+            algo.compute_single_action(seen)
+        with pytest.raises(ValueError, match=r"action_mask'.* has shape"):
+            algo.compute_single_action(seen, action_mask=[1, 0])
+
+
+@pytest.mark.parametrize("source", ["observation", "info", "method"])
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_vector_environments(mode, source):
+    """Also their final observations have masks, all zeros here; nobody acts upon them."""
+    env = in_vector(MaskedProbe, mode)
+    config = DQNConfig().training(**{**REPLAY, "num_steps_sampled_before_learning_starts": 32})
+    if source == "method" and mode is AutoresetMode.SAME_STEP:
+        with pytest.raises(ValueError, match="cannot tell the masks of final observations"):
+            build(config, env, {"mask": source}, action_mask_from=source)
+        return
+    with build(config, env, {"mask": source}, action_mask_from=source) as algo:
+        algo.train()
+        rows = algo.replay.get_state()
+        states, masks = rows["columns.obs"][:, 3:], rows["columns.obs"][:, :3]
+        np.testing.assert_array_equal(masks, np.stack([np.ones(len(states)), np.ones(len(states)), states[:, 1]], 1))
+        ended = rows["columns.discounts"] == 0
+        assert ended.any() and not rows["columns.new_obs"][ended, :3].any()
+        assert rows["columns.new_obs"][~ended, :2].all()
+        algo.evaluate(4)
+
+
+@pytest.mark.parametrize(
+    ("space", "mask"),
+    [(MultiDiscrete([2, 3]), [1, 0, 0, 1, 1]), (MultiBinary(2), [1, 0, 0, 1]), (Discrete(3, start=5), [0, 1, 0])],
+    ids=str,
+)
+def test_every_part_of_an_action_is_masked(space, mask):
+    class Env(gymnasium.Env):
+        observation_space = Dict(action_mask=MultiBinary(len(mask)), observations=Box(0, 1, (1,)))
+        action_space = space
+
+        def __init__(self, config=None):
+            pass
+
+        def reset(self, *, seed=None, options=None):
+            return {"action_mask": np.array(mask, np.int8), "observations": np.zeros(1, np.float32)}, {}
+
+        def step(self, action):
+            action = np.asarray(action).ravel() - np.ravel(getattr(space, "start", 0))
+            sizes = {MultiDiscrete: [2, 3], MultiBinary: [2, 2], Discrete: [3]}[type(space)]
+            first = np.cumsum(sizes) - sizes
+            assert np.array(mask)[first + action].all()
+            return self.reset()[0], 0.0, False, True, {}
+
+    with build(PPOConfig().training(train_batch_size=32, sgd_minibatch_size=16), Env) as algo:
+        algo.train()
+        algo.evaluate(4)
+
+
+def test_runs_do_not_depend_on_how_environments_are_shared_out():
+    runs = []
+    for workers, envs in ((0, 4), (2, 2)):
+        config = PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32, num_sgd_iter=2, model=MODEL)
+        config.environment(MaskedProbe).rollouts(num_rollout_workers=workers, num_envs_per_worker=envs)
+        with config.debugging(seed=1).build() as algo:
+            algo.train(), algo.train()
+            runs.append(algo.policy.weights.copy())
+    np.testing.assert_array_equal(*runs)
+
+
+def test_a_checkpoint_knows_the_mask(tmp_path):
+    config = PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32)
+    with build(config, env_config={"mask": "info"}, action_mask_from="info") as algo:
+        algo.train()
+        algo.save(tmp_path)
+        wanted = algo.policy.weights.copy()
+    with Algorithm.from_checkpoint(tmp_path) as algo:
+        np.testing.assert_array_equal(algo.policy.weights, wanted)
+        assert algo.compute_single_action(np.zeros(2, np.float32), action_mask=[0, 0, 1]) == 2
+        algo.train()
+
+
+class TestBadMasks:
+    def test_none_is_legal_in_the_check(self):
+        with pytest.raises(ValueError, match=r"MaskedProbe gives an observation without a legal action.*\[0, 0, 0\]"):
+            build(PPOConfig(), env_config={"never": 0})
+
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_none_is_legal_in_training(self, workers):
+        config = PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32)
+        with (
+            build(config, env_config={"never": 1}, workers=workers, disable_env_checking=True) as algo,
+            pytest.raises(
+                ValueError, match=rf"environment 0 of rollout worker {workers} had no legal action at step 1"
+            ),
+        ):
+            algo.train()
+
+    def test_none_is_legal_in_an_evaluation(self):
+        config = PPOConfig().evaluation(evaluation_config={"env_config": {"never": 1}, "disable_env_checking": True})
+        with (
+            build(config) as algo,
+            pytest.raises(ValueError, match="evaluation worker 0 has no legal action after 1 steps"),
+        ):
+            algo.evaluate(2)
+
+    def test_none_is_legal_where_an_action_is_computed(self):
+        with build(PPOConfig()) as algo, pytest.raises(ValueError, match="observation 0 of 1 has no legal action"):
+            algo.compute_single_action(observation(0, [0, 0, 0]))
+
+    def test_an_environment_that_raises_first_is_noted(self):
+        class Strict(MaskedProbe):
+            def step(self, action):
+                assert self.action_masks().any(), "what now?"
+                return super().step(action)
+
+        config = PPOConfig().training(train_batch_size=64, sgd_minibatch_size=32)
+        with build(config, Strict, {"never": 1}, disable_env_checking=True) as algo:
+            with pytest.raises(AssertionError, match="what now") as caught:
+                algo.train()
+            assert "environment 0 of rollout worker 0 had no legal action" in "\n".join(caught.value.__notes__)
+
+    def test_another_length(self):
+        class Short(MaskedProbe):
+            action_space = Discrete(4)
+
+        with pytest.raises(ValueError, match=r"'action_mask' is MultiBinary\(3\).*the actions have 4 choices"):
+            build(PPOConfig(), Short)
+
+    def test_no_mask_in_the_info(self):
+        with pytest.raises(
+            ValueError, match=r"a mask in every info, but that of reset\(\) has \[\] and no 'action_mask'"
+        ):
+            build(PPOConfig(), env_config={"mask": "method"}, action_mask_from="info")
+
+    def test_no_method(self):
+        with pytest.raises(ValueError, match=r"needs an environment with a method action_masks\(\), but CartPole"):
+            build(PPOConfig(), "CartPole-v1", action_mask_from="method")
+
+    def test_no_choices(self):
+        with pytest.raises(ValueError, match="is for actions that are choices, but the action space is Box"):
+            build(PPOConfig(), "Pendulum-v1", action_mask_from="info")
+
+    def test_no_key(self):
+        with pytest.raises(ValueError, match="action_mask_from='info' needs a name for the mask"):
+            build(PPOConfig(), action_mask_from="info", action_mask_key=None)
+
+    def test_a_mask_that_is_not_used(self):
+        with build(PPOConfig()) as algo, pytest.raises(ValueError, match="as a part of the observation alone"):
+            algo.compute_single_action(observation(1), action_mask=[1, 1, 1])
+
+
+def test_without_the_key_a_mask_is_read_as_numbers():
+    class Lenient(MaskedProbe):
+        def action_masks(self):
+            return np.ones(3, np.int8)
+
+    with build(PPOConfig(), Lenient, action_mask_key=None) as algo:
+        assert not algo.policy.is_masked
+        assert algo.compute_single_action(observation(0, [0, 0, 0])) in (0, 1, 2)

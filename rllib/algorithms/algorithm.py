@@ -201,7 +201,7 @@ class Algorithm(ABC):
                 f"auxiliary_losses and custom_loss change a loss of the policy's outputs, but {type(self).__name__}'s "
                 "is over several modules. Change what its make_loss returns."
             )
-        return WithAuxiliary(loss, self._auxiliary_losses, custom, policy.spec.opened)
+        return WithAuxiliary(loss, self._auxiliary_losses, custom, policy.spec.masked_opened)
 
     def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
         """What changes the weights of the policy; checkpoints ask it for get_state and set_state.

@@ -60,7 +60,7 @@ def policy_spec(
         raise ValueError(f"observation_filter must be one of {list(FILTERS)}, but got {observation_filter!r}")
     filtered = FILTERS[observation_filter] != "NoFilter"
     if settings["custom_model"] is not None:
-        return _own_model_spec(observation_space, action_space, settings, model, filtered)
+        return _own_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
     distribution = distribution_for(action_space)
     mask = masked_columns(observation_space, action_mask_key, distribution)
     read = observation_space if mask is None else _without(observation_space, action_mask_key)
@@ -134,7 +134,12 @@ def _memory(settings: dict) -> Memory | None:
 
 
 def _own_model_spec(
-    observation_space: spaces.Space, action_space: spaces.Space, settings: dict, model: Mapping, filtered: bool
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    settings: dict,
+    model: Mapping,
+    filtered: bool,
+    action_mask_key: str | None,
 ) -> PolicySpec:
     """For a network of the user's, which reads observations as they are stored."""
     from rllib.models.model_v2_spec import ModelV2Spec
@@ -153,9 +158,12 @@ def _own_model_spec(
     unread = [key for key in BUILT_IN & model.keys() if model[key] != MODEL_DEFAULTS[key]]
     if unread and not is_v2:
         logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
+    encoder = RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape))
+    distribution = distribution_for(action_space)
+    mask = masked_columns(observation_space, action_mask_key, distribution)
     given = {
-        "encoder": RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape)),
-        "distribution": distribution_for(action_space),
+        "encoder": encoder if mask is None else MaskedEncoder(encoder, mask.start, mask.stop, shown=True),
+        "distribution": distribution,
         "hiddens": (),
         "activations": (),
         "vf_share_layers": True,

@@ -144,11 +144,13 @@ class MaskedEncoder(Described):
     Attributes:
         inner: encodes the other columns.
         start, stop: the mask's columns in a stored row, one for each choice of an action; 0: illegal.
+        shown: the network reads whole rows as they are stored, the mask among them; `inner` has their shape.
     """
 
     inner: "Encoder"
     start: int
     stop: int
+    shown: bool = False
     kind = "masked"
 
     @property
@@ -164,7 +166,7 @@ class MaskedEncoder(Described):
     @property
     def size(self) -> int:
         """Numbers in an encoded observation, without the closing 1."""
-        return self.num_choices + self.inner.size
+        return self.inner.size if self.shown else self.num_choices + self.inner.size
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -174,6 +176,8 @@ class MaskedEncoder(Described):
     @functools.cached_property
     def _others(self) -> slice | np.ndarray:
         """The other columns of a stored row; a slice, which makes a view, where the mask stands at one end of it."""
+        if self.shown:
+            return slice(None)
         if self.start == 0:
             return slice(self.stop, None)
         return slice(0, self.start) if self.stop == self.size else np.r_[0 : self.start, self.stop : self.size]
@@ -188,13 +192,14 @@ class MaskedEncoder(Described):
         return observations[:, self.start : self.stop]
 
     def split(self, inputs) -> tuple:
-        """The masks [B, num_choices], and what the inner encoder made, of encoded inputs: arrays or tensors."""
+        """The masks [B, num_choices], and what the network reads, of encoded inputs: arrays or tensors."""
         if self.as_stored:
             return inputs[:, self.start : self.stop], inputs[:, self._others]
         return inputs[:, : self.num_choices], inputs[:, self.num_choices :]
 
     def to_json(self) -> dict:
-        return {"kind": self.kind, "inner": self.inner.to_json(), "start": self.start, "stop": self.stop}
+        own = {"start": self.start, "stop": self.stop, "shown": self.shown}
+        return {"kind": self.kind, "inner": self.inner.to_json(), **own}
 
 
 Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder | MaskedEncoder
@@ -203,5 +208,5 @@ Encoder = BoxEncoder | FlatEncoder | RowsEncoder | OneHotEncoder | MaskedEncoder
 def encoder_from_json(data: dict) -> Encoder:
     """The encoder that `to_json` described."""
     if data["kind"] == MaskedEncoder.kind:
-        return MaskedEncoder(encoder_from_json(data["inner"]), data["start"], data["stop"])
+        return MaskedEncoder(encoder_from_json(data["inner"]), data["start"], data["stop"], data["shown"])
     return from_json(data, (BoxEncoder, OneHotEncoder, FlatEncoder, RowsEncoder))

@@ -195,6 +195,13 @@ class PolicySpec:
         """What losses of the user's get of the torch module: a module to call, and rows -> what that module reads."""
         return module, lambda rows: rows
 
+    def masked_opened(self, module) -> tuple[Any, Callable]:
+        """`opened`, of the module that `masked_torch` gave."""
+        if not self.is_masked:
+            return self.opened(module)
+        called, read = self.opened(module.module)
+        return called, lambda rows: read(self.encoder.split(rows)[1])
+
     def masked_network(self, layout: Layout, weights: np.ndarray):
         """`network`, and where observations hold a mask, with that."""
         network = self.network(layout, weights)

@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 
@@ -82,6 +83,36 @@ def test_p10_the_best_legal_action_is_learned_and_no_other_taken(name):
         assert algo.evaluate(100)["episode_reward_mean"] > 1.35
         for _ in range(50):
             assert algo.compute_single_action(observation(0), explore=True) in (0, 1)
+
+
+class OwnNetwork(torch.nn.Module):
+    """Reads the mask, too, as the observation's structure has it, and leaves the masking to the library."""
+
+    def __init__(self, observation_space, action_space, num_outputs):
+        super().__init__()
+        self.layers = torch.nn.Linear(2, num_outputs + 1)
+
+    def forward(self, observation):
+        assert observation["action_mask"].shape[1:] == (3,)
+        outputs = self.layers(observation["observations"])
+        return outputs[:, :-1], outputs[:, -1]
+
+
+@pytest.mark.parametrize(
+    ("model", "learner"),
+    [({"use_lstm": True, "lstm_cell_size": 8}, "numpy"), ({"use_gru": True, "lstm_cell_size": 8}, "torch"),
+     ({"custom_model": OwnNetwork}, "torch")],
+    ids=["lstm", "gru", "own"],
+)  # fmt: skip
+def test_networks_with_a_memory_and_of_the_users_take_legal_actions(model, learner):
+    config = PPOConfig().training(
+        train_batch_size=64, sgd_minibatch_size=32, num_sgd_iter=1, learner=learner, model=model
+    )
+    with build(config) as algo:
+        assert algo.policy.is_masked
+        algo.training_step()
+        algo.training_step()
+        algo.evaluate(4)
 
 
 def test_a3c_takes_legal_actions():

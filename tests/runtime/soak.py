@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import uuid
 from pathlib import Path
 
@@ -91,8 +92,6 @@ def execute(path, caller, number):
 def nap(seconds):
     time.sleep(seconds)
     return seconds
-
-
 
 
 class Load:
@@ -300,7 +299,8 @@ def soak(seed: int, seconds: float, directory: Path, threads: int = 3) -> tuple[
         try:
             Load(name, random.Random(f"{seed} {name}"), once, again, counts).run(end)
         except BaseException as error:
-            problems.append(f"{name} after {time.monotonic() - chaos.start:.1f} s: {error!r}: {error}"[:4000])
+            where = "".join(traceback.format_exception(error)[-6:])
+            problems.append(f"{name} after {time.monotonic() - chaos.start:.1f} s: {error!r}: {error}\n{where}"[:6000])
 
     loads = [threading.Thread(target=run, args=(f"thread{n}",), daemon=True) for n in range(threads)]
     killer = threading.Thread(target=chaos.run, daemon=True)

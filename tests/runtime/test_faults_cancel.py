@@ -138,6 +138,30 @@ def test_cancel_at_the_boundary_never_hits_the_next_task(fresh):
             assert runtime.get(first, timeout=20) == index
 
 
+LATE_CANCEL = """
+import time
+from runtime.engines.zeromq.interrupts import TaskInterrupts, confine_handlers_to_user_code
+confine_handlers_to_user_code()
+running = ("task", 2, 1)
+interrupts = TaskInterrupts(lambda: running)
+for serial in range(2, 60):
+    running = ("task", serial, 1)
+    interrupts.interrupt((serial - 1, 1))  # of a task that has just ended: it is tried again for a while
+    try:
+        interrupts.interrupt((serial, 1))
+        time.sleep(1)
+    except KeyboardInterrupt:
+        print(serial, end=" ")
+    time.sleep(0.01)
+print("fine")
+"""
+
+
+def test_a_cancel_that_came_late_interrupts_nothing_after_the_next_one(script):
+    done = script(LATE_CANCEL)
+    assert done.stdout.split() == [*map(str, range(2, 60)), "fine"], done.stderr
+
+
 def test_a_task_that_ignores_cancel_is_ended_by_force(fresh, tmp_path):
     fresh(num_cpus=1)
     ref = stubborn.remote(tmp_path)

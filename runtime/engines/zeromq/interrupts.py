@@ -120,7 +120,16 @@ class TaskInterrupts(_Confined):
             if not self._attempts:
                 self._wanted = None
                 return
-        _thread.start_new_thread(_again, (number, self.handler))
+        _thread.start_new_thread(self._retry, (number, self._wanted))
+
+    def _retry(self, number, task):
+        """The signal comes again, unless another task is to be interrupted by now: its own signal is on the way.
+
+        One that is left over would be taken for the user's, and interrupt whatever runs.
+        """
+        sleep(RETRY_S)
+        if self._wanted == task and signal.getsignal(number) is self.handler:
+            signal.pthread_kill(threading.main_thread().ident, number)
 
 
 class Handlers:

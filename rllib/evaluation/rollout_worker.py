@@ -393,15 +393,14 @@ class RolloutWorker(Worker):
 
     def _check_finite(self, fragment: Fragment) -> None:
         """Raises an error for a NaN or an infinity here, near its cause."""
-        for name, cause in (
-            (sb.OBS, "the environment gave it"),
-            (sb.ACTION_DIST_INPUTS, "the network overflowed: scale the observations, or lower the learning rate"),
-        ):
-            if name not in fragment.columns:
+        for name in (sb.OBS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS):
+            if name not in fragment.columns or (name == sb.VF_PREDS and not fragment.has_values):
                 continue
             column = fragment[name]
             if column.dtype.kind != "f" or math.isfinite(float(column.sum(dtype=np.float64))):
                 continue
+            network = f"{self.policy.spec.network_name} overflowed: scale the observations, or lower the learning rate"
+            cause = "the environment gave it" if name == sb.OBS else network
             t, i = np.argwhere(~np.isfinite(column).reshape(*column.shape[:2], -1).all(-1))[0]
             raise ValueError(
                 f"{name} of environment {i} of rollout worker {self.worker_index} is not finite at step {t} of the "

@@ -90,6 +90,9 @@ class PolicySpec:
         """Longest sequence that gradients flow through, where there is a memory."""
         return self.memory.max_seq_len if self.memory else 1
 
+    # For messages.
+    network_name = "the network"
+
     @property
     def custom_loss(self) -> Callable | None:
         """What the network's own code does to an algorithm's loss, as the setting custom_loss; None: nothing."""

@@ -123,6 +123,21 @@ def test_evolution_is_refused():
         settings.build()
 
 
+class Spoils(Net):
+    """Its values are NaN for observations of 1."""
+
+    def forward(self, observation):
+        dist_inputs, values = super().forward(observation)
+        return dist_inputs, values.where(observation[:, 0] != 1, torch.nan)
+
+
+def test_values_that_are_not_finite_are_named_where_they_arise():
+    settings = config(PPO, {"custom_model": Spoils}, **PPO_SETTINGS)
+    match = r"vf_preds of environment . .*nan; Spoils overflowed"
+    with settings.build() as algo, pytest.raises(ValueError, match=match):
+        algo.train()
+
+
 def test_parameter_noise_is_refused():
     settings = config(PQN, {"custom_model": Q}).exploration(exploration_config={"type": "ParameterNoise"})
     with pytest.raises(ValueError, match="Use another exploration than ParameterNoise"):

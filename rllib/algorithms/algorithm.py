@@ -33,6 +33,7 @@ from rllib.algorithms.from_checkpoint import (
     worker_states,
 )
 from rllib.algorithms.inference import Inference
+from rllib.algorithms.player import Player
 from rllib.checkpoint import write_checkpoint
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
@@ -127,7 +128,8 @@ class Algorithm(ABC):
         self._refuse_memory()
         rng = seeding.generator(self.seed, seeding.INFERENCE)
         augmentation = from_config.augmentation(self.config)
-        self._inference = Inference(observation_space, action_space, self.config, rng, augmentation)
+        told = from_config.previous_step(self.config)
+        self._inference = Inference(observation_space, action_space, self.config, rng, augmentation, told)
         self._schedule = functools.cache(self.config.get_schedule)
         self._parts = contextlib.ExitStack()
         self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
@@ -472,6 +474,8 @@ class Algorithm(ABC):
         state: Sequence[np.ndarray] | None = None,
         *,
         explore: bool | None = None,
+        prev_action=None,
+        prev_reward: float | None = None,
         full_fetch: bool = False,
         action_mask=None,
         policy_id: str = DEFAULT_POLICY,
@@ -482,6 +486,8 @@ class Algorithm(ABC):
             observation: as the environment gives it.
             state: required for a policy with a memory: `get_policy().get_initial_state()` for the first observation of
                 an episode, then the state that the previous call returned.
+            prev_action, prev_reward: the action before and its reward, for policies that read them
+                (lstm_use_prev_action, lstm_use_prev_reward); None with the first observation of an episode.
             explore: sample it; False takes the most likely one. By default the config's `explore`.
             full_fetch: return the state and what the network computed as well.
             action_mask: of the legal actions, where the environment gives masks in the info or by a method.
@@ -498,7 +504,8 @@ class Algorithm(ABC):
         """
         states = None if state is None else [state]
         how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
-        how["action_masks"] = None if action_mask is None else [action_mask]
+        told = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
+        how |= {name: None if value is None else [value] for name, value in told.items()}
         answer = self.compute_actions([observation], states, **how)
         if state is None and not full_fetch:
             return answer[0]
@@ -513,6 +520,8 @@ class Algorithm(ABC):
         state: Sequence | Mapping | None = None,
         *,
         explore: bool | None = None,
+        prev_action: Sequence | Mapping | None = None,
+        prev_reward: Sequence | Mapping | None = None,
         full_fetch: bool = False,
         action_masks: Sequence | Mapping | None = None,
         policy_id: str = DEFAULT_POLICY,
@@ -523,7 +532,7 @@ class Algorithm(ABC):
             observations: a sequence of them, or a dict by agent.
             state: a state for each of them, in the same form.
             explore, full_fetch, policy_id: as for `compute_single_action`.
-            action_masks: a mask for each of them, in the same form.
+            prev_action, prev_reward, action_masks: one for each of them, in the same form.
 
         Returns:
             actions: an array, or a dict by agent. If a state is given or with `full_fetch`, (actions, states, fetches):
@@ -534,14 +543,29 @@ class Algorithm(ABC):
         agents = list(observations) if isinstance(observations, Mapping) else None
         if agents is not None:
             observations = [observations[agent] for agent in agents]
-            state = state and [state[agent] for agent in agents]
-            action_masks = action_masks and [action_masks[agent] for agent in agents]
+            per_agent = state, prev_action, prev_reward, action_masks
+            state, prev_action, prev_reward, action_masks = (
+                given and [given[agent] for agent in agents] for given in per_agent
+            )
         fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
         explore = self.config.explore if explore is None else explore
-        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, action_masks)
+        told = action_masks, prev_action, prev_reward
+        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, *told)
         if agents is not None:
             actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
         return actions if fetches is None else (actions, states, fetches)
+
+    def make_player(
+        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
+    ) -> Player:
+        """What acts in episodes and remembers between steps: states of a memory, previous actions and rewards.
+
+        Args:
+            num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
+            explore: sample the actions; False takes the most likely ones.
+            policy_id: of the policy that acts.
+        """
+        return Player(self, num_episodes, explore=explore, policy_id=policy_id)
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The policy with this id."""

@@ -4,26 +4,29 @@ from functools import partial
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.env.atari import AtariFactory, is_atari
-from rllib.env.augmented import OBSERVATIONS, Augmentation, AugmentedFactory
+from rllib.env.augmented import Augmentation, AugmentedFactory
 from rllib.env.checks import check_environment
 from rllib.env.partial_observations import PartialObservationFactory
+from rllib.env.previous_steps import PreviousStep, PreviousStepFactory
 from rllib.env.registry import EnvFactory, resolve
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance
-from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.models.model_settings import MODEL_DEFAULTS, check_model
 
 
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     """What makes the environments that are learned in, as the policy sees them; None if the config names none.
 
-    Observations are without the keys that are to be ignored, and with the mask that comes from elsewhere; Atari games
-    have DeepMind's preprocessing, if wanted.
+    Observations are without the keys that are to be ignored, and with what is told beside them: the step before, and
+    the mask that comes from elsewhere. Atari games have DeepMind's preprocessing, if wanted.
     """
     if config.env is None:
         return None
     factory = _preprocessed(resolve(config.env), config)
+    if told := previous_step(config):
+        factory = PreviousStepFactory(factory, told)
     added = augmentation(config)
     return factory if added is None else AugmentedFactory(factory, added)
 
@@ -33,6 +36,13 @@ def augmentation(config: AlgorithmConfig) -> Augmentation | None:
     if config.action_mask_from == "observation":
         return None
     return Augmentation(config.action_mask_from, config.action_mask_key)
+
+
+def previous_step(config: AlgorithmConfig) -> PreviousStep | None:
+    """What observations tell of the step before; None: nothing."""
+    model = check_model(config.model)
+    told = PreviousStep(model["lstm_use_prev_action"], model["lstm_use_prev_reward"])
+    return told if told.action or told.reward else None
 
 
 def _preprocessed(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
@@ -54,13 +64,9 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
 
     Without an environment, or if it is not to be checked, those of the config.
     """
-    added = augmentation(config)
     unchecked = factory is None or config.disable_env_checking
     if unchecked and config.observation_space is not None and config.action_space is not None:
-        space = (
-            config.observation_space if added is None else added.space(config.observation_space, config.action_space)
-        )
-        return space, config.action_space
+        return _told(config.observation_space, config.action_space, config), config.action_space
     observation_space, action_space = check_environment(
         factory,
         config.env_config,
@@ -69,15 +75,24 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
         info_columns=config.get_info_columns(),
         action_mask_key=config.action_mask_key,
     )
-    given_space = observation_space if added is None else observation_space[OBSERVATIONS]
-    for kind, own in (("observation_space", given_space), ("action_space", action_space)):
+    for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
         given = config[kind]
-        if given is not None and given != own:
+        if given is None:
+            continue
+        if (_told(given, action_space, config) if kind == "observation_space" else given) != own:
             raise ValueError(
                 f"{kind}={given} is not that of the environment, which has {own}. Leave it out of .environment(), or "
                 "wrap the environment so that it has the space you want."
             )
     return observation_space, action_space
+
+
+def _told(observation_space, action_space, config: AlgorithmConfig):
+    """The space of the policy's observations, by that of the environment's."""
+    if told := previous_step(config):
+        observation_space = told.space(observation_space, action_space)
+    added = augmentation(config)
+    return observation_space if added is None else added.space(observation_space, action_space)
 
 
 # What the fields of FaultTolerance are called in the config.

@@ -9,6 +9,7 @@ from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.env.actions import ActionMapper
 from rllib.env.augmented import METHOD, OBSERVATIONS, Augmentation
 from rllib.env.observations import observation_column
+from rllib.env.previous_steps import ACTIONS, REWARDS, ActionRow, PreviousStep
 from rllib.env.spaces import mismatch
 from rllib.policy import Policy
 
@@ -21,6 +22,7 @@ class Inference:
         config: how actions are mapped to the space.
         rng: draws the actions that are sampled.
         augmentation: what is added to the environment's own observations; None: nothing.
+        told: what observations tell of the step before; None: nothing.
 
     Attributes:
         rng: the same.
@@ -33,9 +35,12 @@ class Inference:
         config: AlgorithmConfig,
         rng: np.random.Generator,
         augmentation: Augmentation | None = None,
+        told: PreviousStep | None = None,
     ):
         self.rng = rng
         self._augmentation = augmentation
+        self._told = told
+        self._action_row = told and ActionRow(action_space)
         self._space = observation_space
         self._ignored = set(config.ignore_observation_keys)
         self._column = observation_column(observation_space)
@@ -49,6 +54,8 @@ class Inference:
         explore: bool,
         fetches: dict | None,
         action_masks: Sequence | None = None,
+        prev_actions: Sequence | None = None,
+        prev_rewards: Sequence | None = None,
     ) -> tuple[np.ndarray, list[list[np.ndarray]]]:
         """One action for each observation.
 
@@ -60,6 +67,8 @@ class Inference:
             explore: sample the actions.
             fetches: as for `Policy.compute_actions`.
             action_masks: a mask for each observation, where the environment does not give them in its observations.
+            prev_actions, prev_rewards: the action before each observation, as the environment took it, and its reward,
+                where the policy reads them; None where an episode begins.
 
         Returns:
             N actions, and the state after each observation.
@@ -68,22 +77,43 @@ class Inference:
             ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
                 that is missing or leaves no legal action.
         """
-        masks = [None] * len(observations) if action_masks is None else action_masks
-        rows = np.stack([self._row(observation, mask) for observation, mask in zip(observations, masks, strict=True)])
+        given = (
+            observations,
+            *(_or_none(each, observations) for each in (states, prev_actions, prev_rewards, action_masks)),
+        )
+        rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
         memory = _memory(policy, states, len(rows))
         actions = self._to_env(policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches))
         return actions, _states(policy, memory, len(rows))
 
-    def _row(self, observation, action_mask) -> np.ndarray:
+    def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
         """The observation as batches store it."""
         if self._ignored and isinstance(observation, Mapping):
             observation = {key: value for key, value in observation.items() if key not in self._ignored}
+        observation = self._with_previous(observation, state, prev_action, prev_reward)
         observation = self._with_mask(observation, action_mask)
         if problem := mismatch(self._space, observation):
             if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
                 problem = "this is the pair (observation, info) that reset() returns; give its first part alone"
             raise ValueError(f"no action can be computed: {problem}")
         return self._column.row(observation)
+
+    def _with_previous(self, observation, state, action, reward):
+        """The observation with what the policy reads of the step before."""
+        told, row = self._told, self._action_row
+        if told is None or (isinstance(observation, Mapping) and observation.keys() & {ACTIONS, REWARDS}):
+            return observation
+        missing = ["prev_action"] if told.action and action is None else []
+        missing += ["prev_reward"] if told.reward and reward is None else []
+        begins = state is None or not any(np.any(part) for part in state)
+        if missing and not begins:
+            raise ValueError(
+                f"no action can be computed: this policy reads the step before. Give {' and '.join(missing)} with "
+                "every observation but the first of an episode, whose state is get_initial_state(). algo.make_player() "
+                "remembers the action and the state."
+            )
+        action = row.zeros if action is None else row.of(action)
+        return told.added_to(observation, action, 0.0 if reward is None else reward)
 
     def _with_mask(self, observation, action_mask):
         """The observation as the policy's environments give it."""
@@ -103,6 +133,10 @@ class Inference:
                 f"action_mask=info[{added.mask_key!r}], or what env.{METHOD}() returns."
             )
         return added.added_to(observation, np.asarray(action_mask))
+
+
+def _or_none(values: Sequence | None, observations: Sequence) -> Sequence:
+    return [None] * len(observations) if values is None else values
 
 
 def _memory(policy: Policy, states: Sequence | None, count: int) -> np.ndarray | None:

@@ -39,6 +39,8 @@ MODEL_DEFAULTS = {
     "vf_share_memory": True,  # policy and value read the same cell and layers, whatever vf_share_layers says
     "post_lstm_hiddens": [],  # widths of the layers between the cell and the heads
     "post_lstm_activation": "relu",
+    "lstm_use_prev_action": False,  # observations tell the action before (env/previous_steps.py)
+    "lstm_use_prev_reward": False,  # and its reward; "lstm_use_prev_action_reward" sets both
     # A network of the user's: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
     "custom_model": None,
     "custom_model_config": {},
@@ -46,9 +48,6 @@ MODEL_DEFAULTS = {
 
 # Known model settings that this version has no network for, with their neutral values.
 NOT_AVAILABLE = {
-    "lstm_use_prev_action": (False, None),
-    "lstm_use_prev_reward": (False, None),
-    "lstm_use_prev_action_reward": (False, None),
     "use_attention": (False, None),
     "custom_action_dist": (None,),
     "custom_preprocessor": (None,),
@@ -99,6 +98,8 @@ def check_model(model: Mapping) -> dict:
                     f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks, "
                     f"convolutions, LSTMs and GRUs. Leave {key!r} out and set 'fcnet_hiddens' or 'conv_filters'."
                 )
+        elif key == "lstm_use_prev_action_reward":
+            settings["lstm_use_prev_action"] = settings["lstm_use_prev_reward"] = value
         elif key in OF_PARTS_THAT_ARE_OFF or (key == "use_lstm" and value is None):
             continue
         elif key not in MODEL_DEFAULTS:
@@ -115,7 +116,8 @@ def check_model(model: Mapping) -> dict:
 
 _SWITCHES = (
     *("framestack", "vf_share_layers", "free_log_std", "layer_norm"),
-    *("use_lstm", "use_gru", "vf_share_memory", "use_sde"),
+    *("use_lstm", "use_gru", "vf_share_memory", "lstm_use_prev_action", "lstm_use_prev_reward"),
+    "use_sde",
 )
 
 
@@ -189,7 +191,13 @@ def _check_memory(settings: dict) -> None:
     for key in ("lstm_cell_size", "max_seq_len"):
         if type(settings[key]) is not int or settings[key] < 1:
             raise ValueError(f"model[{key!r}] must be a positive integer, but got {settings[key]!r}")
-    if (settings["use_lstm"] or settings["use_gru"]) and settings["layer_norm"]:
+    has_memory = settings["use_lstm"] or settings["use_gru"]
+    told = [key for key in ("lstm_use_prev_action", "lstm_use_prev_reward") if settings[key]]
+    if told and not has_memory:
+        raise ValueError(
+            f"model={{{told[0]!r}: True}} is for a network with a memory. Set 'use_lstm' or 'use_gru', too."
+        )
+    if has_memory and settings["layer_norm"]:
         raise ValueError(
             "model={'layer_norm': True} is not available with 'use_lstm' or 'use_gru' yet. Leave 'layer_norm' out."
         )

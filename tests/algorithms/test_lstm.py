@@ -10,6 +10,7 @@ from rllib import A2CConfig, A3CConfig, APPOConfig, DQNConfig, IMPALAConfig, Pol
 from rllib import sample_batch as sb
 from rllib.env.memory_tasks import CartPoleNoVel, RepeatAfterMe
 from tests.algorithms.test_recall import Recall
+from tests.envs import ProbeEnv
 
 SIZE = 16
 LSTM = {"use_lstm": True, "lstm_cell_size": SIZE, "fcnet_hiddens": []}
@@ -154,3 +155,76 @@ def test_batches_stand_in_sequences():
         batch = algo.sample(640)
         assert batch[sb.SEQ_LENS].sum() == batch.count >= 640
         assert batch[sb.STATE_IN].shape == (len(batch[sb.SEQ_LENS]), 2 * SIZE)
+
+
+class RandomRewards(ProbeEnv):
+    """Rewards at random; episodes of six steps."""
+
+    def follow(self, action):
+        return 0.0, float(self.np_random.choice([-1.0, 1.0])), self.t == 6, False
+
+
+def test_the_step_before_is_part_of_what_is_stored():
+    """Rows: [observation, one-hot action before, its reward], zeros where an episode begins."""
+    told = {"lstm_use_prev_action_reward": True}
+    with config(model={**LSTM, **told}, env=RandomRewards).rollouts(num_envs_per_worker=1).build() as algo:
+        batch = algo.sample(24)
+        assert batch[sb.OBS].shape[1] == 4
+        begins = np.arange(len(batch[sb.OBS])) % 6 == 0
+        actions, rewards = np.roll(batch[sb.ACTIONS], 1), np.roll(batch[sb.REWARDS], 1)
+        expected = np.column_stack([np.zeros(len(actions)), actions == 0, actions == 1, rewards])
+        expected[begins] = 0
+        np.testing.assert_array_equal(batch[sb.OBS], expected)
+        algo.train()
+        assert algo.evaluate(2)["episodes_this_iter"] == 2
+
+
+def test_actions_outside_of_training_are_told_of_the_step_before():
+    told = {"lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+    with config(model={**LSTM, **told}).build() as algo:
+        observation, state = np.ones(1, np.float32), algo.get_policy().get_initial_state()
+        action, state, first = algo.compute_single_action(observation, state, explore=False)
+        with pytest.raises(ValueError, match="Give prev_action and prev_reward with every"):
+            algo.compute_single_action(observation, state)
+        step = {"prev_action": action, "prev_reward": 2.0, "explore": False}
+        _, _, second = algo.compute_single_action(observation, state, **step)
+        row = np.array([[1.0, action == 0, action == 1, 2.0]], np.float32)
+        fetches = {}
+        algo.policy.compute_actions(row, False, state=np.concatenate(state)[None], fetches=fetches)
+        np.testing.assert_array_equal(second["action_dist_inputs"], fetches["action_dist_inputs"][0])
+        assert (first["action_dist_inputs"] != second["action_dist_inputs"]).any()
+
+
+@pytest.mark.parametrize("num_episodes", [None, 2])
+def test_a_player_remembers(num_episodes):
+    """What it does is what compute_single_action does with all that it is to be given."""
+    model = {**LSTM, "lstm_use_prev_action_reward": True}
+    with config(model=model).build() as algo:
+        player, rng = algo.make_player(num_episodes), np.random.default_rng(0)
+        for _ in range(2):
+            state, action, reward = algo.get_policy().get_initial_state(), None, None
+            for _ in range(4):
+                observation = rng.uniform(-1, 1, 1).astype(np.float32)
+                if num_episodes is None:
+                    found = player.act(observation, reward)
+                else:
+                    found, other = player.act([observation] * 2, reward and [reward] * 2)
+                    assert found == other
+                before = {"prev_action": action, "prev_reward": reward, "explore": False}
+                action, state, _ = algo.compute_single_action(observation, state, **before)
+                np.testing.assert_array_equal(np.concatenate(player._states[0]), np.concatenate(state))
+                assert found == action
+                reward = float(rng.normal())
+            player.reset()
+        with pytest.raises(ValueError, match="0 observations" if num_episodes else "no action can be computed"):
+            player.act([] if num_episodes else np.ones(3, np.float32))
+
+
+def test_a_player_without_a_memory():
+    with config(model=FEED_FORWARD).build() as algo:
+        player = algo.make_player(2)
+        actions = player.act([np.ones(1, np.float32)] * 2)
+        player.reset(1)
+        assert actions.tolist() == player.act([np.ones(1, np.float32)] * 2).tolist()
+        with pytest.raises(ValueError, match="num_episodes=0 must be at least 1"):
+            algo.make_player(0)

@@ -157,7 +157,7 @@ def test_settings_that_ask_for_nothing_are_taken():
         ({"use_lstm": True, "use_gru": True}, "set one of them"),
         ({"use_lstm": True, "lstm_cell_size": 0}, "must be a positive integer"),
         ({"use_gru": True, "layer_norm": True}, "Leave 'layer_norm' out"),
-        ({"use_lstm": True, "lstm_use_prev_action": True}, "not available yet"),
+        ({"lstm_use_prev_action": True}, "Set 'use_lstm' or 'use_gru', too"),
         ({"use_attention": True}, "not available yet"),
         ({"fcnet_hiddens": 64}, "list of positive integers"),
         ({"fcnet_hiddens": [64, 0]}, "list of positive integers"),

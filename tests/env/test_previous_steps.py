@@ -1,0 +1,76 @@
+"""Observations that tell the action before and its reward: zero at an episode's start, the last ones at its end."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from rllib.env.previous_steps import ActionRow, PreviousStep, PreviousStepFactory
+from rllib.env.registry import EnvContext, resolve
+from rllib.env.vector import make_stream
+from rllib.models.flat_spaces import flat_leaves
+from tests.envs import ProbeEnv, in_vector
+
+BOTH = PreviousStep(action=True, reward=True)
+
+
+class Steps(ProbeEnv):
+    """Observation: the step count; episodes of three steps; reward: the step count plus ten times the action."""
+
+    observation_space = spaces.Box(0, 10, (1,), np.float32)
+
+    def follow(self, action):
+        return float(self.t), self.t + 10.0 * action, self.t == 3, False
+
+
+def test_one_environment():
+    env = PreviousStepFactory(resolve(Steps), BOTH).make(EnvContext({}))
+    first, _ = env.reset(seed=0)
+    assert env.observation_space.contains(first)
+    assert first["prev_actions"].tolist() == [0, 0] and first["prev_rewards"].tolist() == [0]
+    second, *_ = env.step(1)
+    assert second["observations"].tolist() == [1]
+    assert second["prev_actions"].tolist() == [0, 1] and second["prev_rewards"].tolist() == [11]
+    assert env.reset()[0]["prev_rewards"].tolist() == [0]
+
+
+@pytest.mark.parametrize("mode", [None, *AutoresetMode])
+def test_rows_of_any_stream(mode):
+    """[step count, previous action one-hot, previous reward], also of final observations."""
+    made = resolve(Steps if mode is None else in_vector(Steps, mode))
+    stream = make_stream(PreviousStepFactory(made, BOTH), num_envs=2, seeds=[1, 2])
+    at = {key: leaf.start for key, leaf in zip(stream.observation_space, flat_leaves(stream.observation_space))}
+    order = [at["observations"], at["prev_actions"], at["prev_actions"] + 1, at["prev_rewards"]]
+    row = stream.new_row()
+    stream.reset(row)
+    np.testing.assert_array_equal(row.observations[:, order], [[0, 0, 0, 0]] * 2)
+    seen, finals = [], []
+    for action in (1, 0, 1, 0, 1):
+        finals += [np.asarray(final)[order].tolist() for _, final in stream.step(np.array([action, 1 - action]), row)]
+        seen.append(row.observations[0, order].tolist())
+    stream.close()
+    end = [3, 0, 1, 13]
+    assert finals == [end, [3, 1, 0, 3]]
+    assert seen[:2] == [[1, 0, 1, 11], [2, 1, 0, 2]]
+    if mode is AutoresetMode.NEXT_STEP:
+        assert seen[2:] == [end, [0, 0, 0, 0], [1, 0, 1, 11]]
+    else:
+        assert seen[2:] == [[0, 0, 0, 0], [1, 1, 0, 1], [2, 0, 1, 12]]
+
+
+def test_actions_as_rows():
+    row = ActionRow(
+        spaces.Dict({"a": spaces.Box(-2, 6, (2,)), "b": spaces.MultiDiscrete([2, 3]), "c": spaces.MultiBinary(2)})
+    )
+    action = {"a": np.array([-2, 4], np.float32), "b": np.array([1, 2]), "c": np.array([1, 0], np.int8)}
+    assert row.of(action).tolist() == [-1, 0.5, 0, 1, 0, 0, 1, 1, 0]
+    unbounded = ActionRow(spaces.Box(-np.inf, np.inf, (1,)))
+    assert unbounded.of(np.array([3.0], np.float32)).tolist() == [3]
+
+
+def test_a_dict_gets_more_keys():
+    inner = spaces.Dict({"a": spaces.Discrete(2), "action_mask": spaces.MultiBinary(2)})
+    assert set(BOTH.space(inner, spaces.Discrete(2))) == {"a", "action_mask", "prev_actions", "prev_rewards"}
+    assert set(BOTH.added_to({"a": 1}, np.zeros(2), 3.0)) == {"a", "prev_actions", "prev_rewards"}
+    with pytest.raises(ValueError, match="cannot get"):
+        BOTH.space(spaces.Dict({"prev_actions": spaces.Discrete(2)}), spaces.Discrete(2))

@@ -72,10 +72,10 @@ def _lives(pid):
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on, below those that the kernel hands out: it stays free until Ray takes it."""
+    """A TCP port that nobody listens on, and that neither the kernel nor Ray hands out before it is taken."""
     while True:
         with socket.socket() as listener, contextlib.suppress(OSError):
-            listener.bind(("", random.SystemRandom().randrange(10_000, 32_000)))
+            listener.bind(("", random.SystemRandom().randrange(24_000, 32_000)))
             return listener.getsockname()[1]
 
 

@@ -129,7 +129,9 @@ class Algorithm(ABC):
         rng = seeding.generator(self.seed, seeding.INFERENCE)
         augmentation = from_config.augmentation(self.config)
         told = from_config.previous_step(self.config)
-        self._inference = Inference(observation_space, action_space, self.config, rng, augmentation, told)
+        self._inference = Inference(
+            observation_space, action_space, self.config, rng, spec.distribution, augmentation, told
+        )
         self._schedule = functools.cache(self.config.get_schedule)
         self._parts = contextlib.ExitStack()
         self._evaluations = self.owns(Evaluations(self, self._rollout_settings))

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.env.actions import ActionMapper
+from rllib.env.actions import action_mapper
 from rllib.env.augmented import METHOD, OBSERVATIONS, Augmentation
 from rllib.env.observations import observation_column
 from rllib.env.previous_steps import ACTIONS, REWARDS, ActionRow, PreviousStep
 from rllib.env.spaces import mismatch
+from rllib.models.distributions import Distribution
 from rllib.policy import Policy
 
 
@@ -21,6 +22,7 @@ class Inference:
         observation_space, action_space: of the environment.
         config: how actions are mapped to the space.
         rng: draws the actions that are sampled.
+        distribution: of the policies' actions.
         augmentation: what is added to the environment's own observations; None: nothing.
         told: what observations tell of the step before; None: nothing.
 
@@ -34,6 +36,7 @@ class Inference:
         action_space,
         config: AlgorithmConfig,
         rng: np.random.Generator,
+        distribution: Distribution,
         augmentation: Augmentation | None = None,
         told: PreviousStep | None = None,
     ):
@@ -44,7 +47,8 @@ class Inference:
         self._space = observation_space
         self._ignored = set(config.ignore_observation_keys)
         self._column = observation_column(observation_space)
-        self._to_env = ActionMapper(action_space, config.normalize_actions, config.clip_actions).to_env
+        mapping = config.normalize_actions, config.clip_actions
+        self._to_env = action_mapper(action_space, distribution, *mapping).to_env
 
     def compute_actions(
         self,

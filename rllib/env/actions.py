@@ -75,3 +75,25 @@ class ActionMapper:
     def _cast(self, actions):
         actions = np.rint(actions) if self._integer else actions
         return actions.astype(self.space.dtype, copy=False)
+
+
+class SquashedActionMapper(ActionMapper):
+    """The mapping for policies that draw and store actions before tanh: tanh(action) spans the bounds of a Box."""
+
+    def __init__(self, space: spaces.Space):
+        super().__init__(space)
+
+    def to_env(self, actions: np.ndarray) -> np.ndarray:
+        return super().to_env(np.tanh(actions))
+
+    def to_policy(self, actions: np.ndarray) -> np.ndarray:
+        # Actions at a bound would be infinite before tanh.
+        limit = np.float32(1 - np.finfo(np.float32).eps)
+        return np.arctanh(np.clip(super().to_policy(actions), -limit, limit))
+
+
+def action_mapper(space: spaces.Space, distribution, normalize_actions: bool, clip_actions: bool) -> ActionMapper:
+    """The mapping of the actions that a policy's distribution draws; arguments as for ActionMapper."""
+    if getattr(distribution, "squashed", False):
+        return SquashedActionMapper(space)
+    return ActionMapper(space, normalize_actions, clip_actions)

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from rllib.env.actions import ActionMapper
+from rllib.env.actions import action_mapper
 from rllib.env.checks import SpaceCheck
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
@@ -139,7 +139,8 @@ class EvaluationWorker(Worker):
         row = stream.new_row()
         observations, rewards = row.observations, row.rewards
         returns, lengths = np.zeros(num_envs), np.zeros(num_envs, int)
-        to_env = ActionMapper(stream.action_space, settings.normalize_actions, settings.clip_actions).to_env
+        mapping = settings.normalize_actions, settings.clip_actions
+        to_env = action_mapper(stream.action_space, policy.distribution, *mapping).to_env
         state = np.zeros((num_envs, policy.state_size), np.float32) if policy.state_size else None
         finished: list[Episode] = []
         stream.reset(row)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.env.actions import ActionMapper
+from rllib.env.actions import action_mapper
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
@@ -86,7 +86,8 @@ class PerturbationWorker(Worker):
         first = max(worker_index - 1, 0) * count
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, range(first, first + count), worker_index, incarnation)
         self.stream.resets_ended = False
-        self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
+        mapping = settings.normalize_actions, settings.clip_actions
+        self._mapper = action_mapper(self.stream.action_space, self.policy.distribution, *mapping)
         self._weights = np.zeros((count, self.policy.layout.size), np.float32)
         self._network = settings.policy.network_per_row(self.policy.layout, self._weights)
         self._row = self.stream.new_row()

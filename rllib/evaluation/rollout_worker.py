@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.env.actions import ActionMapper
+from rllib.env.actions import action_mapper
 from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.env.stream import Row
 from rllib.evaluation import seeding
@@ -112,7 +112,8 @@ class RolloutWorker(Worker):
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
         self._hooks = EpisodeHooks(self.callbacks, self)
         self.episodes = EpisodeTracker(settings.num_envs)
-        self._mapper = ActionMapper(self.stream.action_space, settings.normalize_actions, settings.clip_actions)
+        mapping = settings.normalize_actions, settings.clip_actions
+        self._mapper = action_mapper(self.stream.action_space, self.policy.distribution, *mapping)
         self._explorer = self._make_explorer(incarnation)
         # Environment steps of the whole run before the next step here, as far as this worker knows.
         self._timesteps = 0

@@ -1,9 +1,12 @@
-"""From an action space to the distribution of its actions."""
+"""From an action space, or from JSON, to the distribution of the actions."""
 
 import numpy as np
 from gymnasium import spaces
 
+from rllib.models.described import from_json
 from rllib.models.distributions import Categorical, DiagGaussian, Distribution, MultiCategorical
+from rllib.models.q_values import QValues
+from rllib.models.squashed import SquashedGaussian
 
 
 def distribution_for(space: spaces.Space) -> Distribution:
@@ -26,3 +29,8 @@ def distribution_for(space: spaces.Space) -> Distribution:
         f"actions of {type(space).__name__} are not supported: {space}. Supported are Discrete, MultiDiscrete, "
         "MultiBinary and Box of floats; wrap the environment so that it takes one of them."
     )
+
+
+def distribution_from_json(data: dict) -> Distribution:
+    """The distribution that its `to_json` described."""
+    return from_json(data, (Categorical, MultiCategorical, DiagGaussian, SquashedGaussian, QValues))

@@ -17,6 +17,7 @@ from rllib.models.memory import Memory
 from rllib.models.model_settings import ACTIVATION_NAMES, MODEL_DEFAULTS, check_model
 from rllib.models.policy_spec import PolicySpec
 from rllib.models.registry import resolved
+from rllib.models.squashed import SquashedGaussian
 from rllib.models.torso import AUTOMATIC_FILTERS, NATURE_FILTERS, Filters, Image, Torso, filters_from
 
 logger = logging.getLogger(__name__)
@@ -67,11 +68,18 @@ def policy_spec(
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model)
     is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and _is_one_of_n(read))
-    for key in ("free_log_std", "log_std_init", "use_sde"):
+    for key in ("free_log_std", "log_std_init", "use_sde", "squash_actions"):
         if settings[key] and not isinstance(distribution, DiagGaussian):
             raise ValueError(
                 f"model={{{key!r}: {settings[key]}}} needs continuous actions, but the action space is {action_space}"
             )
+    if settings["squash_actions"]:
+        if not action_space.is_bounded():
+            raise ValueError(
+                "model={'squash_actions': True} squashes actions into their bounds, but the action space "
+                f"{action_space} is not bounded on all sides. Leave it out."
+            )
+        distribution = SquashedGaussian(distribution.action_shape)
     for key in ("vf_hiddens", "use_sde"):
         if settings[key] and torso is not None:
             raise ValueError(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.models.described import Described, from_json
+from rllib.models.described import Described
 from rllib.models.q_values import QValues
 
 HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
@@ -336,8 +336,3 @@ class TorchDiagGaussianBatch:
 
 
 Distribution = Categorical | MultiCategorical | DiagGaussian | QValues
-
-
-def distribution_from_json(data: dict) -> Distribution:
-    """The distribution that `to_json` described."""
-    return from_json(data, (Categorical, MultiCategorical, DiagGaussian, QValues))

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from rllib.models.action_distributions import distribution_from_json
 from rllib.models.described import as_lists, as_tuples
-from rllib.models.distributions import Distribution, distribution_from_json
+from rllib.models.distributions import Distribution
 from rllib.models.encoders import Encoder, MaskedEncoder, encoder_from_json
 from rllib.models.filters import CLIP, Filter, MeanStdFilter, NoFilter
 from rllib.models.initializers import GAINS, INITIALIZERS

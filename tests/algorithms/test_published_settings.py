@@ -198,7 +198,7 @@ PUBLISHED = {
         **PPO,
         "env": "BipedalWalker-v3",
         "train_batch_size": 2048,
-        "model": {**CONTINUOUS, "vf_hiddens": [256, 256]},
+        "model": {**CONTINUOUS, "vf_hiddens": [256, 256], "squash_actions": True},
     },
     "ARS, Swimmer": {
         "algorithm": "ARS",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.models.distributions import distribution_from_json
+from rllib.models.action_distributions import distribution_from_json
 from rllib.models.q_values import QValues
 
 CASES = [QValues(3, dueling, atoms, -2.0, 5.0) for dueling in (False, True) for atoms in (1, 7)]

@@ -17,7 +17,10 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-USERS = ("tune", "callbacks", "memory", "networks", "losses", "add_algorithm", "add_network", "add_column")
+USERS = (
+    *("tune", "callbacks", "memory", "networks", "losses", "policy_gradient_settings"),
+    *("add_algorithm", "add_network", "add_column"),
+)
 PAGES = ["README.md", *(f"docs/{name}.md" for name in USERS)]
 SNIPPETS = [
     pytest.param(snippet, id=f"{page}-{number}")

@@ -84,3 +84,16 @@ def test_the_checkpoint_of_a_trial_is_taken_as_a_path(tmp_path):
         path = algo.save(tmp_path / "checkpoint")
     with PPO.from_checkpoint(Checkpoint(path)) as restored:
         restored.restore(Checkpoint(path))
+
+
+def test_a_schedule_of_the_users_is_code(tmp_path):
+    def falling(timestep):
+        return 1e-3 / (1 + timestep)
+
+    with config().training(lr=falling).build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match=r"holds code of yours.*lr \(pickled\)"):
+        Algorithm.from_checkpoint(path)
+    with Algorithm.from_checkpoint(path, load_user_code=True) as restored:
+        assert restored.scheduled("lr") == {"lr": falling(64)}

@@ -286,3 +286,13 @@ def test_the_command_line_trains_it(name, settings, tmp_path):
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "after 2 iterations" in finished.stdout
+
+
+def test_step_sizes_follow_schedules():
+    """At the end of the line nothing moves any more."""
+    ended = {"type": "linear", "initial": 0.1, "final": 0.0, "timesteps": 1}
+    for config in (ars(sgd_stepsize=ended), es(stepsize=ended)):
+        with config.build() as algo:
+            before = algo.policy.weights.copy()
+            algo.train()
+            np.testing.assert_array_equal(algo.policy.weights, before)

@@ -11,6 +11,7 @@ from rllib import DQN, Algorithm, DefaultCallbacks, PPOConfig
 from rllib import sample_batch as sb
 from rllib.algorithms.ppo import PPO, standardized
 from rllib.errors import CheckpointError, LearnerError
+from tests.algorithms.algorithm_support import learner_stats
 from tests.envs import CountingEnv, HundredReward, ProbeFailure, RaisingEnv, SimpleCorridor, SleepEnv
 
 SMALL = {"train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "model": {"fcnet_hiddens": [16]}}
@@ -37,6 +38,28 @@ def test_equal_seeds_give_equal_bits_and_others_do_not():
     first, again, other = (weights_after(5, config(seed=seed)) for seed in (7, 7, 8))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+def test_target_kl_ends_the_epochs_on_a_batch():
+    steps = {}
+    for target_kl in (None, 0.005):
+        with config(lr=0.01, num_sgd_iter=20, target_kl=target_kl).build() as algo:
+            algo.train()
+            steps[target_kl] = algo.metrics.counters["num_grad_updates"]
+            assert algo.num_updates == 1
+    assert steps[0.005] < steps[None] / 2
+
+
+def test_coefficients_follow_their_schedules():
+    halved = {"type": "exponential", "initial": 0.8, "decay_rate": 0.5, "timesteps": 128}
+    schedules = {"vf_loss_coeff": halved, "vf_clip_param": [[0, 5.0], [1000, 1.0]], "entropy_coeff": halved}
+    with config(lr=lambda timestep: 1e-3 / (1 + timestep), kl_coeff=halved, **schedules).build() as algo:
+        found = [learner_stats(algo.train()) for _ in range(3)]
+        assert algo.scheduled("vf_clip_param", "vf_loss_coeff")["vf_loss_coeff"] == pytest.approx(0.1)
+    # They are read before a batch is sampled.
+    assert [stats["cur_lr"] for stats in found] == pytest.approx([1e-3, 1e-3 / 129, 1e-3 / 257])
+    assert [stats["cur_kl_coeff"] for stats in found] == pytest.approx([0.8, 0.4, 0.2])
+    assert [stats["entropy_coeff"] for stats in found] == pytest.approx([0.8, 0.4, 0.2])
 
 
 def test_result_counts_what_happened():

@@ -422,21 +422,28 @@ class Policy:
 
 
 def description_of(spec: PolicySpec) -> dict[str, Any]:
-    """What a checkpoint says about the network; of a class of the user's, also the class and what it adds."""
+    """What a checkpoint says about network and distribution; of classes of the user's, also these and what they add."""
     common = {field.name for field in dataclasses.fields(PolicySpec)}
     own = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.name not in common}
-    return {"spec": spec.to_json()} | ({} if type(spec) is PolicySpec else {"custom": {"class": type(spec), **own}})
+    code = {} if type(spec) is PolicySpec else {"custom": {"class": type(spec), **own}}
+    if user_class := getattr(spec.distribution, "user_class", None):
+        code["action_dist"] = user_class
+    return {"spec": spec.to_json(), **code}
 
 
 def _spec(description: Mapping[str, Any], path: str | os.PathLike) -> PolicySpec:
     """The spec that `description_of` described."""
     spec, own = PolicySpec.from_json(description["spec"]), dict(description.get("custom", {}))
-    if any(isinstance(value, UserCode) for value in own.values()):
-        code = ", ".join(f"{name}={each.reference}" for name, each in own.items() if isinstance(each, UserCode))
+    action_dist = description.get("action_dist")
+    used = own | {"action_dist": action_dist}
+    if any(isinstance(value, UserCode) for value in used.values()):
+        code = ", ".join(f"{name}={each.reference}" for name, each in used.items() if isinstance(each, UserCode))
         raise CheckpointError(
-            f"the network of the checkpoint {os.fspath(path)} is made by code of yours ({code}). Use "
+            f"the policy of the checkpoint {os.fspath(path)} is made by code of yours ({code}). Use "
             "Policy.from_checkpoint(path, load_user_code=True) if you trust where it comes from."
         )
+    if action_dist is not None:
+        spec = dataclasses.replace(spec, distribution=dataclasses.replace(spec.distribution, user_class=action_dist))
     return own.pop("class")(**vars(spec), **own) if own else spec
 
 

@@ -105,6 +105,7 @@ class Algorithm(ABC):
         rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
         spec = self.make_policy_spec(observation_space, action_space)
         spec.check()
+        self._check_action_dist(spec)
         self.policies = {DEFAULT_POLICY: Policy(spec, rng=rng)}
         for policy_id, policy in self.policies.items():
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
@@ -272,6 +273,17 @@ class Algorithm(ABC):
         if self._return_scale is None:
             return snapshot
         return dataclasses.replace(snapshot, return_state=self._return_scale.get_state())
+
+    def _check_action_dist(self, spec: PolicySpec) -> None:
+        given = self.config.model.get("custom_action_dist")
+        if given is None:
+            return
+        if not spec.distribution.has_log_prob:
+            raise ValueError(
+                f"{type(self).__name__} learns the values of actions and takes the best, so it cannot use "
+                f"model['custom_action_dist']={given!r:.80}. Leave it out, or use PPO."
+            )
+        spec.distribution.check()
 
     def _refuse_memory(self) -> None:
         """Raises a ValueError where the policy has a memory and something that works with it cannot use one."""

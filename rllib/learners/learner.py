@@ -329,11 +329,12 @@ def make_learner(
     for target in targets:
         target.attach(vector[target.module])
     whole = len(objectives) == 1 and objectives[0].has_closed_form and not modules
-    closed_form = device == "cpu" and whole and getattr(policy.network, "closed_form", False)
+    has_gradient = getattr(policy.network, "closed_form", False) and getattr(policy.distribution, "closed_form", True)
+    closed_form = device == "cpu" and whole and has_gradient
     if kind == "numpy" and not closed_form:
         what = f"device={device!r}"
-        if not getattr(policy.network, "closed_form", False):
-            what = "a network with convolutions" if policy.spec.torso else "a network of your own"
+        if not has_gradient:
+            what = "a network with convolutions" if policy.spec.torso else "a network or a distribution of your own"
         what = what if whole else "several modules, or a loss without a closed form,"
         raise ValueError(
             f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"

@@ -32,5 +32,9 @@ def distribution_for(space: spaces.Space) -> Distribution:
 
 
 def distribution_from_json(data: dict) -> Distribution:
-    """The distribution that its `to_json` described."""
+    """The distribution that its `to_json` described; one of the user's (torch_distribution.py) without its class."""
+    if data["kind"] == "torch":
+        from rllib.models.torch_distribution import TorchDistribution
+
+        return TorchDistribution(data["name"], data["num_inputs"], tuple(data["action_shape"]), data["dtype"])
     return from_json(data, (Categorical, MultiCategorical, DiagGaussian, SquashedGaussian, QValues))

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.models.action_distributions import distribution_for
-from rllib.models.distributions import DiagGaussian
+from rllib.models.distributions import DiagGaussian, Distribution
 from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, MaskedEncoder, OneHotEncoder, RowsEncoder
 from rllib.models.filters import CLIP
 from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves
@@ -62,7 +62,7 @@ def policy_spec(
     filtered = FILTERS[observation_filter] != "NoFilter"
     if settings["custom_model"] is not None:
         return _own_model_spec(observation_space, action_space, settings, model, filtered, action_mask_key)
-    distribution = distribution_for(action_space)
+    distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
     read = observation_space if mask is None else _without(observation_space, action_mask_key)
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
@@ -141,6 +141,15 @@ def _memory(settings: dict) -> Memory | None:
     )
 
 
+def _distribution(action_space: spaces.Space, settings: dict, model: Mapping) -> Distribution:
+    if settings["custom_action_dist"] is None:
+        return distribution_for(action_space)
+    from rllib.models.torch_distribution import TorchDistribution
+
+    own = resolved("custom_action_dist", settings["custom_action_dist"])
+    return TorchDistribution.of(own, action_space, {**settings, **model})
+
+
 def _own_model_spec(
     observation_space: spaces.Space,
     action_space: spaces.Space,
@@ -167,7 +176,7 @@ def _own_model_spec(
     if unread and not is_v2:
         logger.warning("model settings %s have no part in the custom model %s", sorted(unread), own)
     encoder = RowsEncoder((spaces.flatdim(observation_space),) if is_flat else tuple(observation_space.shape))
-    distribution = distribution_for(action_space)
+    distribution = _distribution(action_space, settings, model)
     mask = masked_columns(observation_space, action_mask_key, distribution)
     given = {
         "encoder": encoder if mask is None else MaskedEncoder(encoder, mask.start, mask.stop, shown=True),

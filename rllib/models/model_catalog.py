@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rllib.models.registry import register_model
+from rllib.models.registry import register_action_dist, register_model
 
 
 class ModelCatalog:
@@ -12,3 +12,8 @@ class ModelCatalog:
     def register_custom_model(model_name: str, model_class: Callable) -> None:
         """As `register_model`: model={"custom_model": model_name} then builds this class."""
         register_model(model_name, model_class)
+
+    @staticmethod
+    def register_custom_action_dist(action_dist_name: str, action_dist_class: Callable) -> None:
+        """As `register_action_dist`: model={"custom_action_dist": action_dist_name} then uses this class."""
+        register_action_dist(action_dist_name, action_dist_class)

@@ -45,12 +45,12 @@ MODEL_DEFAULTS = {
     # A network of the user's: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
     "custom_model": None,
     "custom_model_config": {},
+    "custom_action_dist": None,  # a class, or a name given to register_action_dist (docs/networks.md)
 }
 
 # Known model settings that this version has no network for, with their neutral values.
 NOT_AVAILABLE = {
     "use_attention": (False, None),
-    "custom_action_dist": (None,),
     "custom_preprocessor": (None,),
     "grayscale": (None, True, False),  # pictures of Atari games are grey in any case, and scaled to 0 ... 1
     "zero_mean": (None, True, False),
@@ -212,6 +212,8 @@ def _check_custom_model(settings: dict) -> None:
                 "model={'custom_model': ...} has its own layers, so 'use_lstm' and 'use_gru' put no cell behind them. "
                 "Give the custom model a memory (docs/networks.md), or leave it out."
             )
+    if settings["custom_action_dist"] is not None:
+        resolved("custom_action_dist", settings["custom_action_dist"])
     config = settings["custom_model_config"]
     if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
         raise ValueError(

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 BUILT_IN = {
     *("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "free_log_std", "layer_norm"),
     *("conv_filters", "conv_activation", "post_fcnet_hiddens", "post_fcnet_activation"),
+    *("vf_hiddens", "orthogonal_gains", "log_std_init", "use_sde", "post_lstm_hiddens"),
 }
 # Names of observation filters, old ones too, and what they build.
 FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
@@ -68,18 +69,9 @@ def policy_spec(
     encoder, torso = preprocessing(read, settings, ACTIVATION_NAMES[settings["conv_activation"]], filtered)
     hiddens, activation = _hidden_layers(settings, torso, model)
     is_one_of_n = isinstance(encoder, OneHotEncoder) or (mask is not None and _is_one_of_n(read))
-    for key in ("free_log_std", "log_std_init", "use_sde", "squash_actions"):
+    for key in ("free_log_std", "log_std_init", "use_sde"):
         if settings[key] and not isinstance(distribution, DiagGaussian):
-            raise ValueError(
-                f"model={{{key!r}: {settings[key]}}} needs continuous actions, but the action space is {action_space}"
-            )
-    if settings["squash_actions"]:
-        if not action_space.is_bounded():
-            raise ValueError(
-                "model={'squash_actions': True} squashes actions into their bounds, but the action space "
-                f"{action_space} is not bounded on all sides. Leave it out."
-            )
-        distribution = SquashedGaussian(distribution.action_shape)
+            raise ValueError(_needs_continuous_actions(key, settings, action_space))
     for key in ("vf_hiddens", "use_sde"):
         if settings[key] and torso is not None:
             raise ValueError(
@@ -142,12 +134,27 @@ def _memory(settings: dict) -> Memory | None:
 
 
 def _distribution(action_space: spaces.Space, settings: dict, model: Mapping) -> Distribution:
-    if settings["custom_action_dist"] is None:
-        return distribution_for(action_space)
-    from rllib.models.torch_distribution import TorchDistribution
+    if settings["custom_action_dist"] is not None:
+        from rllib.models.torch_distribution import TorchDistribution
 
-    own = resolved("custom_action_dist", settings["custom_action_dist"])
-    return TorchDistribution.of(own, action_space, {**settings, **model})
+        own = resolved("custom_action_dist", settings["custom_action_dist"])
+        return TorchDistribution.of(own, action_space, {**settings, **model})
+    distribution = distribution_for(action_space)
+    if not settings["squash_actions"]:
+        return distribution
+    if not isinstance(distribution, DiagGaussian):
+        raise ValueError(_needs_continuous_actions("squash_actions", settings, action_space))
+    if not action_space.is_bounded():
+        raise ValueError(
+            "model={'squash_actions': True} squashes actions into their bounds, but the action space "
+            f"{action_space} is not bounded on all sides. Leave it out."
+        )
+    return SquashedGaussian(distribution.action_shape)
+
+
+def _needs_continuous_actions(key: str, settings: dict, action_space: spaces.Space) -> str:
+    own = " with a distribution of the library's" if settings["custom_action_dist"] is not None else ""
+    return f"model={{{key!r}: {settings[key]}}} needs continuous actions{own}, but the action space is {action_space}"
 
 
 def _own_model_spec(

@@ -304,6 +304,14 @@ def test_settings_that_a_custom_model_does_not_read_are_named(caplog):
     assert "model settings ['fcnet_hiddens'] have no part in the custom model" in caplog.text
 
 
+def test_the_distribution_follows_the_settings():
+    model = {"custom_model": Net, "squash_actions": True}
+    spec = policy_spec(BOX, Box(-1, 1, (2,)), model)
+    assert spec.distribution.kind == "squashed_gaussian"
+    with pytest.raises(ValueError, match="needs continuous actions"):
+        policy_spec(BOX, ACTIONS, model)
+
+
 def test_a_filter_cannot_standardise_choices():
     with pytest.raises(ValueError, match="would standardise the choices"):
         policy_spec(NESTED, ACTIONS, {"custom_model": OfNested}, observation_filter="MeanStdFilter")

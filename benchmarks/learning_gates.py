@@ -94,6 +94,7 @@ GATES = {
     "A27": Gate(
         "ppo/doorkey", 0.85, "0.949, RL Baselines3 Zoo, one run", changes=_KEY_CORRIDOR, steps=500_000, seeds=5
     ),
+    "A28": Gate("ppo/masked_cartpole", 485, "500 is the optimum among legal actions", seeds=5),
     "A33": Gate("ppo/pendulum_sde", -230, _PENDULUM, seeds=5),
     "A33-filter": Gate("ppo/pendulum", -230, _PENDULUM, seeds=5),
     "A34": Gate("a2c/pendulum", -300, "-163, RL Baselines3 Zoo, one run; -821 untuned, SLM Lab", seeds=5),

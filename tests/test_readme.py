@@ -18,7 +18,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 USERS = (
-    *("tune", "callbacks", "memory", "networks", "losses", "policy_gradient_settings"),
+    *("tune", "callbacks", "memory", "networks", "losses", "masks", "policy_gradient_settings"),
     *("add_algorithm", "add_network", "add_column"),
 )
 PAGES = ["README.md", *(f"docs/{name}.md" for name in USERS)]

@@ -151,7 +151,17 @@ def _check_values(settings: dict) -> None:
     _check_sizes_and_noise(settings)
 
 
+# What a network of the user's decides by itself.
+_OF_BUILT_IN_NETWORKS = ("vf_hiddens", "orthogonal_gains", "log_std_init", "use_sde", "squash_actions")
+
+
 def _check_sizes_and_noise(settings: dict) -> None:
+    without_effect = [key for key in _OF_BUILT_IN_NETWORKS if settings[key]]
+    if settings["custom_model"] is not None and without_effect:
+        raise ValueError(
+            f"model={{'custom_model': ...}} has its own layers and outputs, so {without_effect[0]!r} has no effect on "
+            "it. Leave it out, and do in the model what it asks for."
+        )
     has_memory = settings["use_lstm"] or settings["use_gru"]
     vf_hiddens, gains = settings["vf_hiddens"], settings["orthogonal_gains"]
     if vf_hiddens is not None:

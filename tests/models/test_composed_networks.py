@@ -77,6 +77,24 @@ def test_each_has_the_sizes_that_were_asked_for():
     assert named["policy.hidden_1.weight"].shape == (8, 16)
 
 
+def test_a_mask_goes_around_networks_of_different_sizes():
+    space = gym.spaces.Dict({"action_mask": gym.spaces.MultiBinary(3), "observations": BOX})
+    model = {**SEPARATE, "vf_hiddens": [8]}
+    spec = policy_spec(space, gym.spaces.Discrete(3), model, action_mask_key="action_mask")
+    policy = Policy(spec, rng=np.random.default_rng(0))
+    rows = np.random.default_rng(1).standard_normal((6, 7), dtype=np.float32)
+    rows[:, :3] = [1, 0, 1]
+    assert (policy.dist_inputs(rows)[:, 1] < -1e38).all()
+    outputs = policy.network.forward(policy.encode(rows))
+    policy.network.backward(tuple(np.ones_like(output) for output in outputs))
+    bias = policy.layout.named_parameters(policy.network.gradient)["policy.head.bias"]
+    assert bias.tolist() == [6, 0, 6]
+    module = spec.masked_torch(policy.layout, torch.from_numpy(policy.weights), policy.network)
+    with torch.no_grad():
+        found = module(torch.from_numpy(policy.encode(rows)))
+    np.testing.assert_allclose(found[1], policy.values(rows), atol=1e-6)
+
+
 def test_log_std_init_and_gains():
     def started(**model):
         policy = Policy(policy_spec(BOX, ACTIONS, {**SEPARATE, **model}), rng=np.random.default_rng(0))
@@ -107,6 +125,7 @@ def test_log_std_init_and_gains():
         ({"orthogonal_gains": {"policy": -1.0}}, ACTIONS, "must map some of hidden, policy, value"),
         ({"orthogonal_gains": {"policy": 1.0}, "fcnet_weights_initializer": "uniform"}, ACTIONS, "needs orthogonal"),
         ({"log_std_init": "small"}, ACTIONS, "must be a number"),
+        ({"use_sde": True, "custom_model": torch.nn.Module}, ACTIONS, "'use_sde' has no effect on it"),
     ],
 )
 def test_what_does_not_fit_is_refused(model, space, message):

@@ -106,7 +106,8 @@ class LSTM:
 
         num_sequences = len(order.by_length)
         carried_h, carried_c = buffers("carried_h", num_sequences, size), buffers("carried_c", num_sequences, size)
-        back = self._remembered[:, :-1].swapaxes(1, 2)
+        # A copy: products of few rows are faster with a matrix that lies in order.
+        back = np.ascontiguousarray(self._remembered[:, :-1].swapaxes(1, 2))
         following = 0
         for here, _, _ in reversed(order.steps):
             count = here.stop - here.start
@@ -184,7 +185,8 @@ class GRU:
         np.multiply(d_update, ONE - update, out=d_update)
 
         carried = buffers("carried", len(order.by_length), size)
-        back, by_gate, following = self._remembered[:, :-1].swapaxes(1, 2), d_gates.reshape(towers, rows, 3, size), 0
+        back = np.ascontiguousarray(self._remembered[:, :-1].swapaxes(1, 2))
+        by_gate, following = d_gates.reshape(towers, rows, 3, size), 0
         for here, _, _ in reversed(order.steps):
             count = here.stop - here.start
             dh, factors = d_outputs[:, here], by_gate[:, here]

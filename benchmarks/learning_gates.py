@@ -98,6 +98,8 @@ GATES = {
     "A33": Gate("ppo/pendulum_sde", -230, _PENDULUM, seeds=5),
     "A33-filter": Gate("ppo/pendulum", -230, _PENDULUM, seeds=5),
     "A34": Gate("a2c/pendulum", -300, "-163, RL Baselines3 Zoo, one run; -821 untuned, SLM Lab", seeds=5),
+    "A50": Gate("ppo/cartpole_novel", 430, "500, RL Baselines3 Zoo, one run; 350 at 2M steps, RLlib", seeds=5),
+    "A51": Gate("ppo/repeat_after_me", 50, "50 as stop criterion, RLlib"),
 }
 
 

@@ -13,6 +13,7 @@ class ActionMapper:
     | MultiDiscrete  | 0 .. nvec - 1, int64                                     | start .. start + nvec - 1    |
     | MultiBinary    | 0, 1                                                     | 0, 1                         |
     | Box            | float32; where normalised, [-1, 1] spans low to high     | within [low, high], own dtype |
+    | integer Box    | 0 .. high - low, int64 (IntegerBoxMapper)                | low .. high, own dtype       |
 
     Only components of a Box with two finite bounds are normalised; the others keep their values. Actions
     beyond a bound are clipped for the environment, but stored unclipped: the log-probability belongs to the action that
@@ -92,8 +93,22 @@ class SquashedActionMapper(ActionMapper):
         return np.arctanh(np.clip(super().to_policy(actions), -limit, limit))
 
 
+class IntegerBoxMapper(ActionMapper):
+    """The mapping for policies that choose among the values of each number of a Box of integers, counted from low."""
+
+    policy_bounds = None
+
+    def to_env(self, actions: np.ndarray) -> np.ndarray:
+        return (actions + self.space.low.astype(np.int64)).astype(self.space.dtype)
+
+    def to_policy(self, actions: np.ndarray) -> np.ndarray:
+        return actions.astype(np.int64) - self.space.low.astype(np.int64)
+
+
 def action_mapper(space: spaces.Space, distribution, normalize_actions: bool, clip_actions: bool) -> ActionMapper:
     """The mapping of the actions that a policy's distribution draws; arguments as for ActionMapper."""
     if getattr(distribution, "squashed", False):
         return SquashedActionMapper(space)
+    if isinstance(space, spaces.Box) and distribution.action_dtype.kind == "i":
+        return IntegerBoxMapper(space)
     return ActionMapper(space, normalize_actions, clip_actions)

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from rllib.env.actions import ActionMapper
+from rllib.env.actions import action_mapper
 from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.spaces import mismatch
 from rllib.env.stream import EnvironmentStream
@@ -83,7 +83,7 @@ def _legal_actions(stream: EnvironmentStream, name: str, key: str | None) -> Cal
     distribution = distribution_for(stream.action_space)
     columns = masked_columns(stream.observation_space, key, distribution)
     rng, masks = np.random.default_rng(0), MaskedOutputs(distribution)
-    to_env = ActionMapper(stream.action_space).to_env
+    to_env = action_mapper(stream.action_space, distribution, True, False).to_env
     inputs = np.zeros((stream.num_envs, distribution.num_inputs), np.float32)
 
     def draw(observations: np.ndarray, resetting: list[int]) -> np.ndarray:

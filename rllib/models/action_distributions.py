@@ -21,14 +21,30 @@ def distribution_for(space: spaces.Space) -> Distribution:
         return MultiCategorical(tuple(int(n) for n in space.nvec.reshape(-1)), tuple(space.shape))
     if isinstance(space, spaces.MultiBinary):
         return MultiCategorical((2,) * int(np.prod(space.shape)), tuple(space.shape))
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+    if isinstance(space, spaces.Box):
         if not space.shape or 0 in space.shape:
             raise ValueError(f"a Box action space needs at least one number, but {space} has shape {space.shape}")
-        return DiagGaussian(tuple(space.shape))
+        is_continuous = np.issubdtype(space.dtype, np.floating)
+        return DiagGaussian(tuple(space.shape)) if is_continuous else _choices_of(space)
     raise ValueError(
         f"actions of {type(space).__name__} are not supported: {space}. Supported are Discrete, MultiDiscrete, "
-        "MultiBinary and Box of floats; wrap the environment so that it takes one of them."
+        "MultiBinary and Box; wrap the environment so that it takes one of them."
     )
+
+
+# Values that a number of a Box of integers may take; each is an output of the network.
+MAX_VALUES = 10_000
+
+
+def _choices_of(space: spaces.Box) -> MultiCategorical:
+    """Each number of a Box of integers is a choice among low ... high."""
+    sizes = [int(high) - int(low) + 1 for low, high in zip(space.low.flat, space.high.flat)]
+    if max(sizes) > MAX_VALUES:
+        raise ValueError(
+            f"actions of {space} are integers, and each value is a choice of its own, but one of the numbers has "
+            f"{max(sizes):,} values (at most {MAX_VALUES:,}). Use a Box of floats, or narrower bounds."
+        )
+    return MultiCategorical(tuple(sizes), tuple(space.shape))
 
 
 def distribution_from_json(data: dict) -> Distribution:

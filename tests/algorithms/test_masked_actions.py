@@ -192,7 +192,12 @@ def test_vector_environments(mode, source):
 
 @pytest.mark.parametrize(
     ("space", "mask"),
-    [(MultiDiscrete([2, 3]), [1, 0, 0, 1, 1]), (MultiBinary(2), [1, 0, 0, 1]), (Discrete(3, start=5), [0, 1, 0])],
+    [
+        (MultiDiscrete([2, 3]), [1, 0, 0, 1, 1]),
+        (MultiBinary(2), [1, 0, 0, 1]),
+        (Discrete(3, start=5), [0, 1, 0]),
+        (Box(np.array([-1, 4]), np.array([0, 6]), dtype=np.int32), [1, 0, 0, 1, 1]),
+    ],
     ids=str,
 )
 def test_every_part_of_an_action_is_masked(space, mask):
@@ -207,8 +212,8 @@ def test_every_part_of_an_action_is_masked(space, mask):
             return {"action_mask": np.array(mask, np.int8), "observations": np.zeros(1, np.float32)}, {}
 
         def step(self, action):
-            action = np.asarray(action).ravel() - np.ravel(getattr(space, "start", 0))
-            sizes = {MultiDiscrete: [2, 3], MultiBinary: [2, 2], Discrete: [3]}[type(space)]
+            action = np.asarray(action).ravel() - np.ravel(getattr(space, "start", getattr(space, "low", 0)))
+            sizes = {MultiDiscrete: [2, 3], MultiBinary: [2, 2], Discrete: [3], Box: [2, 3]}[type(space)]
             first = np.cumsum(sizes) - sizes
             assert np.array(mask)[first + action].all()
             return self.reset()[0], 0.0, False, True, {}

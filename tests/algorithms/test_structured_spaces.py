@@ -86,7 +86,10 @@ def test_q_learning_replays_them(name):
 
 @pytest.mark.parametrize(
     "action_space",
-    [MultiDiscrete([2, 3]), MultiDiscrete([[2, 3], [4, 2]], start=[[0, 1], [2, 3]]), MultiBinary(3)],
+    [
+        *(MultiDiscrete([2, 3]), MultiDiscrete([[2, 3], [4, 2]], start=[[0, 1], [2, 3]]), MultiBinary(3)),
+        Box(np.array([[-2, 5]]), np.array([[3, 5]]), dtype=np.int16),
+    ],
     ids=str,
 )
 def test_actions_of_several_numbers_lie_in_their_space(action_space):

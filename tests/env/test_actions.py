@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rllib.env import ActionMapper, make_stream, resolve
+from rllib.env.actions import action_mapper
+from rllib.models.action_distributions import distribution_for
 from tests.env.transitions import Tape
 from tests.envs import BoundedAction
 
@@ -110,6 +112,18 @@ def test_integer_boxes_are_rounded():
 def test_box_without_dimensions_and_with_two():
     assert ActionMapper(Box(0, 10, ())).to_env(np.float32([0.4])).tolist() == pytest.approx([7])
     assert ActionMapper(Box(0, 10, (2, 3))).to_env(np.zeros((5, 2, 3), np.float32)).shape == (5, 2, 3)
+
+
+def test_the_values_of_integer_boxes_are_counted_from_the_lowest():
+    space = Box(np.array([[-2, 5], [250, 0]]), np.array([[3, 5], [255, 1]]), dtype=np.int16)
+    distribution = distribution_for(space)
+    assert distribution.sizes == (6, 1, 6, 2) and distribution.action_shape == (2, 2)
+    mapper = action_mapper(space, distribution, True, False)
+    actions = np.array([[[0, 0], [5, 1]], [[5, 0], [0, 0]]])
+    mapped = mapper.to_env(actions)
+    assert mapped.tolist() == [[[-2, 5], [255, 1]], [[3, 5], [250, 0]]] and mapped.dtype == np.int16
+    np.testing.assert_array_equal(mapper.to_policy(mapped), actions)
+    assert mapper.policy_bounds is None
 
 
 @given(st.integers(-5, 5), st.integers(1, 6))

@@ -18,6 +18,10 @@ def algorithms() -> dict:
         "ppo of whole episodes, filtered": PPOConfig()
         .training(**PPO)
         .rollouts(batch_mode="complete_episodes", observation_filter="MeanStdFilter"),
+        "ppo of continuous actions, with all that is normalised": PPOConfig()
+        .environment("Pendulum-v1", normalize_returns=True)
+        .training(**{**PPO, "model": {**MODEL, "use_sde": True, "sde_sample_freq": 5}}, recompute_advantages=True)
+        .rollouts(observation_filter="MeanStdFilter"),
         "a2c with shared layers": A2CConfig().training(
             train_batch_size=80, lr=1e-3, model={**MODEL, "vf_share_layers": True}
         ),
@@ -40,7 +44,8 @@ def algorithms() -> dict:
 def test_weights_are_equal_bits_after_every_update_however_environments_are_shared_out(name):
     runs = {}
     for num_workers, num_envs in SPLITS:
-        config = algorithms()[name].environment("CartPole-v1").debugging(seed=3)
+        config = algorithms()[name].debugging(seed=3)
+        config.environment(config.env or "CartPole-v1")
         config.rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs)
         config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=0)
         with config.build() as algo:

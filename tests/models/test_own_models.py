@@ -1,5 +1,8 @@
 """Networks of the user's by the plain contract: what they are called with, and what is refused."""
 
+import pickle
+import threading
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from rllib import register_model
 from rllib.env.observations import observation_column
 from rllib.learners.learner import make_learner
 from rllib.losses.ppo import PPO_LOSS
+from rllib.models import registry
 from rllib.models.catalog import policy_spec
 from rllib.models.structure import Structure, sampled_rows
 from rllib.policy import Policy
@@ -297,6 +301,67 @@ def test_names_and_settings():
         policy_spec(BOX, ACTIONS, {"custom_model": Net, "custom_model_config": ["width"]})
     with pytest.raises(TypeError, match="needs a string"):
         register_model(Net, "net")
+
+
+def test_what_was_registered_is_registered_in_another_process(monkeypatch):
+    register_model("sent", Net)
+    register_model("stays", ThreadLock())
+    sent = pickle.dumps(registry.registered_code())
+    monkeypatch.setattr(registry, "_registered", {"custom_model": {}, "custom_action_dist": {}})
+    for entry in pickle.loads(sent):
+        entry.register()
+    assert registry.resolved("custom_model", "sent") is Net
+    with pytest.raises(ValueError, match="'stays' is no registered name"):
+        registry.resolved("custom_model", "stays")
+
+
+class ThreadLock:
+    """Something that can be called, but not pickled."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __call__(self, *args): ...
+
+
+class Remembers(Net):
+    """A network with a memory, of which one thing may be wrong."""
+
+    def __init__(self, *args, initial=None, returned=None):
+        super().__init__(*args)
+        self.initial = [torch.zeros(2), torch.zeros(3, 2)] if initial is None else initial
+        self.returned = returned
+
+    def initial_state(self):
+        return self.initial
+
+    def forward(self, observation, state):
+        return *super().forward(observation), state if self.returned is None else self.returned(state)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"initial": [torch.ones(2)]}, r"must be float32 zeros.* but is \[float32\[2\]\]"),
+        ({"initial": [torch.zeros(2, dtype=torch.float64)]}, "must be float32 zeros"),
+        ({"initial": torch.zeros(2)}, "must be a list of tensors"),
+        ({"returned": lambda state: state[0]}, r"must be a list of 2 tensors .* but is float32\[2, 2\]"),
+        ({"returned": lambda state: [state[0], state[1][:, 0]]}, r"state\[1\] must be float32\[2, 3, 2\]"),
+        ({"returned": lambda state: [state[0] * torch.nan, state[1]]}, r"state\[0\] of made-up .* not finite"),
+    ],
+)
+def test_a_state_that_breaks_the_contract_is_refused(wrong, match):
+    with pytest.raises(ValueError, match=match):
+        policy_of(Remembers, **wrong)
+
+
+def test_a_state_is_a_list_outside_and_flat_inside():
+    policy = policy_of(Remembers)
+    assert [part.shape for part in policy.get_initial_state()] == [(2,), (3, 2)] and policy.state_size == 8
+    state = np.arange(16, dtype=np.float32).reshape(2, 8)
+    following = np.empty_like(state)
+    policy.network.step(sampled_rows(BOX, 2, filtered=False), state, following)
+    np.testing.assert_array_equal(following, state)
 
 
 def test_settings_that_a_custom_model_does_not_read_are_named(caplog):

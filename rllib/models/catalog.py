@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 BUILT_IN = {
     *("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "free_log_std", "layer_norm"),
     *("conv_filters", "conv_activation", "post_fcnet_hiddens", "post_fcnet_activation"),
-    *("vf_hiddens", "orthogonal_gains", "log_std_init", "use_sde", "post_lstm_hiddens"),
+    "post_lstm_hiddens",
 }
 # Names of observation filters, old ones too, and what they build.
 FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}

@@ -152,7 +152,7 @@ def _check_values(settings: dict) -> None:
 
 
 # What a network of the user's decides by itself.
-_OF_BUILT_IN_NETWORKS = ("vf_hiddens", "orthogonal_gains", "log_std_init", "use_sde", "squash_actions")
+_OF_BUILT_IN_NETWORKS = ("vf_hiddens", "orthogonal_gains", "log_std_init", "use_sde")
 
 
 def _check_sizes_and_noise(settings: dict) -> None:

@@ -114,6 +114,23 @@ def test_without_retries_the_signal_is_named(fresh, tmp_path):
     assert runtime.get(add.remote(1), timeout=20) == 2
 
 
+def test_a_worker_that_is_killed_just_after_its_task_loses_no_result(fresh):
+    """The first result for a process goes over a connection that is made for it; the node hears of its end at once."""
+    fresh()
+
+    @runtime.remote(max_retries=0)
+    def killed_soon(seconds):
+        child = os.fork()
+        if child == 0:
+            time.sleep(seconds)
+            os.kill(os.getppid(), signal.SIGKILL)
+            os._exit(0)
+
+    for milliseconds in range(1, 13):
+        with contextlib.suppress(runtime.WorkerCrashedError):
+            runtime.get(killed_soon.remote(milliseconds / 2000), timeout=10)
+
+
 def test_a_task_that_always_kills_its_worker(fresh, tmp_path):
     fresh()
     path = tmp_path / "runs"

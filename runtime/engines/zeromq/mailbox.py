@@ -54,14 +54,23 @@ def mailbox_socket(context: zmq.Context, directory: str, process: int) -> zmq.So
     return socket
 
 
-def peer_socket(context: zmq.Context, directory: str, process: int) -> zmq.Socket:
-    """A PUSH socket to a process whose mailbox exists."""
+def peer_socket(context: zmq.Context, directory: str, process: int, connects_within_s: float = 0.0) -> zmq.Socket:
+    """A PUSH socket to a process whose mailbox exists.
+
+    Args:
+        connects_within_s: how long to wait at most until it is connected. What is sent before waits in this process.
+    """
     socket = context.socket(zmq.PUSH)
     socket.set(zmq.SNDHWM, 0)
     socket.set(zmq.LINGER, 0)
     socket.set(zmq.RECONNECT_IVL, 2)
     socket.set(zmq.RECONNECT_IVL_MAX, 1000)
+    monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED) if connects_within_s else None
     socket.connect(f"ipc://{mailbox_path(directory, process)}")
+    if monitor is not None:
+        monitor.poll(int(1000 * connects_within_s))
+        socket.disable_monitor()
+        monitor.close(0)
     return socket
 
 
@@ -139,6 +148,9 @@ class Mailbox:
     Attributes:
         lock: see above.
         sends: process -> the send method of its socket, if there is one.
+        connects_within_s: how long the first frame to a process waits at most until the socket is connected. Then
+            frames leave in the order in which they are sent, also those to different processes, and a process that is
+            killed after it has told the node that a task is done has sent the result, too.
         round_ms: how often the keeper makes a round though nothing has come.
         node_died: the node has ended.
         ending: what `at_end` was given; what is removed is not called.
@@ -171,6 +183,7 @@ class Mailbox:
         self._keeper_due = [True]  # popped by the thread that starts it
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._node: int | None = None  # pidfd
+        self.connects_within_s = 0.0
         self._later: list = []
         self.round_ms: int | None = None  # how often the keeper makes a round though nothing has come
         self.ending: set[Callable[[], None]] = set()
@@ -187,7 +200,8 @@ class Mailbox:
         if send is None:
             if self._closed:
                 return
-            send = self._add_peer(process, peer_socket(self._context, self._directory, process))
+            socket = peer_socket(self._context, self._directory, process, self.connects_within_s)
+            send = self._add_peer(process, socket)
         send(frame, zmq.DONTWAIT)
 
     def tell_node(self, kind: int, serial: int = 0, a: int = 0, c: int = 0, body: bytes = b"", flags: int = 0) -> None:

@@ -48,6 +48,7 @@ logger = logging.getLogger("runtime")
 
 REPORT_WAIT_S = 5.0
 GOODBYE_S = 1.0  # how long a leaving worker waits for the node to know
+CONNECTS_WITHIN_S = 0.5  # a process that is stopped does not answer
 REAP_S = 10.0  # least time between two looks for daemons that have ended
 
 
@@ -97,6 +98,7 @@ class Worker(Client):
         super().__init__(settings.process, settings.session, settings.node_pid, settings.resources, settings.namespace)
         self._wait = self._wait_lending
         self._settings, self.environment = settings, settings.environment
+        self.mailbox.connects_within_s = CONNECTS_WITHIN_S
         mailbox, next_serial, placements = self.mailbox, self.local_refs.next_serial, self.placements
         self._running = running = Running(settings.name)
         self._inbox, self._held = inbox, held = Inbox(), HeldReplies(mailbox)

@@ -19,7 +19,7 @@ from rllib.models.model_settings import MODEL_DEFAULTS, check_model
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     """What makes the environments that are learned in, as the policy sees them; None if the config names none.
 
-    Observations are without the keys that are to be ignored, and with what is told beside them: the step before, and
+    Observations are without the keys that are to be ignored, and with what is added to them: the previous step, and
     the mask that comes from elsewhere. Atari games have DeepMind's preprocessing, if wanted.
     """
     if config.env is None:

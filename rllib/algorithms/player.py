@@ -1,14 +1,20 @@
 """Acting in episodes with a trained policy, for deployment: what has to be remembered between steps is kept here."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
+from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 
-if TYPE_CHECKING:
-    from rllib.algorithms.algorithm import Algorithm
+
+class Acts(Protocol):
+    """What a player needs of an algorithm."""
+
+    def get_policy(self, policy_id: str = ...) -> Policy: ...
+
+    def compute_actions(self, observations: Any, state: Any = ..., **how: Any) -> Any: ...
 
 
 class Player:
@@ -31,7 +37,7 @@ class Player:
 
     def __init__(
         self,
-        algo: "Algorithm",
+        algo: Acts,
         num_episodes: int | None = None,
         *,
         explore: bool = False,

@@ -1,4 +1,4 @@
-"""Observations together with what an agent is told beside them: {"observations": ..., "action_mask": ...}.
+"""Observations with an action mask: {"observations": ..., "action_mask": ...}.
 
 What a policy reads has one place, the stored row of the observation; a fragment, a replay, an evaluation and the final
 observation of an episode then carry it without knowing about it. Here it gets there from where environments keep it.

@@ -23,7 +23,7 @@ OBSERVATIONS, ACTIONS, REWARDS = "observations", "prev_actions", "prev_rewards"
 
 @dataclass(frozen=True)
 class PreviousStep:
-    """What is told of the step before.
+    """Which parts of the previous step an observation contains.
 
     Attributes:
         action: whether the action is: choices one-hot, numbers between finite bounds as -1 ... 1.
@@ -93,7 +93,7 @@ class PreviousStepFactory(EnvFactory):
 
     Attributes:
         factory: makes the environments.
-        told: what is told.
+        told: the parts of the previous step.
     """
 
     factory: EnvFactory

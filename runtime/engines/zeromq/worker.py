@@ -57,7 +57,7 @@ class Inbox:
 
     Attributes:
         queue: messages, and (source, serial, method, args) of calls that came packed in one (packed.py).
-        frame: set when something arrives; whoever finds the queue empty sets it to None, and looks again.
+        frame: set when something arrives; the reader that finds the queue empty sets it to None, and looks again.
     """
 
     __slots__ = ("event", "frame", "queue")

@@ -13,7 +13,7 @@ from gymnasium.spaces import Dict, MultiBinary
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from rllib.env.registry import EnvContext, EnvFactory
+from rllib.env.registry import EnvContext, WrappingFactory
 from rllib.env.vector_stream import autoreset_mode
 from rllib.models.action_distributions import distribution_for
 from rllib.models.masks import num_choices
@@ -62,24 +62,14 @@ class Augmentation:
 
 
 @dataclass(frozen=True)
-class AugmentedFactory(EnvFactory):
+class AugmentedFactory(WrappingFactory):
     """A factory that makes another factory's environments with augmented observations.
 
     Attributes:
-        factory: makes the environments.
         augmentation: what is added to their observations.
     """
 
-    factory: EnvFactory
     augmentation: Augmentation
-
-    @property
-    def name(self) -> str:
-        return self.factory.name
-
-    @property
-    def clips_rewards(self) -> bool:
-        return self.factory.clips_rewards
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         """One new environment.

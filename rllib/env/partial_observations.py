@@ -7,28 +7,18 @@ from gymnasium.spaces import Dict
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import FilterObservation
 
-from rllib.env.registry import EnvContext, EnvFactory
+from rllib.env.registry import EnvContext, WrappingFactory
 
 
 @dataclass(frozen=True)
-class PartialObservationFactory(EnvFactory):
+class PartialObservationFactory(WrappingFactory):
     """A factory that makes another factory's environments without some keys of their observations.
 
     Attributes:
-        factory: makes the environments.
         ignored: keys of the Dict observation.
     """
 
-    factory: EnvFactory
     ignored: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return self.factory.name
-
-    @property
-    def clips_rewards(self) -> bool:
-        return self.factory.clips_rewards
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         """One new environment.

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
-from rllib.env.registry import EnvContext, EnvFactory
+from rllib.env.registry import EnvContext, WrappingFactory
 from rllib.env.vector_stream import autoreset_mode
 from rllib.models.flat_spaces import flat_leaves
 
@@ -88,24 +88,14 @@ class ActionRow:
 
 
 @dataclass(frozen=True)
-class PreviousStepFactory(EnvFactory):
+class PreviousStepFactory(WrappingFactory):
     """A factory that makes another factory's environments, whose observations tell of the step before.
 
     Attributes:
-        factory: makes the environments.
         told: the parts of the previous step.
     """
 
-    factory: EnvFactory
     told: PreviousStep
-
-    @property
-    def name(self) -> str:
-        return self.factory.name
-
-    @property
-    def clips_rewards(self) -> bool:
-        return self.factory.clips_rewards
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         """One new environment.

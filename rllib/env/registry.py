@@ -118,6 +118,25 @@ class CreatorFactory(EnvFactory):
         return call_creator(self.creator, context, self.name)
 
 
+@dataclass(frozen=True)
+class WrappingFactory(EnvFactory):
+    """Base of factories that make another factory's environments in a wrapper.
+
+    Attributes:
+        factory: makes the environments.
+    """
+
+    factory: EnvFactory
+
+    @property
+    def name(self) -> str:
+        return self.factory.name
+
+    @property
+    def clips_rewards(self) -> bool:
+        return self.factory.clips_rewards
+
+
 def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
     """Registers an environment under a name for `.environment(name)`; a later call with the same name replaces it.
 

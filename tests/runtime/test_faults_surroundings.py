@@ -180,7 +180,7 @@ def take(megabytes, seconds=0.0):
     kept = []
     for _ in range(megabytes // 4):
         kept.append(np.ones(2**19))
-        time.sleep(0.01)  # 400 MB/s
+        time.sleep(0.03)  # 130 MB/s: the node looks several times between its threshold and the kernel's limit
     time.sleep(seconds)
     return len(kept)
 
@@ -198,7 +198,7 @@ for ref in (task.options(max_retries=0).remote(1000), keeper.take.remote(1000)):
         print(type(error).__name__, error)
 assert runtime.get(other.take.remote(4), timeout=20) == 1
 if sys.argv[1] != "1":  # both at once do not fit, so one of them runs again, after the other
-    print(runtime.get([task.remote(150, 0.5) for _ in range(2)], timeout=40))
+    print(runtime.get([task.remote(108, 0.5) for _ in range(2)], timeout=40))
 runtime.shutdown()
 """
 
@@ -220,7 +220,7 @@ def small_group():
     group.rmdir()
 
 
-@pytest.mark.parametrize("threshold", ["0.9", "1"])
+@pytest.mark.parametrize("threshold", ["0.7", "1"])
 def test_the_memory_of_the_machine_runs_short(fresh, script, small_group, threshold):
     """Only the process that took the memory is ended, by the node or by the kernel; others live, tasks run again."""
     done = script(MEMORY_DRIVER, threshold, preexec_fn=small_group, timeout_s=90)
@@ -231,7 +231,7 @@ def test_the_memory_of_the_machine_runs_short(fresh, script, small_group, thresh
         assert "by the kernel" in task and "by the kernel" in actor
     else:
         assert re.search(r" of 300 MB of .* Private memory: task take\(\) \(process \w+\) \d+ MB", task)
-        assert "memory ran short" in actor and rest == ["[37, 37]"]
+        assert "memory ran short" in actor and rest == ["[27, 27]"]
     fresh.leftovers.check(5, own=False)
 
 

@@ -60,7 +60,7 @@ def group_directories() -> list[str]:
 def _groups():
     """Directory, names of the files with limit and use, and prefix in memory.stat, of each group and those around it.
 
-    In a container the files of its own group may be those of the root, whatever path /proc names.
+    In a container, the root may hold the group's files, whatever path /proc names.
     """
     try:
         lines = _read("/proc/self/cgroup").decode().splitlines()

@@ -120,10 +120,10 @@ def test_a_worker_that_is_killed_just_after_its_task_loses_no_result(fresh):
 
     @runtime.remote(max_retries=0)
     def killed_soon(seconds):
-        child = os.fork()
+        worker, child = os.getpid(), os.fork()
         if child == 0:
             time.sleep(seconds)
-            os.kill(os.getppid(), signal.SIGKILL)
+            os.kill(worker, signal.SIGKILL)  # not the parent: of a child that has lost its own, that is the node
             os._exit(0)
 
     for milliseconds in range(1, 13):

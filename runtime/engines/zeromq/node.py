@@ -26,6 +26,7 @@ import zmq
 from ...runtime_env import environment_dict
 from ..resources import units
 from . import boot, inspection, session_reports, stack_files, structs, wire
+from .connections import Connections
 from .entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from .interrupts import POKE_SIGNAL
 from .joining import describe_session
@@ -40,6 +41,7 @@ from .worker_output import PARTIAL_LINE_S, ShownLines, WorkerOutput
 
 TERMINATE_S, KILL_S = 1.0, 1.0
 LEAVE_MS = 500  # for the last frames, if the driver reads them
+LAST_WORDS_S = 1.0  # for the last frames of a process that has died
 BIRTHS_AT_ONCE = 16
 RESERVED_FILES = 24  # of the node itself: 17 are always open
 SEGMENT_MODE = os.MFD_CLOEXEC
@@ -71,6 +73,7 @@ class Node:
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 65535)
         self._pull = mailbox_socket(self._context, self._session, wire.NODE)
+        self._connections = Connections(self._context, self._pull)
         self._peers: dict[int, zmq.Socket] = {}
         self._pids: dict[int, int] = {}  # process -> pid, of the living
         self._spawns: deque[Spawn] = deque()  # that the zygote has not been asked for yet
@@ -83,7 +86,7 @@ class Node:
         self._guests: dict[int, int] = {}  # process -> pidfd, of drivers that have joined
         self._driver_pids = {wire.NODE: os.getpid(), wire.DRIVER: config["driver"]}
         self._poll = select.epoll()
-        for descriptor in (self._pull.fileno(), self._channel.fileno(), self._driver):
+        for descriptor in (self._pull.fileno(), self._connections.descriptor, self._channel.fileno(), self._driver):
             self._poll.register(descriptor, select.EPOLLIN)
         self._shown = ShownLines(self._send, self._origin_of, config["log_to_driver"], config["dedup_logs"])
         self._output = WorkerOutput(self._poll, self._shown.show if config["log_to_driver"] else None)
@@ -107,9 +110,12 @@ class Node:
                     self._ending = True
                 elif descriptor == self._channel.fileno():
                     self._read_report()
+                elif descriptor == self._connections.descriptor:
+                    self._connections.read()
                 elif descriptor in self._guests.values():
-                    self._read_mailbox()  # what it sent before its end
-                    self._guest_ended(next(guest for guest, pidfd in self._guests.items() if pidfd == descriptor))
+                    guest = next(guest for guest, pidfd in self._guests.items() if pidfd == descriptor)
+                    self._read_last_words(self._driver_pids[guest])
+                    self._guest_ended(guest)
                 elif descriptor != mailbox:
                     self._output.read(descriptor)
             self._read_mailbox()
@@ -163,6 +169,11 @@ class Node:
             except Exception:  # a mistake of ours: it is shown, and the session goes on
                 traceback.print_exc()
             self._carry_out()
+
+    def _read_last_words(self, pid):
+        """Reads all that a process has sent before its end."""
+        self._connections.await_end(pid, LAST_WORDS_S)
+        self._read_mailbox()
 
     def _table(self) -> dict[int, Callable]:
         """Kind of message -> what it means: a function of (frame, source, serial, a, c)."""
@@ -388,7 +399,6 @@ class Node:
                 self._doomed.discard(process)
                 _signal_group(pid, signal.SIGKILL)
         else:
-            self._read_mailbox()  # what it sent before its end
             how = describe_exit(status)
             if how == "signal SIGKILL" and self._memory.kernel_has_killed():
                 self._state.memory_pressure.ended_by_kernel(process)
@@ -396,12 +406,14 @@ class Node:
         self._carry_out()
 
     def _worker_ended(self, process, how):
-        pid = self._pids.pop(process, None)
-        self._unborn.discard(process)
+        pid = self._pids.get(process)
         if pid is not None:
-            stack_files.remove(self._session, process, pid)
             _signal_group(pid, signal.SIGKILL)  # processes that it started
             kill_children(but=self._zygote)  # and those of them that have left its group: they are the node's now
+            self._read_last_words(pid)
+            stack_files.remove(self._session, process, pid)
+            del self._pids[process]
+        self._unborn.discard(process)
         output = self._output.close(process)
         self._forget(process, how, "\n".join(f"    {line}" for line in output))
 
@@ -482,6 +494,7 @@ class Node:
             self._send(driver, wire.message(wire.GOODBYE, wire.NODE))
         for process, peer in self._peers.items():
             peer.close(LEAVE_MS if process in drivers else 0)
+        self._connections.close()
         self._pull.close(0)
         self._context.term()
         shutil.rmtree(self._session, ignore_errors=True)

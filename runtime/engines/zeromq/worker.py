@@ -402,7 +402,7 @@ def _set_up(settings):
         os.chdir(settings.working_dir)
         sys.path.insert(0, settings.working_dir)
     random.seed()
-    # What the zygote has not imported begins with a seed of its own; importing numpy.random takes 13 ms.
+    # A module that the zygote has not imported seeds itself later; importing numpy.random takes 13 ms.
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
     if (torch := sys.modules.get("torch")) is not None:

@@ -26,7 +26,8 @@ def slow(value, seconds=0.3):
 
 
 @runtime.remote
-def fail(text):
+def fail(text, after_s=0.0):
+    time.sleep(after_s)
     raise ValueError(text)
 
 
@@ -377,7 +378,7 @@ def test_a_timeout_that_suffices(engine):
 
 
 def test_get_raises_the_first_error_in_order(engine):
-    refs = [identity.remote(1), fail.remote("first"), fail.remote("second")]
+    refs = [identity.remote(1), fail.remote("first", after_s=0.3), fail.remote("second")]
     with pytest.raises(ValueError, match="first"):
         runtime.get(refs)
 

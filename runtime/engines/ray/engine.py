@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
+from time import monotonic
 
 import ray
 from ray.exceptions import RayError
@@ -260,7 +261,7 @@ class RayEngine:
         for ref in refs:
             if type(ref) is not Reference or ref.engine is not self:
                 self._check_own(ref)
-        stored = _asked(ray.get, [ref.inner for ref in refs], timeout=timeout_s)
+        stored = _all_of([ref.inner for ref in refs], timeout_s)
         try:
             return [decode(value) for value in stored]
         except errors.RuntimeFailure:
@@ -411,6 +412,22 @@ def _asked(verb, *args, **kwargs):
         raise failure
     finally:
         del failure
+
+
+def _all_of(inner: list, timeout_s: float | None) -> list:
+    """What these references of Ray hold; raises the error of the first of them that has one.
+
+    Ray raises whichever error comes first, while references before it are still pending.
+    """
+    deadline = None if timeout_s is None else monotonic() + timeout_s
+    try:
+        return _asked(ray.get, inner, timeout=timeout_s)
+    except errors.GetTimeoutError:
+        raise
+    except Exception:
+        for ref in inner if len(inner) > 1 else ():
+            _asked(ray.get, ref, timeout=None if deadline is None else max(0.0, deadline - monotonic()))
+        raise
 
 
 @functools.cache

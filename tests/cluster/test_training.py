@@ -106,16 +106,19 @@ def test_a_search_of_eight_trials(session, two_nodes, tmp_path):
 
 def test_training_goes_on_when_a_node_dies(session, two_nodes):
     session("ray", address=two_nodes.address, log_to_driver=False)
+    here = runtime.get_runtime_context().get_node_id()
     algorithm = ppo(sample_timeout_s=20).build()
     try:
         for iteration in range(1, 9):
             if iteration == 4:
+                elsewhere = sum(node != here for node in algorithm.workers.foreach_worker(_node_id))  # as Ray likes
+                assert elsewhere >= 1
                 two_nodes.kill(two_nodes.nodes[1])
             began = time.monotonic()
             result = algorithm.train()
             assert time.monotonic() - began < 120
             assert result["num_env_steps_sampled"] == result["timesteps_total"] == 512 * iteration
-        assert algorithm.workers.num_healthy_workers == 4 and algorithm.workers.num_restarts >= 2
+        assert algorithm.workers.num_healthy_workers == 4 and algorithm.workers.num_restarts >= elsewhere
         assert len(set(algorithm.workers.foreach_worker(_node_id))) == 1
     finally:
         algorithm.stop()

@@ -182,8 +182,12 @@ class Leftovers:
         self.descriptors, self.threads, self.shared = _descriptors(), set(threading.enumerate()), _shared_memory_files()
 
     def found(self, own: bool = True) -> list[str]:
-        """A line for each thing that is there now and was not before; `own`: in this process, too."""
-        lines = [f"process {pid}: {command_line(pid)}" for pid in marked_processes(self.marker)]
+        """A line for each thing that is there now and was not before; `own`: in this process, too.
+
+        Ray's dashboard agent is left out: that of 2.40 has outlived its raylet by more than a minute.
+        """
+        processes = {pid: command_line(pid) for pid in marked_processes(self.marker)}
+        lines = [f"process {pid}: {line}" for pid, line in processes.items() if "/ray/dashboard/agent.py" not in line]
         lines += [f"session directory {path}" for path in self.session_parent.iterdir()]
         lines += [f"/dev/shm/{name}" for name in _shared_memory_files() - self.shared]
         if not own:

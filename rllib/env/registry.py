@@ -13,16 +13,16 @@ import difflib
 import importlib
 import inspect
 import logging
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
 from gymnasium.vector import VectorEnv
+
+from rllib.registered import Registered
 
 logger = logging.getLogger("rllib.env")
 
@@ -157,11 +157,8 @@ def register_env(name: str, creator: Callable[[EnvContext], Any]) -> None:
     _creators[name] = creator
 
 
-class RegisteredEnv:
+class RegisteredEnv(Registered):
     """An entry of `register_env` that can be sent to another process.
-
-    The creator is pickled here and unpickled only when an environment of its name is asked for, so that an entry that
-    cannot be pickled is an error only where it is used.
 
     Args:
         name: the registered name.
@@ -169,29 +166,12 @@ class RegisteredEnv:
     """
 
     def __init__(self, name: str, creator: Callable):
-        self._name, self._pickled, self._problem = name, None, None
-        try:
-            self._pickled = cloudpickle.dumps(creator)
-        except Exception as error:  # whatever a user's object raises when it is pickled
-            self._problem = f"{type(error).__name__}: {error}"
+        remedy = "Register a class or function that can be pickled, or call register_env where the algorithm is built."
+        super().__init__(f"environment {name!r}", creator, remedy)
+        self._name = name
 
     def register(self) -> None:
-        """Registers it in this process."""
         _creators[self._name] = self
-
-    def creator(self) -> Callable:
-        """The registered class or function.
-
-        Raises:
-            ValueError: if it could not be pickled in the process that registered it.
-        """
-        if self._pickled is None:
-            raise ValueError(
-                f"environment {self._name!r} was registered in another process, and what makes it cannot be sent here "
-                f"({self._problem}). Register a class or function that can be pickled, or call register_env where the "
-                "algorithm is built."
-            )
-        return pickle.loads(self._pickled)
 
 
 def registered_envs() -> list[RegisteredEnv]:
@@ -264,7 +244,7 @@ def call_creator(creator: Callable, context: EnvContext, name: str):
 def _resolve_name(name: str) -> EnvFactory:
     if name in _creators:
         creator = _creators[name]
-        return CreatorFactory(creator.creator() if isinstance(creator, RegisteredEnv) else creator, name)
+        return CreatorFactory(creator.value() if isinstance(creator, Registered) else creator, name)
     module_name, env_id = _module_and_id(name)
     if module_name:
         found = getattr(_import_module(module_name, name), env_id, None)

@@ -3,15 +3,12 @@
 The process that builds an algorithm looks a name up; its workers get the class itself.
 """
 
-import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
-
-import cloudpickle
 
 from rllib.did_you_mean import did_you_mean
+from rllib.registered import Registered
 
-_registered: dict[str, dict[str, Callable]] = {"custom_model": {}, "custom_action_dist": {}}
+_registered: dict[str, dict[str, Callable | Registered]] = {"custom_model": {}, "custom_action_dist": {}}
 _REGISTERS = {"custom_model": "register_model", "custom_action_dist": "register_action_dist"}
 
 
@@ -37,7 +34,8 @@ def resolved(setting: str, given) -> Callable:
     """The class that the user gave for a setting, itself or by its name.
 
     Raises:
-        ValueError: for a name that nothing is registered under, or anything else that cannot be called.
+        ValueError: for a name that nothing is registered under or whose class cannot be sent to this process, or
+            anything else that cannot be called.
     """
     if isinstance(given, str):
         known = _registered[setting]
@@ -47,7 +45,8 @@ def resolved(setting: str, given) -> Callable:
                 f"model[{setting!r}]={given!r} is no registered name; {names}{did_you_mean(given, known)} Use "
                 f"rllib.{_REGISTERS[setting]}({given!r}, MyClass) before, or give the class itself."
             )
-        return known[given]
+        value = known[given]
+        return value.value() if isinstance(value, Registered) else value
     if not callable(given):
         raise ValueError(f"model[{setting!r}] must be a class, or a registered name of one, but got {given!r:.80}")
     return given
@@ -62,31 +61,28 @@ def _register(setting: str, name: str, value: Callable) -> None:
     _registered[setting][name] = value
 
 
-@dataclass(frozen=True)
-class RegisteredCode:
-    """An entry that can be sent to another process; `pickled` is None where its value cannot be."""
+class RegisteredCode(Registered):
+    """An entry that can be sent to another process.
 
-    setting: str
-    name: str
-    pickled: bytes | None
+    Args:
+        setting: that takes its name.
+        name: the registered name.
+        value: the registered class.
+    """
+
+    def __init__(self, setting: str, name: str, value: Callable):
+        remedy = f"Give a class that can be pickled, or call {_REGISTERS[setting]} where the algorithm is built."
+        super().__init__(f"model[{setting!r}]={name!r}", value, remedy)
+        self._setting, self._name = setting, name
 
     def register(self) -> None:
-        """Registers it in this process."""
-        if self.pickled is not None:
-            _registered[self.setting][self.name] = pickle.loads(self.pickled)
+        _registered[self._setting][self._name] = self
 
 
 def registered_code() -> list[RegisteredCode]:
     """All entries, to be registered in another process."""
     return [
-        RegisteredCode(setting, name, _pickled(value))
+        value if isinstance(value, RegisteredCode) else RegisteredCode(setting, name, value)
         for setting, entries in _registered.items()
         for name, value in entries.items()
     ]
-
-
-def _pickled(value: Callable) -> bytes | None:
-    try:
-        return cloudpickle.dumps(value)
-    except Exception:  # whatever a user's object raises; the name is then unknown in the other process
-        return None

@@ -16,6 +16,7 @@ import ctypes
 import fcntl
 import hashlib
 import json
+import mmap
 import os
 import platform
 import re
@@ -27,13 +28,11 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import numpy as np
-import safetensors
-import safetensors.numpy
 
 from rllib import __version__
 from rllib.encoding import UserCode, decode, encode, import_path
 from rllib.errors import CheckpointError
+from rllib.tensor_file import TensorFile, tensors_of
 
 __all__ = ["FORMAT_VERSION", "CheckpointError", "UserCode", "read_checkpoint", "read_manifest", "write_checkpoint"]
 
@@ -42,9 +41,12 @@ FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 # Names that `_sibling` gives to checkpoints that are being written.
 _TEMPORARY = re.compile(r"\..+\.tmp-[0-9a-f]{8}")
-_RECORDED_LIBRARIES = ("numpy", "gymnasium", "torch", "safetensors", "cloudpickle")
+_RECORDED_LIBRARIES = ("numpy", "gymnasium", "torch", "cloudpickle")
 
 Tree = Mapping[str, Mapping[str, Any]]
+Content = bytes | TensorFile
+# Size in bytes from which on a file of arrays is mapped instead of read.
+MAPPED = 2**26
 
 
 # ---------------------------------------------------------------------- writing
@@ -72,9 +74,8 @@ def write_checkpoint(path: str | Path, tree: Tree) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(path.parent)
         with _temporary_directory(path) as temporary:
-            for name, content in files.items():
-                _write_file(temporary / name, content)
-            _write_file(temporary / MANIFEST, _manifest(files))
+            entries = {name: _write_file(temporary / name, content) for name, content in files.items()}
+            _write_file(temporary / MANIFEST, _manifest(entries))
             for directory in {temporary, *((temporary / name).parent for name in files)}:
                 _sync_directory(directory)
             _put_in_place(temporary, path)
@@ -135,8 +136,9 @@ def _refuse_to_replace(path: Path) -> None:
         )
 
 
-def _serialised(tree: Tree) -> dict[str, bytes]:
-    files, pickled = {}, {}
+def _serialised(tree: Tree) -> dict[str, Content]:
+    files: dict[str, Content] = {}
+    pickled: dict[str, Any] = {}
     for name, content in tree.items():
         parts = Path(name).parts
         if Path(name).is_absolute() or ".." in parts or name == MANIFEST or parts[:1] == ("user_code",):
@@ -156,12 +158,11 @@ def _json(data) -> bytes:
     return (json.dumps(data, indent=1, allow_nan=False) + "\n").encode()
 
 
-def _tensors(name: str, arrays: Mapping[str, np.ndarray]) -> bytes:
-    for key, array in arrays.items():
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-            raise TypeError(f"{name} takes arrays of numbers, but {key!r} is {type(array).__name__}: {array!r:.80}")
-    # safetensors writes the memory without reordering, so it must be in C order; `copy` keeps 0-d arrays 0-d.
-    return safetensors.numpy.save({key: array.copy(order="C") for key, array in arrays.items()})
+def _tensors(name: str, arrays: Mapping[str, Any]) -> TensorFile:
+    try:
+        return TensorFile(arrays)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
 
 
 def _pickles(objects: Mapping[str, Any]) -> dict[str, bytes]:
@@ -182,18 +183,15 @@ def _pickles(objects: Mapping[str, Any]) -> dict[str, bytes]:
     return {**files, "user_code/index.json": _json(index)}
 
 
-def _manifest(files: Mapping[str, bytes]) -> bytes:
-    user_code = sorted(name for name in files if name.endswith(".pkl"))
+def _manifest(entries: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Of files, each with its entry."""
     return _json(
         {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "versions": {"rllib": __version__, "python": platform.python_version(), **_library_versions()},
-            "user_code": user_code,
-            "files": {
-                name: {"size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-                for name, content in sorted(files.items())
-            },
+            "user_code": sorted(name for name in entries if name.endswith(".pkl")),
+            "files": dict(sorted(entries.items())),
         }
     )
 
@@ -203,12 +201,17 @@ def _library_versions() -> dict[str, str]:
     return {name: str(sys.modules[name].__version__) for name in _RECORDED_LIBRARIES if name in sys.modules}
 
 
-def _write_file(path: Path, content: bytes) -> None:
+def _write_file(path: Path, content: Content) -> dict[str, Any]:
+    """Writes it to the disk, and returns its entry in the manifest."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
     with path.open("xb") as file:
-        file.write(content)
+        for part in content.parts() if isinstance(content, TensorFile) else (content,):
+            digest.update(part)
+            file.write(part)
         file.flush()
         os.fsync(file.fileno())
+        return {"size_bytes": file.tell(), "sha256": digest.hexdigest()}
 
 
 def _sync_directory(path: Path) -> None:
@@ -275,8 +278,7 @@ def read_checkpoint(path: str | Path, *, load_user_code: bool = False, only: str
         if name.startswith("user_code/"):
             continue
         if name.endswith(".safetensors"):
-            # The arrays of safetensors are views of the file's bytes and read-only.
-            tree[name] = {key: array.copy() for key, array in safetensors.numpy.load(content).items()}
+            tree[name] = tensors_of(content)
         else:
             loader = _UserCodeLoader(name, files) if load_user_code else None
             tree[name] = decode(json.loads(content), loader)
@@ -286,7 +288,7 @@ def read_checkpoint(path: str | Path, *, load_user_code: bool = False, only: str
 class _UserCodeLoader:
     """Loads the classes, functions and pickled objects that one JSON file of a checkpoint refers to."""
 
-    def __init__(self, name: str, files: Mapping[str, bytes]):
+    def __init__(self, name: str, files: Mapping[str, Any]):
         self._name = name
         self._files = files
         self._index = json.loads(files.get("user_code/index.json", b"{}"))
@@ -334,9 +336,17 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     return manifest
 
 
-def _checked_content(path: Path, name: str, entry: Mapping) -> bytes:
+def _checked_content(path: Path, name: str, entry: Mapping) -> bytes | mmap.mmap:
+    """The content of a file. A large one of arrays is mapped, so that these take memory as they are used.
+
+    The mapping is private: arrays in it can be changed, and the file stays as it is.
+    """
     try:
-        content = (path / name).read_bytes()
+        with (path / name).open("rb") as file:
+            if name.endswith(".safetensors") and os.fstat(file.fileno()).st_size >= MAPPED:
+                content: bytes | mmap.mmap = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            else:
+                content = file.read()
     except OSError as error:
         raise CheckpointError(_damaged(path, name, f"it cannot be read ({error.strerror})")) from error
     if len(content) != entry["size_bytes"]:

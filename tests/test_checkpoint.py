@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +24,7 @@ from hypothesis.extra import numpy as hnp
 from rllib import checkpoint
 from rllib.checkpoint import UserCode, read_checkpoint, read_manifest, write_checkpoint
 from rllib.errors import CheckpointError
+from rllib.tensor_file import TensorFile, tensors_of
 
 GOLDEN = Path(__file__).parent / "checkpoints" / "format_1"
 WEIGHTS = "policies/default_policy/weights.safetensors"
@@ -76,6 +79,30 @@ def test_arrays_of_all_types_and_layouts_come_back(tmp_path_factory, columns, tr
     columns = {name: array.T if transposed else array for name, array in columns.items()}
     path = write_checkpoint(tmp_path_factory.mktemp("c") / "c", {"x.safetensors": columns})
     assert_same(read_checkpoint(path), {"x.safetensors": columns})
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.dictionaries(st.text('aä"._/', min_size=1), arrays, max_size=3))
+def test_files_of_arrays_are_those_of_safetensors(columns):
+    content = b"".join(TensorFile(columns).parts())
+    assert_same({"x": safetensors.numpy.load(content)}, {"x": columns})
+    copied = {name: array.copy(order="C") for name, array in columns.items()}
+    assert_same({"x": tensors_of(safetensors.numpy.save(copied, {"made": "elsewhere"}))}, {"x": columns})
+
+
+def test_large_arrays_are_copied_neither_when_they_are_written_nor_when_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "MAPPED", 2**20)
+    large = np.arange(2**20)
+    tracemalloc.start()
+    try:
+        path = write_checkpoint(tmp_path / "c", {"x.safetensors": {"large": large}})
+        found = read_checkpoint(path)["x.safetensors"]["large"]
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, large)
+    found[:] = 0
+    np.testing.assert_array_equal(read_checkpoint(path)["x.safetensors"]["large"], large)
 
 
 def test_a_part_can_be_read_alone_even_if_another_is_damaged(tmp_path):

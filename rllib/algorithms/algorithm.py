@@ -1,8 +1,8 @@
 """What all algorithms share: build, train, evaluate, save, restore, act.
 
 An algorithm adds a config, a loss and a `training_step` (see ppo.py). This file moves its data: sampling with the
-newest weights, counting and timing. Beside it: from_config.py reads the config, from_checkpoint.py checkpoints,
-evaluations.py evaluates, inference.py acts.
+newest weights, counting and timing. Beside it: from_config.py reads the config, saving.py saves and restores,
+evaluations.py evaluates, inference.py acts in the user's own loops.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import logging
 import math
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -24,23 +23,14 @@ from rllib.algorithms import from_config
 from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration_config import make_exploration
-from rllib.algorithms.from_checkpoint import (
-    check_policy,
-    read_state,
-    restore_workers,
-    saved_class,
-    saved_config,
-    worker_states,
-)
-from rllib.algorithms.inference import Inference
-from rllib.algorithms.player import Player
-from rllib.checkpoint import write_checkpoint
+from rllib.algorithms.inference import Acting, Inference
+from rllib.algorithms.saving import Saving
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.exploration import Exploration, StateDependentNoise
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
-from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess
+from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import NoWorkers, WorkerSet
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.objective import Objective
@@ -51,18 +41,16 @@ from rllib.losses.loss import Loss, LossOverModules
 from rllib.metrics import Metrics, Result, SystemUsage
 from rllib.models.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
-from rllib.policy import Policy, Snapshot, description_of
+from rllib.policy import Policy, Snapshot
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 logger = logging.getLogger(__name__)
 
 # Settings of an update that are among its statistics, and their names there
 _REPORTED_SETTINGS = {"lr": "cur_lr", "entropy_coeff": "entropy_coeff", "kl_coeff": "cur_kl_coeff"}
-# The statistics of discounted returns in a checkpoint
-_RETURNS = f"policies/{DEFAULT_POLICY}/returns.safetensors"
 
 
-class Algorithm(ABC):
+class Algorithm(Acting, Saving, ABC):
     """One training run: a policy, its learner and the workers that sample for it.
 
     Use it as a context manager, or call `stop()` at the end.
@@ -257,10 +245,14 @@ class Algorithm(ABC):
 
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec:
         """The network for these spaces."""
+        return self.described_policy(observation_space, action_space, self.config.model)
+
+    def described_policy(self, observation_space, action_space, model: Mapping[str, Any]) -> PolicySpec:
+        """The network for these spaces with other settings than the config's `model`."""
         return policy_spec(
             observation_space,
             action_space,
-            self.config.model,
+            model,
             observation_filter=self.config.observation_filter,
             observation_clip=self.config.observation_clip,
             initializer=self.initializer,
@@ -357,7 +349,8 @@ class Algorithm(ABC):
         counters["num_env_steps_trained"] += batch.env_steps
         counters["num_updates"] += 1
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
-        used = {name: settings[setting] for setting, name in _REPORTED_SETTINGS.items() if setting in settings}
+        given = {setting: value for setting, value in settings.items() if not isinstance(value, Mapping)}
+        used = {name: given[setting] for setting, name in _REPORTED_SETTINGS.items() if setting in given}
         return {**stats, **used, **told, "policy_lag_updates": float(lag)}
 
     def auxiliary_weights(self) -> dict[str, float]:
@@ -384,6 +377,11 @@ class Algorithm(ABC):
         counters["num_updates"] += 1
         counters["num_grad_updates"] += 1
         return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
+
+    @property
+    def rollout_settings(self) -> RolloutSettings:
+        """What its workers are made of."""
+        return self._rollout_settings
 
     @property
     def policy(self) -> Policy:
@@ -466,7 +464,7 @@ class Algorithm(ABC):
                 result["longest_running_episode"],
             )
 
-    # ------------------------------------------------------------------ evaluation and inference
+    # ------------------------------------------------------------------ evaluation and weights
 
     def evaluate(self, num_episodes: int | None = None, explore: bool | None = None) -> dict:
         """Plays whole episodes in fresh environments, on seeds that training never uses.
@@ -482,111 +480,6 @@ class Algorithm(ABC):
         duration = self._evaluations.duration() if num_episodes is None else Duration(num_episodes)
         return self._evaluations.start(duration, explore)()
 
-    def compute_single_action(
-        self,
-        observation,
-        state: Sequence[np.ndarray] | None = None,
-        *,
-        explore: bool | None = None,
-        prev_action=None,
-        prev_reward: float | None = None,
-        full_fetch: bool = False,
-        action_mask=None,
-        policy_id: str = DEFAULT_POLICY,
-    ):
-        """The action for one observation, in the environment's own units.
-
-        Args:
-            observation: as the environment gives it.
-            state: required for a policy with a memory: `get_policy().get_initial_state()` for the first observation of
-                an episode, then the state that the previous call returned.
-            prev_action, prev_reward: the action before and its reward, for policies that read them
-                (lstm_use_prev_action, lstm_use_prev_reward); None with the first observation of an episode.
-            explore: sample it; False takes the most likely one. By default the config's `explore`.
-            full_fetch: return the state and what the network computed as well.
-            action_mask: of the legal actions, where the environment gives masks in the info or by a method.
-            policy_id: of the policy that acts.
-
-        Returns:
-            the action; if a state is given or with `full_fetch`, (action, state, fetches): the state for the next
-            observation ([] without a memory), and a dict with action_dist_inputs, and with action_logp and vf_preds
-            where the policy has them.
-
-        Raises:
-            ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
-                that is missing or leaves no legal action.
-        """
-        states = None if state is None else [state]
-        how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
-        told = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
-        how |= {name: None if value is None else [value] for name, value in told.items()}
-        answer = self.compute_actions([observation], states, **how)
-        if state is None and not full_fetch:
-            return answer[0]
-        actions, states, fetches = answer
-        if not (state or full_fetch):  # [], as a policy without a memory has it
-            return actions[0]
-        return actions[0], states[0], {name: rows[0] for name, rows in fetches.items()}
-
-    def compute_actions(
-        self,
-        observations: Sequence | Mapping,
-        state: Sequence | Mapping | None = None,
-        *,
-        explore: bool | None = None,
-        prev_action: Sequence | Mapping | None = None,
-        prev_reward: Sequence | Mapping | None = None,
-        full_fetch: bool = False,
-        action_masks: Sequence | Mapping | None = None,
-        policy_id: str = DEFAULT_POLICY,
-    ):
-        """Actions for several observations; see `compute_single_action`.
-
-        Args:
-            observations: a sequence of them, or a dict by agent.
-            state: a state for each of them, in the same form.
-            explore, full_fetch, policy_id: as for `compute_single_action`.
-            prev_action, prev_reward, action_masks: one for each of them, in the same form.
-
-        Returns:
-            actions: an array, or a dict by agent. If a state is given or with `full_fetch`, (actions, states, fetches):
-            a state for each in the same form, and a dict of arrays with a row for each.
-        """
-        policy = self.get_policy(policy_id)
-        policy.exploration = self.explored_by()
-        agents = list(observations) if isinstance(observations, Mapping) else None
-        if agents is not None:
-            observations = [observations[agent] for agent in agents]
-            per_agent = state, prev_action, prev_reward, action_masks
-            state, prev_action, prev_reward, action_masks = (
-                given and [given[agent] for agent in agents] for given in per_agent
-            )
-        fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
-        explore = self.config.explore if explore is None else explore
-        told = action_masks, prev_action, prev_reward
-        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, *told)
-        if agents is not None:
-            actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
-        return actions if fetches is None else (actions, states, fetches)
-
-    def make_player(
-        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
-    ) -> Player:
-        """What acts in episodes and remembers between steps: states of a memory, previous actions and rewards.
-
-        Args:
-            num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
-            explore: sample the actions; False takes the most likely ones.
-            policy_id: of the policy that acts.
-        """
-        return Player(self, num_episodes, explore=explore, policy_id=policy_id)
-
-    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
-        """The policy with this id."""
-        if policy_id not in self.policies:
-            raise ValueError(f"there is no policy {policy_id!r}; this algorithm has {', '.join(self.policies)}")
-        return self.policies[policy_id]
-
     def get_weights(self) -> dict[str, np.ndarray]:
         """Policy id -> a copy of its flat parameter vector."""
         return {policy_id: policy.weights.copy() for policy_id, policy in self.policies.items()}
@@ -595,149 +488,6 @@ class Algorithm(ABC):
         """Takes over what `get_weights` gave; the workers get it with their next request."""
         for policy_id, policy in self.policies.items():
             policy.set_weights(weights[policy_id])
-
-    # ------------------------------------------------------------------ checkpoints
-
-    def save(self, checkpoint_dir: str | Path | None = None) -> Path:
-        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
-
-        Args:
-            checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
-                results/ALGORITHM_DATE/checkpoint_ITERATION, with the date at which this algorithm was built.
-
-        Returns:
-            its path.
-        """
-        if checkpoint_dir is None:
-            checkpoint_dir = self._default_directory / f"checkpoint_{self.metrics.iteration:06d}"
-        return write_checkpoint(checkpoint_dir, self.get_state())
-
-    def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
-        """Writes the policy alone, as Policy.from_checkpoint reads it: policy.json says what to build, and the spaces;
-        weights.safetensors is what Policy.set_state takes.
-
-        Returns:
-            the directory.
-        """
-        return write_checkpoint(export_dir, self._policy_files(self.get_policy(policy_id)))
-
-    def restore(self, checkpoint_path: str | Path) -> None:
-        """Goes on from a checkpoint of the same algorithm, spaces and network.
-
-        Raises:
-            ValueError: if it is not a whole checkpoint, or of something else.
-        """
-        state = read_state(checkpoint_path)
-        name = state["algorithm.json"]["algorithm"]
-        if name != type(self).__name__:
-            raise ValueError(
-                f"the checkpoint {checkpoint_path} is of {name}, but this algorithm is {type(self).__name__}; use "
-                f"Algorithm.from_checkpoint, or build a {name}Config"
-            )
-        self.set_state(state)
-
-    @classmethod
-    def from_checkpoint(
-        cls,
-        checkpoint_path: str | os.PathLike,
-        overrides: dict[str, Any] | None = None,
-        *,
-        load_user_code: bool = False,
-    ) -> Self:
-        """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
-
-        Without `load_user_code` a checkpoint runs nothing but this library and its environment's class, which is
-        imported. An environment's name that was given to `register_env` must be registered.
-
-        Args:
-            checkpoint_path: what `save` returned, or a checkpoint of a trial.
-            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
-            load_user_code: also import the functions and other classes that the settings name, and unpickle those that
-                have no name. That runs code: only for checkpoints whose origin you trust.
-
-        Raises:
-            CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
-                of this class, or holds code of yours that is not loaded.
-        """
-        state = read_state(checkpoint_path, load_user_code)
-        algorithm_class = saved_class(state, checkpoint_path, base=cls)
-        config_class = algorithm_class.config_class
-        algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, overrides or {}, load_user_code))
-        try:
-            algorithm.set_state(state)
-        except BaseException:
-            algorithm.stop()
-            raise
-        return algorithm
-
-    def get_state(self) -> dict[str, Any]:
-        """The files of a checkpoint: name -> dict of plain values, or of arrays."""
-        files = {
-            "algorithm.json": {
-                "algorithm": type(self).__name__,
-                "class": type(self),
-                "seed": self.seed,
-                "metrics": self.metrics.get_state(),
-                "state": self.algorithm_state(),
-                "evaluations": self._evaluations.count,
-                "restores": self._restores,
-            },
-            "config.json": self.config.to_dict(),
-            "rng.json": {
-                "learner": self._learner_rng.bit_generator.state,
-                "inference": self._inference.rng.bit_generator.state,
-                # A stopped worker's streams are gone; a run that goes on from there draws new actions.
-                "workers": [] if self._stopped else worker_states(self.workers),
-            },
-        }
-        for policy_id, policy in self.policies.items():
-            own = {**self._policy_files(policy), "learner.safetensors": self.learners[policy_id].get_state()}
-            files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
-        if self._return_scale is not None:
-            files[_RETURNS] = self._return_scale.get_state()
-        return files
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Takes over `get_state`; spaces and network must be the same.
-
-        Environments cannot be saved: they start new episodes, with seeds that the run has not used.
-
-        Raises:
-            ValueError: if the network differs.
-        """
-        algorithm, rng = state["algorithm.json"], state["rng.json"]
-        for policy_id, policy in self.policies.items():
-            check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
-            policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
-            self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
-        if self._return_scale is not None and _RETURNS in state:
-            self._return_scale.set_state(state[_RETURNS])
-        self.metrics.set_state(algorithm["metrics"])
-        self.set_algorithm_state(algorithm["state"])
-        self._evaluations.count = algorithm["evaluations"]
-        self._restores = algorithm["restores"] + 1
-        self._learner_rng.bit_generator.state = rng["learner"]
-        self._inference.rng.bit_generator.state = rng["inference"]
-        if isinstance(self.workers, WorkerSet):
-            restore_workers(self.workers, rng["workers"], self._restores)
-
-    def algorithm_state(self) -> dict[str, Any]:
-        """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
-        return {}
-
-    def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        """Takes `algorithm_state` back."""
-
-    def _policy_files(self, policy: Policy) -> dict[str, Any]:
-        """A policy and all that acting needs beside it."""
-        description = {
-            **description_of(policy.spec),
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "normalize_actions": self.config.normalize_actions,
-            "clip_actions": self.config.clip_actions,
-        }
-        return {"policy.json": description, "weights.safetensors": policy.get_state()}
 
     # ------------------------------------------------------------------ the end
 

@@ -1,7 +1,5 @@
-"""From a checkpoint to what goes on from it: the algorithm's class, its config, its policy and its workers' streams."""
+"""What a checkpoint says: the algorithm's class, its config, and what earlier versions saved in another way."""
 
-import json
-import operator
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,10 +12,7 @@ from rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint
 from rllib.encoding import import_path, importable_path
 from rllib.env.registry import is_environment_class, register_typed_function
-from rllib.evaluation import seeding
 from rllib.evaluation.transitions import n_step_returns
-from rllib.evaluation.worker_set import WorkerSet
-from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import DEFAULT_POLICY
 
 State = Mapping[str, Mapping[str, Any]]
@@ -42,6 +37,8 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
 def _modernise(state: dict[str, dict[str, Any]]) -> None:
     """Puts what earlier versions have saved of the only policy where it is today."""
     own, target = state["algorithm.json"]["state"], None
+    if state["algorithm.json"]["algorithm"] == "ARS":  # whose policies had a bias before there was this setting
+        state["config.json"]["model"].setdefault("output_layer_use_bias", True)
     if "learner.safetensors" in state:
         state[LEARNER_FILE] = state.pop("learner.safetensors")
         own |= {name: {DEFAULT_POLICY: own[name]} for name in own.keys() & {"kl_coeff"}}
@@ -170,45 +167,3 @@ def _unloaded(place: str, value) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _unloaded(f"{place}[{index}]", item)
-
-
-def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
-    """Compares the "spec" of a policy.json with a policy's own.
-
-    Raises:
-        ValueError: if they differ.
-    """
-    theirs, own = PolicySpec.from_json(saved["spec"]).to_json(), spec.to_json()
-    differing = [name for name in own if own[name] != theirs.get(name)]
-    if differing:
-        raise ValueError(
-            f"the checkpoint's policy differs from this one in {', '.join(differing)}: "
-            f"{[theirs.get(name) for name in differing]} there, {[own[name] for name in differing]} here. "
-            "Use Algorithm.from_checkpoint, or the same settings."
-        )
-
-
-def worker_states(workers: WorkerSet) -> list[list[dict]]:
-    """The state of each worker's random streams, of each of its environments."""
-    return workers.foreach_worker(operator.methodcaller("get_state"))
-
-
-def restore_workers(workers: WorkerSet, states: list[list[dict]], restores: int) -> None:
-    """Lets the workers go on from `worker_states`, with new episodes on seeds that the run has not used.
-
-    Args:
-        workers: of any number; they take over the states if they have as many environments as there were.
-        states: what `worker_states` gave.
-        restores: how often the run has gone on from a checkpoint, this time included.
-    """
-    workers.restores = restores
-    workers.foreach_worker(_restore_worker, json.dumps(states), restores)
-    workers.fleet.forget()  # what is under way was asked for by other weights
-
-
-def _restore_worker(worker, states: str, restores: int) -> None:
-    worker.start_over(incarnation=seeding.incarnation(restores))
-    saved = json.loads(states)
-    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
-    if len(own) == worker.settings.num_envs:
-        worker.set_state(own)

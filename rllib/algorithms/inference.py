@@ -1,18 +1,139 @@
-"""Actions for observations as an environment gives them, outside of training."""
+"""Actions for observations as an environment gives them, outside of training: in deployment and users' own loops."""
 
-import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.env.actions import action_mapper
+from rllib.algorithms.player import Player
+from rllib.env.actions import action_mapper, of_each
 from rllib.env.augmented import METHOD, OBSERVATIONS, Augmentation
 from rllib.env.observations import observation_column
 from rllib.env.previous_steps import ACTIONS, REWARDS, ActionRow, PreviousStep
 from rllib.env.spaces import mismatch
 from rllib.models.distributions import Distribution
 from rllib.policy import Policy
+from rllib.sample_batch import DEFAULT_POLICY
+
+
+class Acting:
+    """The methods of an algorithm that act with its present policies."""
+
+    config: AlgorithmConfig
+    policies: dict[str, Policy]
+    _inference: "Inference"
+
+    @abstractmethod
+    def explored_by(self) -> dict[str, Any]:
+        """How much is explored at this moment, as the action distribution's `noise` takes it."""
+
+    def compute_single_action(
+        self,
+        observation,
+        state: Sequence[np.ndarray] | None = None,
+        *,
+        explore: bool | None = None,
+        prev_action=None,
+        prev_reward: float | None = None,
+        full_fetch: bool = False,
+        action_mask=None,
+        policy_id: str = DEFAULT_POLICY,
+    ):
+        """The action for one observation, in the environment's own units.
+
+        Args:
+            observation: as the environment gives it.
+            state: required for a policy with a memory: `get_policy().get_initial_state()` for the first observation of
+                an episode, then the state that the previous call returned.
+            prev_action, prev_reward: the action before and its reward, for policies that read them
+                (lstm_use_prev_action, lstm_use_prev_reward); None with the first observation of an episode.
+            explore: sample it; False takes the most likely one. By default the config's `explore`.
+            full_fetch: return the state and what the network computed as well.
+            action_mask: of the legal actions, where the environment gives masks in the info or by a method.
+            policy_id: of the policy that acts.
+
+        Returns:
+            the action; if a state is given or with `full_fetch`, (action, state, fetches): the state for the next
+            observation ([] without a memory), and a dict with action_dist_inputs, and with action_logp and vf_preds
+            where the policy has them.
+
+        Raises:
+            ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
+                that is missing or leaves no legal action.
+        """
+        states = None if state is None else [state]
+        how = {"explore": explore, "full_fetch": full_fetch, "policy_id": policy_id}
+        told = {"prev_action": prev_action, "prev_reward": prev_reward, "action_masks": action_mask}
+        how |= {name: None if value is None else [value] for name, value in told.items()}
+        answer = self.compute_actions([observation], states, **how)
+        if state is None and not full_fetch:
+            return answer[0]
+        actions, states, fetches = answer
+        if not (state or full_fetch):  # [], as a policy without a memory has it
+            return actions[0]
+        return actions[0], states[0], {name: rows[0] for name, rows in fetches.items()}
+
+    def compute_actions(
+        self,
+        observations: Sequence | Mapping,
+        state: Sequence | Mapping | None = None,
+        *,
+        explore: bool | None = None,
+        prev_action: Sequence | Mapping | None = None,
+        prev_reward: Sequence | Mapping | None = None,
+        full_fetch: bool = False,
+        action_masks: Sequence | Mapping | None = None,
+        policy_id: str = DEFAULT_POLICY,
+    ):
+        """Actions for several observations; see `compute_single_action`.
+
+        Args:
+            observations: a sequence of them, or a dict by agent.
+            state: a state for each of them, in the same form.
+            explore, full_fetch, policy_id: as for `compute_single_action`.
+            prev_action, prev_reward, action_masks: one for each of them, in the same form.
+
+        Returns:
+            actions: an array (for Tuple and Dict spaces a list), or a dict by agent. If a state is given or with
+            `full_fetch`, (actions, states, fetches): a state for each in the same form, and a dict of arrays with a row
+            for each.
+        """
+        policy = self.get_policy(policy_id)
+        policy.exploration = self.explored_by()
+        agents = list(observations) if isinstance(observations, Mapping) else None
+        if agents is not None:
+            observations = [observations[agent] for agent in agents]
+            per_agent = state, prev_action, prev_reward, action_masks
+            state, prev_action, prev_reward, action_masks = (
+                given and [given[agent] for agent in agents] for given in per_agent
+            )
+        fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
+        explore = self.config.explore if explore is None else explore
+        told = action_masks, prev_action, prev_reward
+        actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, *told)
+        if agents is not None:
+            actions, states = dict(zip(agents, actions)), dict(zip(agents, states))
+        return actions if fetches is None else (actions, states, fetches)
+
+    def make_player(
+        self, num_episodes: int | None = None, *, explore: bool = False, policy_id: str = DEFAULT_POLICY
+    ) -> Player:
+        """What acts in episodes and remembers between steps: states of a memory, previous actions and rewards.
+
+        Args:
+            num_episodes: number of episodes side by side; None: one, whose observations and actions come alone.
+            explore: sample the actions; False takes the most likely ones.
+            policy_id: of the policy that acts.
+        """
+        return Player(self, num_episodes, explore=explore, policy_id=policy_id)
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The policy with this id."""
+        if policy_id not in self.policies:
+            raise ValueError(f"there is no policy {policy_id!r}; this algorithm has {', '.join(self.policies)}")
+        return self.policies[policy_id]
 
 
 class Inference:
@@ -60,7 +181,7 @@ class Inference:
         action_masks: Sequence | None = None,
         prev_actions: Sequence | None = None,
         prev_rewards: Sequence | None = None,
-    ) -> tuple[np.ndarray, list[list[np.ndarray]]]:
+    ) -> tuple[Sequence, list[list[np.ndarray]]]:
         """One action for each observation.
 
         Args:
@@ -75,7 +196,7 @@ class Inference:
                 where the policy reads them; None where an episode begins.
 
         Returns:
-            N actions, and the state after each observation.
+            N actions, an array or, for Tuple and Dict, a list; and the state after each observation.
 
         Raises:
             ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
@@ -87,7 +208,8 @@ class Inference:
         )
         rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
         memory = _memory(policy, states, len(rows))
-        actions = self._to_env(policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches))
+        drawn = policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches)
+        actions = of_each(self._to_env(drawn))
         return actions, _states(policy, memory, len(rows))
 
     def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
@@ -164,9 +286,7 @@ def _states(policy: Policy, memory: np.ndarray | None, count: int) -> list[list[
     """The states [count, size] in the form of `Policy.get_initial_state`."""
     if memory is None:
         return [[] for _ in range(count)]
-    shapes = policy.spec.state_shapes
-    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-    return [[part.reshape(shape) for part, shape in zip(np.split(row, ends), shapes)] for row in memory]
+    return [list(parts) for parts in zip(*policy.state_parts(memory))]
 
 
 def _described(shapes: Sequence[tuple[int, ...]]) -> str:

@@ -1,0 +1,241 @@
+"""Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
+
+import json
+import operator
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import gymnasium
+import numpy as np
+
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.evaluations import Evaluations
+from rllib.algorithms.from_checkpoint import read_state, saved_class, saved_config
+from rllib.algorithms.inference import Inference
+from rllib.checkpoint import write_checkpoint
+from rllib.evaluation import seeding
+from rllib.evaluation.return_scale import ReturnScale
+from rllib.evaluation.worker_set import NoWorkers, WorkerSet
+from rllib.learners.learner import Learner
+from rllib.metrics import Metrics
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy, description_of
+from rllib.sample_batch import DEFAULT_POLICY
+
+# The statistics of discounted returns in a checkpoint
+_RETURNS = f"policies/{DEFAULT_POLICY}/returns.safetensors"
+
+
+class Saving:
+    """The methods of an algorithm that write checkpoints and go on from them."""
+
+    config_class: ClassVar[type[AlgorithmConfig]]
+    config: AlgorithmConfig
+    seed: int
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+    policies: dict[str, Policy]
+    learners: dict[str, Learner]
+    workers: WorkerSet | NoWorkers
+    metrics: Metrics
+    _evaluations: Evaluations
+    _inference: Inference
+    _return_scale: ReturnScale | None
+    _learner_rng: np.random.Generator
+    _default_directory: Path
+    _restores: int
+    _stopped: bool
+
+    @abstractmethod
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The present policy of this id."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends the workers and all other processes of the run."""
+
+    def save(self, checkpoint_dir: str | Path | None = None) -> Path:
+        """Writes a checkpoint directory: JSON and safetensors, all that is needed to act or to go on exactly.
+
+        Args:
+            checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
+                results/ALGORITHM_DATE/checkpoint_ITERATION, with the date at which this algorithm was built.
+
+        Returns:
+            its path.
+        """
+        if checkpoint_dir is None:
+            checkpoint_dir = self._default_directory / f"checkpoint_{self.metrics.iteration:06d}"
+        return write_checkpoint(checkpoint_dir, self.get_state())
+
+    def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
+        """Writes the policy alone, as Policy.from_checkpoint reads it: policy.json says what to build, and the spaces;
+        weights.safetensors is what Policy.set_state takes.
+
+        Returns:
+            the directory.
+        """
+        return write_checkpoint(export_dir, self._policy_files(self.get_policy(policy_id)))
+
+    def restore(self, checkpoint_path: str | Path) -> None:
+        """Goes on from a checkpoint of the same algorithm, spaces and network.
+
+        Raises:
+            ValueError: if it is not a whole checkpoint, or of something else.
+        """
+        state = read_state(checkpoint_path)
+        name = state["algorithm.json"]["algorithm"]
+        if name != type(self).__name__:
+            raise ValueError(
+                f"the checkpoint {checkpoint_path} is of {name}, but this algorithm is {type(self).__name__}; use "
+                f"Algorithm.from_checkpoint, or build a {name}Config"
+            )
+        self.set_state(state)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        checkpoint_path: str | os.PathLike,
+        overrides: dict[str, Any] | None = None,
+        *,
+        load_user_code: bool = False,
+    ) -> Self:
+        """Builds the algorithm of a checkpoint and goes on from there; the directory is all it needs.
+
+        Without `load_user_code` a checkpoint runs nothing but this library and its environment's class, which is
+        imported. An environment's name that was given to `register_env` must be registered.
+
+        Args:
+            checkpoint_path: what `save` returned, or a checkpoint of a trial.
+            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
+            load_user_code: also import the functions and other classes that the settings name, and unpickle those that
+                have no name. That runs code: only for checkpoints whose origin you trust.
+
+        Raises:
+            CheckpointError: (a ValueError) if it is missing, cut off, of something else, of an algorithm that is not
+                of this class, or holds code of yours that is not loaded.
+        """
+        state = read_state(checkpoint_path, load_user_code)
+        algorithm_class = saved_class(state, checkpoint_path, base=cls)
+        config_class = algorithm_class.config_class
+        algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, overrides or {}, load_user_code))
+        try:
+            algorithm.set_state(state)
+        except BaseException:
+            algorithm.stop()
+            raise
+        return algorithm
+
+    def get_state(self) -> dict[str, Any]:
+        """The files of a checkpoint: name -> dict of plain values, or of arrays."""
+        files = {
+            "algorithm.json": {
+                "algorithm": type(self).__name__,
+                "class": type(self),
+                "seed": self.seed,
+                "metrics": self.metrics.get_state(),
+                "state": self.algorithm_state(),
+                "evaluations": self._evaluations.count,
+                "restores": self._restores,
+            },
+            "config.json": self.config.to_dict(),
+            "rng.json": {
+                "learner": self._learner_rng.bit_generator.state,
+                "inference": self._inference.rng.bit_generator.state,
+                # A stopped worker's streams are gone; a run that goes on from there draws new actions.
+                "workers": [] if self._stopped else worker_states(self.workers),
+            },
+        }
+        for policy_id, policy in self.policies.items():
+            own = {**self._policy_files(policy), "learner.safetensors": self.learners[policy_id].get_state()}
+            files |= {f"policies/{policy_id}/{name}": content for name, content in own.items()}
+        if self._return_scale is not None:
+            files[_RETURNS] = self._return_scale.get_state()
+        return files
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes over `get_state`; spaces and network must be the same.
+
+        Environments cannot be saved: they start new episodes, with seeds that the run has not used.
+
+        Raises:
+            ValueError: if the network differs.
+        """
+        algorithm, rng = state["algorithm.json"], state["rng.json"]
+        for policy_id, policy in self.policies.items():
+            check_policy(state[f"policies/{policy_id}/policy.json"], policy.spec)
+            policy.set_state(state[f"policies/{policy_id}/weights.safetensors"])
+            self.learners[policy_id].set_state(state[f"policies/{policy_id}/learner.safetensors"])
+        if self._return_scale is not None and _RETURNS in state:
+            self._return_scale.set_state(state[_RETURNS])
+        self.metrics.set_state(algorithm["metrics"])
+        self.set_algorithm_state(algorithm["state"])
+        self._evaluations.count = algorithm["evaluations"]
+        self._restores = algorithm["restores"] + 1
+        self._learner_rng.bit_generator.state = rng["learner"]
+        self._inference.rng.bit_generator.state = rng["inference"]
+        if isinstance(self.workers, WorkerSet):
+            restore_workers(self.workers, rng["workers"], self._restores)
+
+    def algorithm_state(self) -> dict[str, Any]:
+        """JSON-able state of the algorithm itself (coefficients that adapt, ...), for checkpoints."""
+        return {}
+
+    def set_algorithm_state(self, state: dict[str, Any]) -> None:
+        """Takes `algorithm_state` back."""
+
+    def _policy_files(self, policy: Policy) -> dict[str, Any]:
+        """A policy and all that acting needs beside it."""
+        description = {
+            **description_of(policy.spec),
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "normalize_actions": self.config.normalize_actions,
+            "clip_actions": self.config.clip_actions,
+        }
+        return {"policy.json": description, "weights.safetensors": policy.get_state()}
+
+
+def check_policy(saved: Mapping[str, Any], spec: PolicySpec) -> None:
+    """Compares the "spec" of a policy.json with a policy's own.
+
+    Raises:
+        ValueError: if they differ.
+    """
+    theirs, own = PolicySpec.from_json(saved["spec"]).to_json(), spec.to_json()
+    differing = [name for name in own if own[name] != theirs.get(name)]
+    if differing:
+        raise ValueError(
+            f"the checkpoint's policy differs from this one in {', '.join(differing)}: "
+            f"{[theirs.get(name) for name in differing]} there, {[own[name] for name in differing]} here. "
+            "Use Algorithm.from_checkpoint, or the same settings."
+        )
+
+
+def worker_states(workers: WorkerSet) -> list[list[dict]]:
+    """The state of each worker's random streams, of each of its environments."""
+    return workers.foreach_worker(operator.methodcaller("get_state"))
+
+
+def restore_workers(workers: WorkerSet, states: list[list[dict]], restores: int) -> None:
+    """Lets the workers go on from `worker_states`, with new episodes on seeds that the run has not used.
+
+    Args:
+        workers: of any number; they take over the states if they have as many environments as there were.
+        states: what `worker_states` gave.
+        restores: how often the run has gone on from a checkpoint, this time included.
+    """
+    workers.restores = restores
+    workers.foreach_worker(_restore_worker, json.dumps(states), restores)
+    workers.fleet.forget()  # what is under way was asked for by other weights
+
+
+def _restore_worker(worker, states: str, restores: int) -> None:
+    worker.start_over(incarnation=seeding.incarnation(restores))
+    saved = json.loads(states)
+    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
+    if len(own) == worker.settings.num_envs:
+        worker.set_state(own)

@@ -382,6 +382,25 @@ class StackedCounting(gymnasium.Env):
         return self.stack([max(self.t - i, 0) for i in (3, 2, 1, 0)]), 1.0, self.t == 30, False, {}
 
 
+class StructuredProbe(ProbeEnv):
+    """P5 and P12 at once: one step, observation x 0 or 1 at random, an action of three parts that earn up to 1 each.
+
+    The parts are worth 1 where jump is 5 + x, where the bit is 1 - x, and where the number is 3 + 4 x.
+    """
+
+    action_space = Dict(arm=Tuple([Box(0.0, 10.0, (1,), np.float64), MultiBinary(1)]), jump=Discrete(2, start=5))
+
+    def first(self):
+        return float(self.np_random.integers(2))
+
+    def follow(self, action):
+        if action not in self.action_space:
+            raise ValueError(f"{action} lies outside {self.action_space}")
+        (number,), (bit,) = action["arm"]
+        choices = float(action["jump"] == 5 + self.x) + float(bit == 1 - self.x)
+        return 0.0, choices + 1 - float(number - 3 - 4 * self.x) ** 2 / 10, True, False
+
+
 def in_vector(env, mode: AutoresetMode, kind=SyncVectorEnv, **options):
     """Creator of a VectorEnv of environments of a class, as a user would write it."""
     return lambda context: kind(

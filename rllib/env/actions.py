@@ -1,7 +1,15 @@
 """The mapping between the actions of a policy and those of an environment."""
 
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import create_empty_array
+
+from rllib.models.action_distributions import distribution_for
+from rllib.models.flat_spaces import action_form, flat_leaves, parts
 
 
 class ActionMapper:
@@ -14,6 +22,7 @@ class ActionMapper:
     | MultiBinary    | 0, 1                                                     | 0, 1                         |
     | Box            | float32; where normalised, [-1, 1] spans low to high     | within [low, high], own dtype |
     | integer Box    | 0 .. high - low, int64 (IntegerBoxMapper)                | low .. high, own dtype       |
+    | Tuple, Dict    | one row (StructuredActionMapper)                         | a tuple or dict              |
 
     Only components of a Box with two finite bounds are normalised; the others keep their values. Actions
     beyond a bound are clipped for the environment, but stored unclipped: the log-probability belongs to the action that
@@ -105,8 +114,88 @@ class IntegerBoxMapper(ActionMapper):
         return actions.astype(np.int64) - self.space.low.astype(np.int64)
 
 
-def action_mapper(space: spaces.Space, distribution, normalize_actions: bool, clip_actions: bool) -> ActionMapper:
+class StructuredActionMapper:
+    """Maps rows of a policy for Tuple or Dict actions to batches in the form of the space, and back.
+
+    Each leaf is mapped as an action of its space is alone: starts are added, and only numbers of a Box of floats are
+    normalised and clipped. A batch is a tuple or dict of arrays [N, ...], as gymnasium's vector environments take them.
+
+    Args:
+        space: the Tuple or Dict.
+        normalize_actions, clip_actions: as for ActionMapper.
+    """
+
+    policy_bounds = None
+
+    def __init__(self, space: spaces.Space, normalize_actions: bool, clip_actions: bool):
+        self.space = space
+        self._leaves, first = [], 0
+        for leaf in flat_leaves(space):
+            own, last = distribution_for(leaf.space), first + math.prod(leaf.shape)
+            mapper = action_mapper(leaf.space, own, normalize_actions, clip_actions)
+            self._leaves.append((slice(first, last), own, mapper))
+            first = last
+        self._num_numbers, self._dtype = first, action_form(space)[1]
+        self._structured = _builder(space)
+
+    def to_env(self, actions: np.ndarray) -> dict | tuple:
+        """Rows [N, numbers] of the policy as a batch of actions; its memory is new, environments may keep it."""
+        return self._structured(self._mapped(actions))
+
+    def _mapped(self, actions: np.ndarray) -> Iterator[np.ndarray]:
+        for where, own, mapper in self._leaves:
+            rows = actions[:, where].reshape(len(actions), *own.action_shape).astype(own.action_dtype)
+            yield mapper.to_env(rows).astype(mapper.space.dtype, copy=False)
+
+    def to_policy(self, actions: dict | tuple) -> np.ndarray:
+        """The inverse: a batch of N actions as the policy would have stored them, [N, numbers]; for recorded data."""
+        given = list(_values_of_leaves(self.space, actions))
+        rows = np.empty((len(given[0]), self._num_numbers), self._dtype)
+        for (where, _, mapper), values in zip(self._leaves, given):
+            columns = rows[:, where]
+            columns[:] = mapper.to_policy(np.asarray(values)).reshape(columns.shape)
+        return rows
+
+
+def _builder(space: spaces.Space) -> Callable[[Iterator], Any]:
+    """What makes the structure of a space of an iterator over the values of its leaves."""
+    inner = parts(space)
+    if inner is None:
+        return next
+    builders = [(key, _builder(part)) for key, part in inner]
+    if isinstance(space, spaces.Tuple):
+        return lambda leaves: tuple(build(leaves) for _, build in builders)
+    return lambda leaves: {key: build(leaves) for key, build in builders}
+
+
+def _values_of_leaves(space: spaces.Space, values) -> Iterator:
+    inner = parts(space)
+    if inner is None:
+        yield values
+    for key, part in inner or ():
+        yield from _values_of_leaves(part, values[key])
+
+
+def of_each(actions) -> Sequence:
+    """The actions of N environments one by one, from a batch of them; an array is such a sequence already."""
+    if isinstance(actions, dict):
+        return [dict(zip(actions, each)) for each in zip(*map(of_each, actions.values()))]
+    if isinstance(actions, tuple):
+        return list(zip(*map(of_each, actions)))
+    return actions
+
+
+def zero_action(space: spaces.Space):
+    """An action of zeros in the form of the space; it may lie outside."""
+    return of_each(create_empty_array(space, 1))[0]
+
+
+def action_mapper(
+    space: spaces.Space, distribution, normalize_actions: bool, clip_actions: bool
+) -> ActionMapper | StructuredActionMapper:
     """The mapping of the actions that a policy's distribution draws; arguments as for ActionMapper."""
+    if parts(space) is not None:
+        return StructuredActionMapper(space, normalize_actions, clip_actions)
     if getattr(distribution, "squashed", False):
         return SquashedActionMapper(space)
     if isinstance(space, spaces.Box) and distribution.action_dtype.kind == "i":

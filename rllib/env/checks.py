@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rllib.env.actions import action_mapper
+from rllib.env.goals import Goals, check_computed, require_goals
 from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.spaces import mismatch
-from rllib.env.stream import EnvironmentStream
+from rllib.env.stream import EnvironmentStream, Row
 from rllib.env.vector import make_environment, stream_over
 from rllib.models.action_distributions import distribution_for
 from rllib.models.masks import MaskedOutputs, has_key, masked_columns, no_choice, without_choice
@@ -32,6 +34,7 @@ def check_environment(
     check: bool = True,
     info_columns: Sequence[Column] = (),
     action_mask_key: str | None = None,
+    needs_goals: bool = False,
 ) -> tuple:
     """Makes one environment, takes a few random steps on the path that training takes, and closes it.
 
@@ -42,6 +45,7 @@ def check_environment(
         check: False takes no steps and only reads the spaces.
         info_columns: keys of the info dicts that are to be columns.
         action_mask_key: of the mask in Dict observations; the steps then take legal actions.
+        needs_goals: the environment must be one with goals (goals.py), and compute what its steps give.
 
     Returns:
         (observation_space, action_space) of a single environment.
@@ -54,12 +58,13 @@ def check_environment(
     made = make_environment(factory, EnvContext(env_config, num_envs=num_envs))
     seeds = list(range(num_envs)) if isinstance(made, VectorEnv) else [0]
     with stream_over(lambda _: made, seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns) as stream:
+        goals = require_goals(stream.observation_space, stream.environments[0]) if needs_goals else None
         if check:
-            _take_steps(stream, factory.name, action_mask_key)
+            _take_steps(stream, factory.name, action_mask_key, goals)
         return stream.observation_space, stream.action_space
 
 
-def _take_steps(stream: EnvironmentStream, name: str, action_mask_key: str | None) -> None:
+def _take_steps(stream: EnvironmentStream, name: str, action_mask_key: str | None, goals: Goals | None) -> None:
     row = stream.new_row()
     stream.reset(row)
     draw = _legal_actions(stream, name, action_mask_key) or _any_actions(stream.action_space, stream.num_envs)
@@ -67,13 +72,31 @@ def _take_steps(stream: EnvironmentStream, name: str, action_mask_key: str | Non
     for _ in range(CHECKED_STEPS):
         drawn = draw(row.observations, [index for index, _ in ended] if stream.has_gaps else [])
         ended = stream.step(drawn, row)
+        if goals is not None:
+            _check_goals(stream, row, ended, goals)
+
+
+def _check_goals(stream: EnvironmentStream, row: Row, ended: list, goals: Goals) -> None:
+    """Compares the rewards of a step of all environments with those that they compute."""
+    following = row.observations.copy()
+    for index, final in ended:
+        following[index] = final
+    made = np.ones(stream.num_envs, bool) if stream.reset_rows is None else ~stream.reset_rows
+    names = [column.name for column in stream.info_columns if not column.before_action]
+    infos = [{name: row.infos[name][i] for name in names} for i in np.flatnonzero(made)]
+    if infos:
+        check_computed(goals, stream.environments[0], following[made], row.rewards[made], row.terminated[made], infos)
 
 
 def _any_actions(space, count: int) -> Callable:
     """(observations, environments that reset next) -> random actions."""
     space = copy.deepcopy(space)  # sampling must not move the generator of the user's space
     space.seed(0)
-    return lambda observations, resetting: np.stack([space.sample() for _ in range(count)])
+
+    def draw(observations: np.ndarray, resetting: list[int]):
+        return concatenate(space, [space.sample() for _ in range(count)], create_empty_array(space, count))
+
+    return draw
 
 
 def _legal_actions(stream: EnvironmentStream, name: str, key: str | None) -> Callable | None:

@@ -5,10 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from gymnasium import spaces
 
-from rllib.models.flat_spaces import parts
-
-OBSERVATION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
-ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+from rllib.models.flat_spaces import parts, unsupported
 
 
 def check_spaces(observation_space, action_space, name: str) -> None:
@@ -17,9 +14,7 @@ def check_spaces(observation_space, action_space, name: str) -> None:
     Raises:
         ValueError: naming the space, its place, and the supported kinds.
     """
-    problem = _unsupported(observation_space, OBSERVATION_SPACES, "observation_space") or _unsupported(
-        action_space, ACTION_SPACES, "action_space"
-    )
+    problem = unsupported(observation_space, "observation_space") or unsupported(action_space, "action_space")
     if problem:
         raise ValueError(f"environment {name}: {problem}{_hint_to_ignore(observation_space)}")
 
@@ -28,23 +23,10 @@ def _hint_to_ignore(space) -> str:
     """What to do about parts of a Dict that cannot be read while others can."""
     if not isinstance(space, spaces.Dict):
         return ""
-    unread = [key for key, part in space.spaces.items() if _unsupported(part, OBSERVATION_SPACES, key)]
+    unread = [key for key, part in space.spaces.items() if unsupported(part, key)]
     if not 0 < len(unread) < len(space.spaces):
         return ""
     return f" Or let the policy do without: .environment(ignore_observation_keys={unread!r})."
-
-
-def _unsupported(space, supported: tuple, path: str) -> str | None:
-    if isinstance(space, supported):
-        problems = (_unsupported(part, supported, f"{path}[{key!r}]") for key, part in parts(space) or ())
-        return next(filter(None, problems), None)
-    if not isinstance(space, spaces.Space):
-        return f"{path} must be a space of gymnasium.spaces, but it is {space!r}."
-    names = ", ".join(kind.__name__ for kind in supported)
-    return (
-        f"{path} is {space}, and {type(space).__name__} spaces are not supported. Supported are {names}; "
-        "let the environment, or a gymnasium wrapper around it, encode the value as one of these."
-    )
 
 
 def mismatch(space, value, path: str = "observation") -> str | None:

@@ -1,10 +1,33 @@
 """The leaves of Dict and Tuple spaces, and where each lies in the flat row that gymnasium.spaces.flatten would make."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from gymnasium import spaces
+
+# Of observations and of actions.
+SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
+
+
+def unsupported(space, path: str) -> str | None:
+    """Why observations or actions cannot be of this space, and what to do; None if they can.
+
+    Args:
+        space: see above.
+        path: its name in the message.
+    """
+    if isinstance(space, SUPPORTED):
+        problems = (unsupported(part, f"{path}[{key!r}]") for key, part in parts(space) or ())
+        return next(filter(None, problems), None)
+    if not isinstance(space, spaces.Space):
+        return f"{path} must be a space of gymnasium.spaces, but it is {space!r}."
+    names = ", ".join(kind.__name__ for kind in SUPPORTED)
+    return (
+        f"{path} is {space}, and {type(space).__name__} spaces are not supported. Supported are {names}; "
+        "let the environment, or a gymnasium wrapper around it, encode the value as one of these."
+    )
 
 
 @dataclass(frozen=True)
@@ -70,3 +93,14 @@ def _leaves(space: spaces.Space, path: str) -> Iterator[tuple[spaces.Space, str]
         return
     for key, part in inner:
         yield from _leaves(part, f"{path}[{key!r}]")
+
+
+def action_form(space: spaces.Space) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of an action as batches store it: int64 for choices, float32 for numbers.
+
+    A Tuple or Dict is stored as one row, the numbers of its leaves side by side; float32 where any leaf is of floats.
+    """
+    leaves = flat_leaves(space)
+    is_continuous = any(np.issubdtype(leaf.space.dtype, np.floating) for leaf in leaves)
+    shape = space.shape if parts(space) is None else (sum(math.prod(leaf.shape) for leaf in leaves),)
+    return tuple(shape), np.dtype(np.float32 if is_continuous else np.int64)

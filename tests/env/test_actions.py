@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rllib.env import ActionMapper, make_stream, resolve
-from rllib.env.actions import action_mapper
+from rllib.env.actions import action_mapper, of_each, zero_action
 from rllib.models.action_distributions import distribution_for
 from tests.env.transitions import Tape
 from tests.envs import BoundedAction
@@ -157,3 +158,75 @@ def test_environments_see_only_actions_of_their_space():
         mapper = ActionMapper(stream.action_space)
         tape.step(mapper.to_env(np.array([[0.4], [-900], [900]], np.float32)))
         assert tape.rewards.tolist() == pytest.approx([0, -4.9, -0.9], abs=1e-5)
+
+
+NESTED = Dict(
+    {
+        "grip": Tuple([Discrete(3, start=-1), Box(-0.1, 0.1, (2, 1), np.float64)]),
+        "arm": Dict(joints=MultiDiscrete([2, 3], start=[5, 0]), steps=Box(-4, 4, (2,), np.int16)),
+        "lamps": MultiBinary(2),
+    }
+)
+
+
+# Where the numbers of NESTED["grip"][1] lie in a row.
+FLOATS_OF_NESTED = slice(5, 7)
+
+
+def nested_rows(count):
+    distribution, rng = distribution_for(NESTED), np.random.default_rng(0)
+    inputs = rng.standard_normal((count, distribution.num_inputs), dtype=np.float32)
+    return distribution.sample(inputs, distribution.noise(rng, count))
+
+
+def nested_mapper(*how):
+    return action_mapper(NESTED, distribution_for(NESTED), *(how or (True, False)))
+
+
+def test_structured_actions_lie_in_their_space_and_come_back():
+    rows = nested_rows(300)
+    assert abs(rows[:, FLOATS_OF_NESTED]).max() > 1  # some are beyond the bounds
+    there = nested_mapper().to_env(rows)
+    actions = of_each(there)
+    assert len(actions) == 300 and list(actions[0]) == ["arm", "grip", "lamps"]
+    for action in actions:
+        assert action in NESTED
+    kinds = actions[0]["arm"]["steps"], actions[0]["grip"][1], actions[0]["lamps"], actions[0]["grip"][0]
+    assert [kind.dtype for kind in kinds] == [np.int16, np.float64, np.int8, np.int64]
+    rows[:, FLOATS_OF_NESTED] = rows[:, FLOATS_OF_NESTED].clip(-1, 1)
+    np.testing.assert_allclose(nested_mapper().to_policy(there), rows, atol=1e-6)
+
+
+def test_actions_of_a_structured_space_are_stored_and_given_back():
+    samples = [NESTED.sample() for _ in range(50)]
+    batch = concatenate(NESTED, samples, create_empty_array(NESTED, 50))
+    again = nested_mapper().to_env(nested_mapper().to_policy(batch))
+    for action, back in zip(samples, of_each(again), strict=True):
+        np.testing.assert_allclose(back["grip"][1], action["grip"][1], rtol=1e-5, atol=1e-8)
+        assert back["grip"][0] == action["grip"][0] and (back["lamps"] == action["lamps"]).all()
+        assert all((back["arm"][key] == action["arm"][key]).all() for key in ("joints", "steps"))
+
+
+def test_a_batch_has_the_form_of_gymnasiums_vector_environments():
+    rows = nested_rows(4)
+    batch = nested_mapper().to_env(rows)
+    assert batch in batch_space(NESTED, 4)
+    for one, other in zip(iterate(batch_space(NESTED, 4), batch), of_each(batch), strict=True):
+        np.testing.assert_equal(one, other)
+    batch["arm"]["joints"][:] = 99  # environments may change what they get
+    np.testing.assert_array_equal(rows, nested_rows(4))
+
+
+def test_only_floats_are_normalised_and_clipped():
+    rows = nested_rows(300)
+    plain, clipped = (nested_mapper(False, clip).to_env(rows) for clip in (False, True))
+    np.testing.assert_array_equal(plain["grip"][1].reshape(300, 2), rows[:, FLOATS_OF_NESTED])
+    np.testing.assert_allclose(clipped["grip"][1], plain["grip"][1].clip(-0.1, 0.1))
+    np.testing.assert_equal(clipped["arm"], nested_mapper().to_env(rows)["arm"])
+
+
+def test_an_action_of_zeros_has_the_form_of_the_space():
+    zero = zero_action(NESTED)
+    np.testing.assert_equal(zero["grip"], (0, np.zeros((2, 1))))
+    assert zero.keys() == NESTED.keys() and zero_action(Discrete(3, start=2)) == 0
+    np.testing.assert_array_equal(zero_action(Box(1, 2, (2,))), [0, 0])

@@ -92,7 +92,10 @@ def check(**config):
         ),
         ({"space": spaces.Graph(Discrete(2), None)}, "Graph spaces are not supported"),
         ({"action_space": spaces.OneOf([Discrete(2)])}, "action_space is OneOf.*not supported"),
-        ({"action_space": spaces.Dict(a=Discrete(2))}, "action_space is Dict.*not supported"),
+        (
+            {"action_space": spaces.Dict(a=spaces.Text(3))},
+            r"action_space\['a'\] is Text.*Text spaces are not supported",
+        ),
         ({"space": None}, "observation_space must be a space of gymnasium.spaces, but it is None"),
     ],
 )

@@ -17,8 +17,11 @@ from gymnasium.vector.utils import batch_space, iterate
 from rllib.env.registry import EnvContext, WrappingFactory
 from rllib.env.vector_stream import autoreset_mode
 from rllib.models.flat_spaces import flat_leaves
+from rllib.models.model_settings import PREVIOUS_STEP
 
 OBSERVATIONS, ACTIONS, REWARDS = "observations", "prev_actions", "prev_rewards"
+# For messages.
+SETTINGS = ", ".join(PREVIOUS_STEP)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class PreviousStep:
         if taken := added.keys() & observation_space.keys():
             raise ValueError(
                 f"observations with the keys {sorted(observation_space.keys())} cannot get {sorted(taken)} beside. "
-                "Leave lstm_use_prev_action and lstm_use_prev_reward out, or rename the keys."
+                f"Leave out what asks for the step before ({SETTINGS}), or rename the keys."
             )
         return spaces.Dict({**observation_space.spaces, **added})
 
@@ -108,7 +111,7 @@ class PreviousStepFactory(WrappingFactory):
             return _TellingVector(env, self.told)
         if not isinstance(env, gymnasium.Env):
             raise ValueError(
-                f"lstm_use_prev_action and lstm_use_prev_reward need an environment that is a gymnasium.Env, but "
+                f"settings that tell the step before ({SETTINGS}) need an environment that is a gymnasium.Env, but "
                 f"{self.name} is {type(env).__name__}. Let it tell these in its own observations."
             )
         return _TellingEnv(env, self.told)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rllib.models.described import Described, from_json
+from rllib.models.described import Described
 from rllib.models.initializers import orthogonal_matrix
 from rllib.models.layout import LayersLayout
 
@@ -45,15 +45,14 @@ class Memory(Described):
         """Arrays of `size` numbers in the state of one tower."""
         return NUM_STATES[self.cell]
 
-
-def memory_from_json(data: dict | None) -> Memory | None:
-    """What `Memory.to_json` described; None for None."""
-    return data and from_json(data, (Memory,))
+    def layout(self, *rest) -> "MemoryLayout":
+        """Where the parameters lie; arguments as for LayersLayout."""
+        return MemoryLayout(*rest, memory=self)
 
 
 @dataclass
 class MemoryLayout(LayersLayout):
-    """The blocks of a network with a memory; each tower has a cell.
+    """The blocks of a network with a memory; each tower has a cell. AttentionLayout replaces the cell.
 
     | block         | shape                                 |                                                        |
     |---------------|---------------------------------------|--------------------------------------------------------|
@@ -71,17 +70,22 @@ class MemoryLayout(LayersLayout):
     memory: Memory | None = None
 
     def block_shapes(self) -> dict[str, tuple[int, ...]]:
-        memory, before, towers = self.memory, self.num_inputs, self.num_towers
+        before, towers = self.num_inputs, self.num_towers
         shapes = self.torso.block_shapes(towers) if self.torso else {}
         for index, width in enumerate(self.hiddens):
             shapes[f"hidden_{index}"] = (towers, before + 1, width)
             before = width
-        shapes["cell"] = (towers, before + 1 + memory.size + 1, NUM_GATES[memory.cell] * memory.size)
-        before = memory.size
-        for index, width in enumerate(memory.post_hiddens):
+        shapes |= self.remembering_shapes(before)
+        before = self.memory.size
+        for index, width in enumerate(self.memory.post_hiddens):
             shapes[f"post_{index}"] = (towers, before + 1, width)
             before = width
         return shapes | self.head_shapes(before)
+
+    def remembering_shapes(self, before: int) -> dict[str, tuple[int, ...]]:
+        """Those of the blocks that remember; they read `before` features and give `memory.size`."""
+        memory = self.memory
+        return {"cell": (self.num_towers, before + 1 + memory.size + 1, NUM_GATES[memory.cell] * memory.size)}
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -94,28 +98,31 @@ class MemoryLayout(LayersLayout):
         Layers behind the cell are "shared.post_0.weight" and so on.
         """
         blocks, named = self.blocks(flat), {}
-        memory = self.memory
         for tower, owner in enumerate(self.towers):
             own = self.torso.named_parameters(blocks, tower) if self.torso else {}
             for index in range(len(self.hiddens)):
-                own |= _weight_and_bias(f"hidden_{index}", blocks[f"hidden_{index}"][tower])
-            cell, split = blocks["cell"][tower], -memory.size - 1
-            own |= {
-                f"{memory.cell}.weight_ih_l0": cell[: split - 1].T,
-                f"{memory.cell}.weight_hh_l0": cell[split:-1].T,
-                f"{memory.cell}.bias_ih_l0": cell[split - 1],
-                f"{memory.cell}.bias_hh_l0": cell[-1],
-            }
-            for index in range(len(memory.post_hiddens)):
-                own |= _weight_and_bias(f"post_{index}", blocks[f"post_{index}"][tower])
+                own |= weight_and_bias(f"hidden_{index}", blocks[f"hidden_{index}"][tower])
+            own |= self.remembering_parameters(blocks, tower)
+            for index in range(len(self.memory.post_hiddens)):
+                own |= weight_and_bias(f"post_{index}", blocks[f"post_{index}"][tower])
             named |= {f"{owner}.{name}": view for name, view in own.items()}
         for name in self.heads:
-            named |= {f"{name}.{key}": view for key, view in _weight_and_bias("head", self.head(blocks, name)).items()}
+            named |= {f"{name}.{key}": view for key, view in weight_and_bias("head", self.head(blocks, name)).items()}
         if self.num_log_std:
             named["policy.log_std"] = blocks["log_std"]
         return named
 
-    def initialize_cells(self, weights: np.ndarray, rng: np.random.Generator, initializer: str) -> None:
+    def remembering_parameters(self, blocks: dict, tower: int) -> dict:
+        """Parameter name -> view of the blocks of `remembering_shapes`."""
+        memory, cell, split = self.memory, blocks["cell"][tower], -self.memory.size - 1
+        return {
+            f"{memory.cell}.weight_ih_l0": cell[: split - 1].T,
+            f"{memory.cell}.weight_hh_l0": cell[split:-1].T,
+            f"{memory.cell}.bias_ih_l0": cell[split - 1],
+            f"{memory.cell}.bias_hh_l0": cell[-1],
+        }
+
+    def initialize_memory(self, weights: np.ndarray, rng: np.random.Generator, initializer: str) -> None:
         """Fills the cells' weights: each gate's matrices orthogonal with gain 1, no bias; "uniform": as torch does."""
         size = self.memory.size
         for cell in self.blocks(weights)["cell"]:
@@ -129,7 +136,8 @@ class MemoryLayout(LayersLayout):
                     gate[:] = orthogonal_matrix(gate.shape, rng)
 
 
-def _weight_and_bias(name: str, layer) -> dict:
+def weight_and_bias(name: str, layer) -> dict:
+    """The views of a layer [width + 1, outputs], whose last row is the bias, under torch's names."""
     return {f"{name}.weight": layer[:-1].T, f"{name}.bias": layer[-1]}
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rllib.models.custom import CustomSpec, TorchLayout, first_columns
-from rllib.models.torch_network import FlatModule
+from rllib.models.custom import CustomSpec, TorchLayout
+from rllib.models.torch_network import FlatModule, RecurrentActing, first_columns
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RecurrentSpec(CustomSpec):
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
         return ((self.state_size,),)
 
-    def network(self, layout: TorchLayout, weights: np.ndarray) -> "RecurrentActing":
+    def network(self, layout: TorchLayout, weights: np.ndarray) -> RecurrentActing:
         return RecurrentActing(self.torch(layout, torch.from_numpy(weights), None).module)
 
     def torch(self, layout: TorchLayout, flat: Tensor, acting) -> FlatModule:
@@ -77,37 +77,3 @@ class Unrolled(nn.Module):
         order = torch.cat(rows).argsort()
         dist_inputs, values = (torch.cat(parts)[order] for parts in zip(*steps))
         return dist_inputs, values
-
-
-class RecurrentActing:
-    """The network of a policy with a memory, for acting: on the CPU, without gradients.
-
-    Args:
-        unrolled: whose step it calls.
-    """
-
-    closed_form = False
-    gives_values = True
-
-    def __init__(self, unrolled: Unrolled):
-        self._unrolled, self._step, self._width = unrolled, unrolled.step, unrolled.width
-
-    @torch.inference_mode()
-    def forward(self, inputs: np.ndarray, seq_lens: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distribution inputs [B, K] and values [B] of sequences; arguments as for Unrolled."""
-        dist_inputs, values = self._unrolled(
-            *(torch.from_numpy(np.require(each, requirements="W")) for each in (inputs, seq_lens, state))
-        )
-        return dist_inputs.numpy(), values.numpy()
-
-    @torch.inference_mode()
-    def step(
-        self, inputs: np.ndarray, state: np.ndarray, next_state: np.ndarray, values: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Distribution inputs [B, K]; writes the next states [B, state_size], and the values [B] if they are given."""
-        observations = first_columns(torch.from_numpy(inputs), self._width)
-        dist_inputs, computed, following = self._step(observations, torch.from_numpy(state))
-        next_state[:] = following.numpy()
-        if values is not None:
-            values[:] = computed.numpy()
-        return dist_inputs.numpy()

@@ -2,7 +2,7 @@
 
 Full buffers of transitions of CartPole's size. "update" gives the sampled rows new priorities, as a learner does after
 each update. Uniform replay stands beside Stable-Baselines3's, prioritised replay beside TorchRL's; each library hands
-out what its learners take (numpy arrays here, torch tensors there).
+out what its learners take (numpy arrays here, torch tensors there). Beside both stands the same buffer on a disk.
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ BAR = ">= 1 peer"
 INSERTS, BATCHES = (1, 64), (64, 4096)
 
 
-def filled(prioritized: bool, capacity: int):
+def filled(prioritized: bool, capacity: int, storage: str):
     """A full buffer."""
     import numpy as np
 
@@ -29,7 +29,7 @@ def filled(prioritized: bool, capacity: int):
         Column(sb.REWARDS, (), "float32"),
         Column(sb.TERMINATEDS, (), "bool"),
     )
-    replay = ReplayBuffer(columns, capacity, alpha=0.6 if prioritized else None)
+    replay = ReplayBuffer(columns, capacity, alpha=0.6 if prioritized else None, storage=storage)
     rng = np.random.default_rng(0)
     while len(replay) < capacity:
         # Priorities of all sizes, as they are after some training.
@@ -37,11 +37,11 @@ def filled(prioritized: bool, capacity: int):
     return replay
 
 
-def measured(prioritized: bool, capacity: int, seconds: float) -> dict[str, float]:
+def measured(prioritized: bool, capacity: int, seconds: float, storage: str = "memory") -> dict[str, float]:
     """Rows a second by what is done."""
     import numpy as np
 
-    replay, rng, found = filled(prioritized, capacity), np.random.default_rng(0), {}
+    replay, rng, found = filled(prioritized, capacity, storage), np.random.default_rng(0), {}
     for size in INSERTS:
         batch = replay_common.rows(size)
         found[f"insert {size}"] = replay_common.rate(partial(replay.add, batch), size, seconds)
@@ -72,19 +72,21 @@ def main() -> None:
 
 def compare(prioritized: bool, name: str, label: str, capacity: int, options) -> list:
     """A row for each thing that is measured; the sides take turns, after a round that is thrown away."""
-    sides: dict[str, list[dict]] = {"ours": [], "peer": []}
+    sides: dict[str, list[dict]] = {"ours": [], "disk": [], "peer": []}
     for index in range(options.rounds + 1):
         found = {"ours": measured(prioritized, capacity, options.seconds)}
+        found["disk"] = measured(prioritized, capacity, options.seconds, "disk")
         if not options.no_peers:
             found["peer"] = peer(name, f"{name}_replay", "--capacity", capacity, "--seconds", options.seconds)
         for side, figures in found.items():
             if figures and index:
                 sides[side].append(figures)
     kind = "prioritised" if prioritized else "uniform"
+    beside = {"peer": (label, BAR), "disk": ("on disk", "")}
     lines = []
     for what in sides["ours"][0]:
         values = {side: [figures[what] for figures in rounds] for side, rounds in sides.items() if rounds}
-        lines += rows(Rounds(values), f"{kind}, {capacity:,}: {what}", "rows/s", {"peer": (label, BAR)})
+        lines += rows(Rounds(values), f"{kind}, {capacity:,}: {what}", "rows/s", beside)
     return lines
 
 

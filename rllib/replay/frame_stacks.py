@@ -8,6 +8,7 @@ come from, episodes or padding. What comes out is what went in, to the bit.
 
 import math
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
@@ -23,17 +24,25 @@ class FrameStacks:
         dtype: of a frame.
         axis: that of the frames in a stack, the oldest first; 0 or -1.
         num_rows: rows, of two stacks each, that there is to be room for.
+        zeros: `zeros(shape, dtype)` makes the ring.
 
     Attributes:
         length: k, frames of a stack.
         written: frames written so far; the position of the next one.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, axis: int, num_rows: int):
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        axis: int,
+        num_rows: int,
+        zeros: Callable[..., np.ndarray] = np.zeros,
+    ):
         self._axis = axis
         self.length = shape[axis]
         frame = tuple(np.delete(shape, axis).tolist())
-        self._frames = np.zeros((_frames_for(num_rows, self.length), *frame), dtype)
+        self._frames = zeros((_frames_for(num_rows, self.length), *frame), dtype)
         self.written = 0
         # How far back a frame is looked for: half of the spare room, so that it stays as long as the row.
         self._reach = (len(self._frames) - num_rows) // 2
@@ -42,7 +51,7 @@ class FrameStacks:
 
     @staticmethod
     def bytes_for(shape: tuple[int, ...], dtype: str, axis: int, num_rows: int) -> int:
-        """Memory of the ring."""
+        """Size of the ring."""
         return _frames_for(num_rows, shape[axis]) * math.prod(shape) // shape[axis] * np.dtype(dtype).itemsize
 
     @property

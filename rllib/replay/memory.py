@@ -22,7 +22,7 @@ def check_memory(rows: int, size_bytes: int) -> None:
         fitting = max(rows * free // (2 * size_bytes), 1)
         raise ValueError(
             f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free. "
-            f"Use .training(replay_buffer_config={{'capacity': {fitting}}})."
+            f"Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'disk'}}."
         )
 
 

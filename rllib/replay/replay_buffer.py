@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
 from rllib.replay.frame_stacks import FrameStacks
 from rllib.replay.memory import check_memory
 from rllib.replay.priorities import Priorities
@@ -32,15 +33,18 @@ class ReplayBuffer:
             (frame_stacks.py). If many short episodes fill the room for frames, the oldest rows are dropped early. None:
             observations are stored whole.
         alpha: exponent of the priorities; 0 makes all rows alike. None: there are no priorities.
+        storage: where the rows lie: "memory", "disk" (of a temporary directory), or a directory; see disk.py. What
+            finds them, such as the priorities, is in memory in any case. Sampled rows are the same bits.
         epsilon: added to every |TD error|, so that every row can be drawn.
         stratified: one row from each of B equal parts of the priorities' sum; False draws independently, which with
             alpha 0 gives the very rows of uniform sampling.
 
     Attributes:
-        size_bytes: memory of the full buffer.
+        size_bytes: of the full buffer, in memory and on the disk.
 
     Raises:
-        ValueError: if capacity is below 1, or takes more memory than is free.
+        ValueError: if capacity is below 1, or takes more memory, or more of the disk, than is free.
+        OSError: if the disk cannot reserve the room.
     """
 
     def __init__(
@@ -49,6 +53,8 @@ class ReplayBuffer:
         capacity: int,
         frame_axis: int | None = None,
         alpha: float | None = None,
+        storage: str = MEMORY,
+        *,
         epsilon: float = 1e-6,
         stratified: bool = True,
     ):
@@ -56,13 +62,13 @@ class ReplayBuffer:
             raise ValueError(f"capacity={capacity} must be at least 1")
         self.capacity = capacity
         self._shapes = [(column.name, column.shape) for column in columns]
-        self.size_bytes = self.bytes_for(columns, capacity, frame_axis, alpha)
-        check_memory(capacity, self.size_bytes)
+        self.size_bytes = self.check_room(columns, capacity, frame_axis, alpha, storage)
         # Zeros take no memory until they are written to.
+        zeros = zeros_in(directory_of(storage))
         self._columns = {
-            column.name: np.zeros((capacity, *column.shape), column.dtype) for column in _stored(columns, frame_axis)
+            column.name: zeros((capacity, *column.shape), column.dtype) for column in _stored(columns, frame_axis)
         }
-        self._stacks = None if frame_axis is None else FrameStacks(*_observation(columns), frame_axis, capacity)
+        self._stacks = None if frame_axis is None else FrameStacks(*_observation(columns), frame_axis, capacity, zeros)
         self._priorities = None if alpha is None else Priorities(capacity, alpha, epsilon, stratified)
         # With stacks: for each row the least position that its frames can have.
         self._least = np.zeros(0 if self._stacks is None else capacity, np.int64)
@@ -71,16 +77,36 @@ class ReplayBuffer:
         self._out: dict[str, np.ndarray] = {}
 
     @staticmethod
-    def bytes_for(
-        columns: Sequence[Column], capacity: int, frame_axis: int | None = None, alpha: float | None = None
+    def check_room(
+        columns: Sequence[Column],
+        capacity: int,
+        frame_axis: int | None = None,
+        alpha: float | None = None,
+        storage: str = MEMORY,
+        copies: int = 1,
     ) -> int:
-        """The `size_bytes` of such a buffer."""
-        size = capacity * sum(
+        """The `size_bytes` of such buffers, after a check that there is room for them; nothing is allocated.
+
+        Args:
+            columns, capacity, frame_axis, alpha, storage: as for the constructor.
+            copies: number of these buffers.
+
+        Raises:
+            ValueError: if there is not.
+        """
+        rows = capacity * sum(
             math.prod(column.shape) * np.dtype(column.dtype).itemsize for column in _stored(columns, frame_axis)
         )
+        finding = 0 if alpha is None else SumTree.bytes_for(capacity)
         if frame_axis is not None:
-            size += 8 * capacity + FrameStacks.bytes_for(*_observation(columns), frame_axis, capacity)
-        return size if alpha is None else size + SumTree.bytes_for(capacity)
+            rows += FrameStacks.bytes_for(*_observation(columns), frame_axis, capacity)
+            finding += 8 * capacity
+        rows, finding = copies * rows, copies * finding
+        directory = directory_of(storage)
+        if directory is not None:
+            check_disk(copies * capacity, rows, directory)
+        check_memory(copies * capacity, finding if directory else rows + finding)
+        return rows + finding
 
     def __len__(self) -> int:
         """Rows that can be sampled."""

@@ -165,4 +165,4 @@ def test_memory():
     assert whole.size_bytes == 10_000 * (8 * 84 * 84 + 16)
     assert single.size_bytes == (11_250 + 32) * 84 * 84 + 10_000 * (2 * 4 * 8 + 8 + 16)
     assert single.size_bytes < whole.size_bytes / 7
-    assert ReplayBuffer.bytes_for(columns, 10_000, -1) == single.size_bytes
+    assert ReplayBuffer.check_room(columns, 10_000, -1) == single.size_bytes

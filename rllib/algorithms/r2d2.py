@@ -1,0 +1,215 @@
+"""R2D2: deep Q-learning with a memory, from replayed sequences (Kapturowski et al., ICLR 2019).
+
+The replay keeps sequences of an episode's steps (evaluation/sequence_rows.py). An update unrolls the network over them;
+the memory begins with zeros, or with the state that the worker had there (`zero_init_states=False`), and may be brought
+up to date by the steps before, `replay_burn_in` of them, without a gradient. Priorities, where the replay has some, are
+0.9 times the largest TD error of a sequence plus 0.1 times their mean. Values are those of returns rescaled by h
+(`use_h_function`).
+
+Departures from the paper:
+- Sequences follow one another, they do not overlap (the paper's do by half); their burn-in is the end of the one
+  before, so that every step is learned from, those at an episode's beginning, too.
+- Returns of n steps end with their sequence: the last steps of it are bootstrapped after fewer.
+- New sequences have the largest priority so far; workers compute none.
+
+Q-learning, replay and target network are those of DQN, and so are its parts but noise in the weights. C51 needs
+`use_h_function=False`, since its atoms have their place on the scale of returns.
+"""
+
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+
+from rllib import sample_batch as sb
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.dqn import DQN, DQNConfig
+from rllib.algorithms.exploration_config import EPSILON_ALIASES
+from rllib.algorithms.off_policy import REPLAY_DEFAULTS
+from rllib.algorithms.sections import Merged, above, section
+from rllib.evaluation.sequence_rows import BOOTSTRAP_AT, BURN_IN, SequenceTransitions
+from rllib.losses.td import q_targets
+from rllib.models.model_settings import MODEL_DEFAULTS
+from rllib.sample_batch import Column, SampleBatch
+
+_R2D2_REPLAY = {
+    **REPLAY_DEFAULTS,
+    "type": "MultiAgentReplayBuffer",
+    "capacity": 100_000,
+    "storage_unit": "sequences",
+    "replay_sequence_length": -1,
+    "replay_burn_in": 0,
+}
+# Share of the largest TD error in a sequence's priority; the rest is the mean's (eta in the paper).
+LARGEST_SHARE = 0.9
+
+
+class R2D2Config(DQNConfig):
+    """Settings of R2D2; the defaults are RLlib's. The model needs a memory: model={"use_lstm": True}.
+
+    train_batch_size counts steps: an update draws as many sequences as have that number, if all are max_seq_len long.
+    """
+
+    replay_defaults: ClassVar[dict] = _R2D2_REPLAY
+    own_aliases: ClassVar[dict] = {
+        **EPSILON_ALIASES,
+        "burn_in": ("replay_buffer_config", lambda steps: {"replay_burn_in": steps}),  # of earlier RLlib
+    }
+
+    @section
+    def rollouts(self, *, num_rollout_workers=2, batch_mode="complete_episodes") -> Self:
+        """Who samples, how much at a time, and how; "auto" takes the model's max_seq_len."""
+
+    @section
+    def training(
+        self,
+        *,
+        lr=1e-4,
+        gamma=0.997,
+        adam_epsilon=1e-3,
+        train_batch_size=1000,
+        target_network_update_freq=1000,
+        training_intensity=150,
+        replay_buffer_config: Annotated[
+            dict,
+            "type, capacity (in sequences), replay_burn_in (steps), prioritized_replay_alpha, _beta, _eps, storage",
+            Merged,
+        ] = _R2D2_REPLAY,
+        zero_init_states: Annotated[
+            bool, "sequences begin with a memory of zeros; False: with the state that acted there"
+        ] = True,
+        use_h_function: Annotated[bool, "learn the values of rescaled returns"] = True,
+        h_function_epsilon: Annotated[
+            float, "the linear part of h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x", above(0, finite=True)
+        ] = 1e-3,
+    ) -> Self: ...
+
+    @property
+    def steps_per_row(self) -> int:
+        given = self.model.get("max_seq_len")
+        return given if type(given) is int and given > 0 else MODEL_DEFAULTS["max_seq_len"]
+
+    def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
+        """Steps of each of a worker's environments per fragment: those of a sequence, unless it is given."""
+        return self.steps_per_row if self.rollout_fragment_length == "auto" else self.rollout_fragment_length
+
+    def replay_settings(self) -> dict[str, Any]:
+        settings = super().replay_settings()
+        # RLlib's files say it there as well; where the two differ, the check refuses it.
+        for name in ("zero_init_states", "replay_zero_init_states"):
+            if settings.get(name) is self.zero_init_states:
+                del settings[name]
+        return settings
+
+    @relation("replay_buffer_config", "zero_init_states")
+    def _check_rows(self):
+        settings = self.replay_settings()
+        burn_in = settings["replay_burn_in"]
+        if type(burn_in) is not int or burn_in < 0:
+            return f"replay_buffer_config: replay_burn_in={burn_in!r} must be an integer >= 0 (steps). Use 0 for none."
+        if settings["replay_sequence_length"] != -1:
+            return (
+                "replay_buffer_config: replay_sequence_length must be -1: sequences have replay_burn_in + "
+                "model['max_seq_len'] steps. Leave it out, and set these."
+            )
+        if settings["storage_unit"] != "sequences":
+            return f"replay_buffer_config: storage_unit={settings['storage_unit']!r} must be 'sequences'. Leave it out."
+        if self.needs_goals:
+            return (
+                f"replay_buffer_config: type={settings['type']!r} is for single rows, not for sequences. Use DQN, or "
+                "another type."
+            )
+        if settings["frame_stack_axis"] is not None:
+            return (
+                f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} is for single rows. "
+                "Leave it out: with a memory, observations need no stacks of frames."
+            )
+
+    @relation("use_h_function", "num_atoms")
+    def _check_rescaling(self):
+        if self.use_h_function and self.num_atoms > 1:
+            return (
+                f"use_h_function=True rescales values, but num_atoms={self.num_atoms} learns distributions of returns "
+                "between v_min and v_max. Use .training(use_h_function=False) or num_atoms=1."
+            )
+
+
+class R2D2(DQN):
+    """The algorithm; see the module's docstring."""
+
+    config_class = R2D2Config
+
+    def make_postprocess(self) -> SequenceTransitions:
+        config, policy = self.config, self.policy
+        if not policy.state_size:
+            raise ValueError(
+                f"{type(self).__name__} learns from sequences, so its policy needs a memory. Use "
+                ".training(model={'use_lstm': True}), 'use_gru', 'use_attention', or a custom model with a memory; or "
+                "DQN."
+            )
+        return SequenceTransitions(
+            self.stored_observation(),
+            Column(sb.ACTIONS, policy.action_shape, str(policy.action_dtype)),
+            config.gamma,
+            config.n_step,
+            policy.spec.max_seq_len,
+            config.replay_settings()["replay_burn_in"],
+            0 if config.zero_init_states else policy.state_size,
+        )
+
+    def replay_columns(self) -> tuple[Column, ...]:
+        return self._rollout_settings.postprocess.row_columns
+
+    def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
+        """One update on sampled sequences; its statistics, with a td_error for each of them."""
+        steps = self.learned_steps(batch)
+        stats = self.learn(steps, lr=lr, shuffle=False)
+        stats["td_error"] = sequence_errors(stats["td_error"], steps[sb.SEQ_LENS])
+        return stats
+
+    def learned_steps(self, batch: SampleBatch) -> SampleBatch:
+        """The steps behind the burn-in of sampled sequences, one sequence after the other, and what they are fitted to.
+
+        Nothing is padded, and the states are those that the present weights reach in the burn-in: a learner's gradient
+        ends there.
+        """
+        observations, burn_in, seq_lens = batch[sb.OBS], batch[BURN_IN], batch[sb.SEQ_LENS]
+        stored = batch.get(sb.STATE_IN, np.zeros((len(seq_lens), self.policy.state_size), np.float32))
+        place, ends = np.arange(observations.shape[1]), (burn_in + seq_lens)[:, None]
+        # Behind the learned steps, the observation that followed the last.
+        is_seen = (place >= burn_in[:, None]) & (place <= ends)
+        is_learned = is_seen[:, :-1] & (place[:-1] < ends)
+        seen, states, outputs = observations[is_seen], [], []
+        for policy in (self.policy, self.target):
+            state = policy.state_after(observations, burn_in, stored)
+            states.append(state)
+            outputs.append(policy.dist_inputs(seen, seq_lens + 1, state))
+        # Of each learned step, the row of `seen` that it is bootstrapped from.
+        first = np.cumsum(seq_lens + 1) - (seq_lens + 1) - burn_in
+        later = (first[:, None] + batch[BOOTSTRAP_AT])[is_learned]
+        choosing, judged = (self.policy.distribution.at(part[later]) for part in outputs)
+        if not self.config.double_q:
+            choosing = judged
+        name, targets = q_targets(
+            self.policy.distribution,
+            judged,
+            choosing.q_values(),
+            batch[sb.REWARDS][is_learned],
+            batch[sb.DISCOUNTS][is_learned],
+            self.config.h_function_epsilon if self.config.use_h_function else None,
+        )
+        columns = {
+            sb.OBS: observations[:, :-1][is_learned],
+            sb.ACTIONS: batch[sb.ACTIONS][is_learned],
+            name: targets,
+            sb.WEIGHTS: np.repeat(batch[sb.WEIGHTS], seq_lens),
+            sb.SEQ_LENS: seq_lens,
+            sb.STATE_IN: states[0],
+        }
+        return SampleBatch(columns, policy_version=self.num_updates)
+
+
+def sequence_errors(errors: np.ndarray, seq_lens: np.ndarray) -> np.ndarray:
+    """The numbers [S] that the priorities of sequences come from, by the sizes of the TD errors [B] of their steps."""
+    starts = np.cumsum(seq_lens) - seq_lens
+    means = np.add.reduceat(errors, starts) / seq_lens
+    return LARGEST_SHARE * np.maximum.reduceat(errors, starts) + (1 - LARGEST_SHARE) * means

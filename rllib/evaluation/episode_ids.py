@@ -1,0 +1,44 @@
+"""The column eps_id, for batches of loops of the user's, which are split by episode."""
+
+import numpy as np
+
+from rllib.evaluation.fragment import Fragment
+from rllib.evaluation.settings import Postprocess
+from rllib.policy import Policy
+from rllib.sample_batch import EPS_ID, TERMINATEDS, TRUNCATEDS, Column
+
+
+class EpisodeIds:
+    """A postprocess that adds to another one's columns which episode a row belongs to.
+
+    No two episodes of a run have the same number: environment i of K has i, i + K, i + 2 K, ...
+
+    Args:
+        postprocess: the algorithm's.
+        first: index of the worker's first environment, counted over all workers.
+        num_envs: environments of the worker.
+        total: environments of all workers.
+    """
+
+    def __init__(self, postprocess: Postprocess, first: int, num_envs: int, total: int):
+        self._postprocess, self._total = postprocess, total
+        self._running = np.arange(first, first + num_envs)
+        self.columns = (*postprocess.columns, Column(EPS_ID, (), "int64"))
+        for name in ("every_final_observation", "make_rows", "without_memory"):
+            if hasattr(postprocess, name):
+                setattr(self, name, getattr(postprocess, name))
+
+    def __call__(self, fragment: Fragment, policy: Policy) -> None:
+        """Fills the columns."""
+        self._postprocess(fragment, policy)
+        ended = fragment[TERMINATEDS] | fragment[TRUNCATEDS]
+        if fragment.valid is not None:
+            ended |= ~fragment.valid
+        before = np.cumsum(ended, axis=0) * self._total
+        fragment[EPS_ID][0] = self._running
+        fragment[EPS_ID][1:] = self._running + before[:-1]
+        self._running += before[-1]
+
+    def start_over(self) -> None:
+        """All environments begin new episodes."""
+        self._running += self._total

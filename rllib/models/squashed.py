@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib.models.distributions import DiagGaussian, DiagGaussianBatch, TorchDiagGaussianBatch
+from rllib.models.distributions import HALF_LOG_2_PI, DiagGaussian, DiagGaussianBatch, TorchDiagGaussianBatch
 
 # Points and weights for the mean of a function of a standard normal number.
 NUM_NODES = 32
@@ -37,6 +37,80 @@ class SquashedGaussian(DiagGaussian):
 
     def torch_at(self, inputs) -> "TorchSquashedGaussianBatch":
         return TorchSquashedGaussianBatch(self.size, inputs)
+
+
+# Bounds of the logarithm of the standard deviation, as in the authors' code and in most others.
+LOG_STD = (-20.0, 2.0)
+
+
+@dataclass(frozen=True)
+class BoundedSquashedGaussian(SquashedGaussian):
+    """The same with bounded standard deviations, for learning from a replay: probabilities of old actions are not kept.
+
+    Losses draw actions of their own, with gradients: see `torch_draw`.
+    """
+
+    kind = "bounded_squashed_gaussian"
+    has_log_prob = False
+
+    def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        return super().sample(np.concatenate([inputs[:, : self.size], self._log_std(inputs)], axis=1), noise, out)
+
+    def _log_std(self, inputs):
+        return np.clip(inputs[:, self.size :], *LOG_STD)
+
+    def draw(self, inputs: np.ndarray, noise: np.ndarray) -> "Draw":
+        """Actions whose gradients are known; arguments and result as for `torch_draw`, arrays instead of tensors."""
+        return Draw(self.size, inputs, noise)
+
+    def torch_draw(self, inputs, noise) -> tuple:
+        """Actions that have a gradient (appendix C of the paper).
+
+        Args:
+            inputs: tensor [B, 2 size].
+            noise: standard normal numbers [B, size].
+
+        Returns:
+            tanh(u) [B, size], and log p(tanh(u)) [B].
+        """
+        mean, log_std = inputs.chunk(2, dim=-1)
+        log_std = log_std.clamp(*LOG_STD)
+        u = mean + log_std.exp() * noise
+        # -((u - mean) / std)^2 / 2 is -noise^2 / 2, without a gradient.
+        log_prob = -(0.5 * noise.square() + log_std + HALF_LOG_2_PI) - _torch_log_slope(u)
+        return u.tanh(), log_prob.sum(-1)
+
+
+class Draw:
+    """Squashed actions that were drawn by some noise, their log-probabilities and both gradients.
+
+    Attributes:
+        actions: tanh(u), [B, size].
+        log_prob: log p(tanh(u)), [B].
+    """
+
+    def __init__(self, size: int, inputs: np.ndarray, noise: np.ndarray):
+        mean, given = inputs[:, :size], inputs[:, size:]
+        log_std = np.clip(given, *LOG_STD)
+        self._is_free = log_std == given
+        self._deviation = np.exp(log_std) * noise
+        u = mean + self._deviation
+        self.actions = np.tanh(u)
+        log_prob = -(np.float32(0.5) * noise * noise + log_std + np.float32(HALF_LOG_2_PI)) - _log_slope(u)
+        self.log_prob = np.add.reduce(log_prob, -1)
+
+    def gradient(self, d_actions: np.ndarray, d_log_prob: float) -> np.ndarray:
+        """With respect to the inputs, [B, 2 size].
+
+        Args:
+            d_actions: gradient with respect to the actions, [B, size].
+            d_log_prob: weight of every row's log-probability.
+        """
+        # u = mean + std noise;  d log p / d u = 2 tanh(u),  and log p has -log std besides.
+        a, weight = self.actions, np.float32(d_log_prob)
+        d_u = d_actions * (1 - a * a) + 2 * weight * a
+        d_log_std = (d_u * self._deviation - weight) * self._is_free
+        return np.concatenate([d_u, d_log_std], axis=1)
 
 
 class SquashedGaussianBatch(DiagGaussianBatch):
@@ -82,4 +156,6 @@ class TorchSquashedGaussianBatch(TorchDiagGaussianBatch):
 
 
 def _torch_log_slope(u):
-    return 2 * (math.log(2) - u - (-2 * u).clamp(min=0) - (-(2 * u).abs()).exp().log1p())
+    # Even in u, and written so: autograd gives -2 tanh(u) at u = 0, too.
+    size = u.abs()
+    return 2 * (math.log(2) - size - (-2 * size).exp().log1p())

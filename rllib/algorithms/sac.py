@@ -1,0 +1,146 @@
+"""Soft actor-critic (Haarnoja et al., arXiv:1801.01290 and 1812.05905).
+
+The actor maximises the value of its actions plus alpha times its entropy. Two critics (`n_critics`: any number) learn
+the soft value of an action, and their targets take the smaller one. Alpha is learned so that the entropy stays near
+`target_entropy` (`alpha_lr=0` keeps `initial_alpha`). Actions are drawn from a normal distribution and squashed by tanh
+into the bounds of the action space; entropies are of the squashed actions in [-1, 1], whatever the bounds are.
+
+With a Discrete action space a critic gives the values of all actions, and expectations are sums over the actor's
+probabilities (Christodoulou, arXiv:1910.07207).
+
+An update moves the critics, then the actor by the new critics, then alpha by the entropy before the actor's step, all
+with the alpha from before.
+
+Departures: `target_entropy="auto"` is half of the largest entropy for discrete actions (RLlib and the paper: 98 %, at
+which the policy stays nearly uniform); for continuous ones it is minus their number, as everywhere.
+
+Losses are in losses/sac.py, replay and updates in off_policy_actor_critic.py.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from gymnasium import spaces
+
+from rllib.algorithms.off_policy_actor_critic import OffPolicyActorCritic, OffPolicyActorCriticConfig
+from rllib.algorithms.sections import above, at_least, section
+from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.temperature import Temperature
+from rllib.losses.loss import LossOverModules
+from rllib.losses.sac import (
+    ACTOR_LOSS,
+    CRITIC_LOSS,
+    DISCRETE_ACTOR_LOSS,
+    DISCRETE_CRITIC_LOSS,
+    NEXT_NOISE,
+    NOISE,
+)
+from rllib.models.modules import FullyConnected
+from rllib.models.policy_spec import PolicySpec
+from rllib.models.squashed import BoundedSquashedGaussian
+from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
+
+TEMPERATURE_FILE = "temperature.safetensors"
+# Of the largest entropy, for discrete actions.
+DISCRETE_SHARE = 0.5
+
+
+class SACConfig(OffPolicyActorCriticConfig):
+    """Settings of SAC; the defaults are RLlib's, except those in departures.py."""
+
+    @section
+    def training(
+        self,
+        *,
+        initial_alpha: Annotated[float, "the temperature at the beginning", above(0, finite=True)] = 1.0,
+        alpha_lr: Annotated[
+            float | list | None, "the temperature's, or a schedule of it; None: lr; 0: it stays", at_least(0)
+        ] = None,
+        target_entropy: Annotated[
+            float | Literal["auto"],
+            'entropy to be kept, nats; "auto": minus the number of components of an action, or of n discrete actions '
+            "half of the largest, 0.5 log n",
+        ] = "auto",
+    ) -> Self: ...
+
+
+class SAC(OffPolicyActorCritic):
+    """The algorithm; see the module's docstring.
+
+    Attributes:
+        temperature: alpha.
+    """
+
+    config_class = SACConfig
+    reported_stats = (*OffPolicyActorCritic.reported_stats, "entropy", "alpha_value", "alpha_loss", "target_entropy")
+
+    def setup(self) -> None:
+        super().setup()
+        config = self.config
+        optimizer = OptimizerSettings(config.opt_type, config.adam_epsilon, config.decay, config.momentum)
+        self.temperature = Temperature(config.initial_alpha, self.target_entropy, optimizer)
+
+    @property
+    def target_entropy(self) -> float:
+        """In nats."""
+        if self.config.target_entropy != "auto":
+            return float(self.config.target_entropy)
+        if self.is_discrete:
+            return DISCRETE_SHARE * math.log(self.policy.distribution.num_actions)
+        return -float(self.policy.distribution.size)
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether actions are choices."""
+        return isinstance(self.action_space, spaces.Discrete)
+
+    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+        if isinstance(action_space, spaces.Discrete):
+            return self.plain_spec(observation_space, action_space)
+        self.check_bounded(action_space)
+        spec = self.plain_spec(observation_space, action_space, squash_actions=True)
+        return dataclasses.replace(spec, distribution=BoundedSquashedGaussian(spec.distribution.action_shape))
+
+    def critic_module(self, policy: Policy) -> FullyConnected:
+        if self.is_discrete:
+            return self.critics_of(("observation",), policy.distribution.num_actions)
+        return super().critic_module(policy)
+
+    def critic_loss(self) -> LossOverModules:
+        return DISCRETE_CRITIC_LOSS if self.is_discrete else CRITIC_LOSS
+
+    def actor_loss(self) -> LossOverModules:
+        return DISCRETE_ACTOR_LOSS if self.is_discrete else ACTOR_LOSS
+
+    def add_noise(self, batch: SampleBatch, rows: int) -> None:
+        if not self.is_discrete:
+            batch[NOISE], batch[NEXT_NOISE] = self.normal_noise(rows), self.normal_noise(rows)
+
+    def critic_settings(self) -> dict[str, Any]:
+        return {"alpha": self.temperature.alpha}
+
+    actor_settings = critic_settings
+
+    def learning_rates(self) -> dict[str, float]:
+        rates = self.scheduled("lr", "alpha_lr")
+        return {**super().learning_rates(), "alpha_lr": rates["lr" if rates["alpha_lr"] is None else "alpha_lr"]}
+
+    def learn_from(self, batch: SampleBatch, rates: Mapping[str, float]) -> dict[str, Any]:
+        stats = super().learn_from(batch, rates)
+        temperature, used = self.temperature, self.temperature.alpha
+        stats |= {"alpha_value": used, "target_entropy": temperature.target_entropy}
+        if self.moves_actor:
+            stats["alpha_loss"] = temperature.update(stats["entropy"], rates["alpha_lr"])
+        return stats
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def get_state(self) -> dict[str, Any]:
+        return {**super().get_state(), TEMPERATURE_FILE: self.temperature.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self.temperature.set_state(state[TEMPERATURE_FILE])

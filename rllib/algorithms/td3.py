@@ -1,0 +1,140 @@
+"""Twin delayed deep deterministic policy gradients (Fujimoto et al., arXiv:1802.09477), and DDPG (arXiv:1509.02971).
+
+The actor gives one action, the critics judge it, and the actor climbs the first critic's value. TD3 adds three things
+to DDPG, each a setting: targets take the smaller of two critics (`twin_q`), the target actions have noise
+(`smooth_target_policy`), and the actor and all target copies move with every `policy_delay`-th update of the critics.
+
+Actions are tanh of the network's output, in [-1, 1], which spans the bounds of the action space; the noise of the
+target actions and of exploration is in that unit. Exploration adds Gaussian or Ornstein-Uhlenbeck noise; the first
+steps (`random_timesteps`) are uniform over the bounds.
+
+Departures from RLlib: `use_state_preprocessor` is left out (networks read observations as they are).
+
+Losses are in losses/deterministic.py, replay and updates in off_policy_actor_critic.py.
+"""
+
+import dataclasses
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+
+from rllib.algorithms.exploration_config import OF_ACTIONS
+from rllib.algorithms.off_policy_actor_critic import (
+    CRITICS,
+    REPLAY_OF_A_MILLION,
+    OffPolicyActorCritic,
+    OffPolicyActorCriticConfig,
+)
+from rllib.algorithms.sections import above, at_least, section
+from rllib.learners.objective import POLICY
+from rllib.losses.deterministic import TARGET_NOISE, actor_loss, critic_loss
+from rllib.losses.loss import LossOverModules
+from rllib.models.deterministic import Deterministic
+from rllib.models.policy_spec import PolicySpec
+from rllib.sample_batch import SampleBatch
+
+
+def _of_network(part: str, key: str):
+    """An alias: RLlib's setting of one layer list or activation is a key of the network's settings here."""
+    return part, lambda value: {key: value}
+
+
+class DDPGConfig(OffPolicyActorCriticConfig):
+    """Settings of DDPG; the defaults are RLlib's, except those in departures.py."""
+
+    exploration_kinds: ClassVar[tuple[str, ...]] = OF_ACTIONS
+    default_exploration: ClassVar[dict] = {
+        "type": "OrnsteinUhlenbeckNoise", "random_timesteps": 1000, "ou_base_scale": 0.1, "ou_theta": 0.15,
+        "ou_sigma": 0.2, "initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000,
+    }  # fmt: skip
+    own_aliases: ClassVar[dict] = {
+        "actor_hiddens": _of_network("policy_model_config", "fcnet_hiddens"),
+        "actor_hidden_activation": _of_network("policy_model_config", "fcnet_activation"),
+        "critic_hiddens": _of_network("q_model_config", "fcnet_hiddens"),
+        "critic_hidden_activation": _of_network("q_model_config", "fcnet_activation"),
+    }
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self: ...
+
+    @section
+    def training(
+        self,
+        *,
+        lr=1e-3,
+        model={"fcnet_hiddens": [400, 300], "fcnet_activation": "relu"},  # noqa: B006
+        twin_q=False,
+        tau=2e-3,
+        smooth_target_policy: Annotated[bool, "noise on the target actions"] = False,
+        target_noise: Annotated[float, "its standard deviation; actions are in [-1, 1]", at_least(0)] = 0.2,
+        target_noise_clip: Annotated[float, "its bound", at_least(0)] = 0.5,
+        use_huber: Annotated[bool, "the Huber loss of the TD error; False: half its square"] = False,
+        huber_threshold: Annotated[float, "from where on an error counts linearly", above(0, finite=True)] = 1.0,
+        l2_reg: Annotated[float, "weight of half the squared weights in both losses", at_least(0)] = 1e-6,
+        replay_buffer_config={**REPLAY_OF_A_MILLION, "capacity": 50_000},  # noqa: B006
+    ) -> Self: ...
+
+    @section
+    def reporting(self, *, min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=1000) -> Self: ...
+
+
+class TD3Config(DDPGConfig):
+    """Settings of TD3; the defaults are RLlib's, except those in departures.py."""
+
+    default_exploration: ClassVar[dict] = {
+        "type": "GaussianNoise", "random_timesteps": 10_000, "stddev": 0.1, "initial_scale": 1.0, "final_scale": 1.0,
+        "scale_timesteps": 1,
+    }  # fmt: skip
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self: ...
+
+    @section
+    def training(
+        self,
+        *,
+        twin_q=True,
+        policy_delay=2,
+        smooth_target_policy=True,
+        l2_reg=0.0,
+        tau=5e-3,
+        train_batch_size=100,
+        num_steps_sampled_before_learning_starts=10_000,
+        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "MultiAgentReplayBuffer"},  # noqa: B006
+    ) -> Self: ...
+
+
+class DDPG(OffPolicyActorCritic):
+    """The algorithm; see the module's docstring."""
+
+    config_class = DDPGConfig
+    copied_modules = (CRITICS, POLICY)
+
+    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+        self.check_bounded(action_space)
+        spec = self.plain_spec(observation_space, action_space)
+        return dataclasses.replace(spec, distribution=Deterministic(spec.distribution.action_shape))
+
+    def critic_loss(self) -> LossOverModules:
+        config = self.config
+        threshold = config.huber_threshold if config.use_huber else None
+        return critic_loss(config.smooth_target_policy, config.l2_reg, threshold)
+
+    def actor_loss(self) -> LossOverModules:
+        return actor_loss(self.config.l2_reg)
+
+    def add_noise(self, batch: SampleBatch, rows: int) -> None:
+        config = self.config
+        if config.smooth_target_policy:
+            bound = config.target_noise_clip
+            batch[TARGET_NOISE] = np.clip(np.float32(config.target_noise) * self.normal_noise(rows), -bound, bound)
+
+    @property
+    def moves_targets(self) -> bool:
+        return self.moves_actor
+
+
+class TD3(DDPG):
+    """The same algorithm, by the defaults of TD3Config."""
+
+    config_class = TD3Config

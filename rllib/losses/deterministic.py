@@ -1,0 +1,101 @@
+"""The losses of deterministic policy gradients: DDPG (arXiv:1509.02971) and TD3 (Fujimoto et al., arXiv:1802.09477).
+
+    a' = clip(pi'(s') + clip(noise, -c, c), -1, 1),    y = r + gamma^k min_i Q'_i(s', a')
+    J(Q_i) = mean w l(Q_i(s, a) - y),                  J(pi) = -mean Q_1(s, pi(s))
+
+pi' and Q' are target copies, l half the square or the Huber loss, w the importance weights of the replay. Noise and its
+bound c are in the policy's units, in which actions are within [-1, 1]. With one critic and no noise this is DDPG.
+"""
+
+import functools
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from rllib.losses.loss import LossOverModules
+from rllib.losses.sac import CRITIC_STATS, READ_BY_CRITICS, fit, fit_in_numpy, half_square, half_square_in_numpy
+from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
+
+# A column of noise [B, action size] for the target actions, clipped already.
+TARGET_NOISE = "target_noise"
+
+
+def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOverModules:
+    """The critics' loss.
+
+    Args:
+        smooths_target: the target actions have noise, the column TARGET_NOISE.
+        l2: weight of half the sum of the critics' squared weights.
+        huber: from where on an error counts linearly; None: never.
+    """
+
+    def compute(distribution, modules, minibatch):
+        with torch.no_grad():
+            actions = modules["target_policy"](minibatch[NEXT_OBS])[0].tanh()
+            if smooths_target:
+                actions = (actions + minibatch[TARGET_NOISE]).clamp(-1, 1)
+            following = modules["target_critics"](minibatch[NEXT_OBS], actions).amin(0)
+            targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * following
+        values = modules["critics"](minibatch[OBS], minibatch[ACTIONS])
+        return fit(values, targets, minibatch, of_error, _penalty(modules["critics"], l2))
+
+    def compute_in_numpy(distribution, modules, minibatch):
+        following = minibatch[NEXT_OBS]
+        actions = np.tanh(modules["target_policy"].forward(following)[0])
+        if smooths_target:
+            actions = np.clip(actions + minibatch[TARGET_NOISE], -1, 1)
+        least = modules["target_critics"].forward(following, actions).min(0)
+        targets = minibatch[REWARDS] + minibatch[DISCOUNTS] * least
+        critics = modules["critics"]
+        values = critics.forward(minibatch[OBS], minibatch[ACTIONS])
+        (loss, *others), of_rows, gradient = fit_in_numpy(values, targets, minibatch, in_numpy)
+        critics.backward(gradient)
+        return (loss + _penalise(critics.gradient, critics.weights, l2), *others), of_rows
+
+    in_numpy = half_square_in_numpy if huber is None else functools.partial(_huber_in_numpy, threshold=huber)
+    of_error = half_square if huber is None else functools.partial(_huber, threshold=huber)
+    columns = READ_BY_CRITICS + ((TARGET_NOISE,) if smooths_target else ())
+    return LossOverModules(columns, CRITIC_STATS, compute, ("td_error",), compute_in_numpy)
+
+
+def actor_loss(l2: float) -> LossOverModules:
+    """The actor's loss; `l2` as for the critics'."""
+
+    def compute(distribution, modules, minibatch):
+        actions = modules["policy"](minibatch[OBS])[0].tanh()
+        loss = -modules["critics"](minibatch[OBS], actions)[0].mean() + _penalty(modules["policy"], l2)
+        return loss, (loss,)
+
+    def compute_in_numpy(distribution, modules, minibatch):
+        policy, observations, rows = modules["policy"], minibatch[OBS], len(minibatch[OBS])
+        actions = np.tanh(policy.forward(observations)[0])
+        values = modules["critics"].forward(observations, actions)
+        gradient = np.zeros_like(values)
+        gradient[0] = np.float32(-1 / rows)
+        d_actions = modules["critics"].input_gradient(gradient, "action")
+        policy.backward((d_actions * (1 - actions * actions), np.empty(0, np.float32)))
+        return ((_penalise(policy.gradient, policy.weights, l2) - values[0].mean(),),)
+
+    return LossOverModules((), ("actor_loss",), compute, (), compute_in_numpy)
+
+
+def _huber(errors, threshold: float):
+    return functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=threshold)
+
+
+def _huber_in_numpy(errors: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+    slopes = np.clip(errors, -np.float32(threshold), np.float32(threshold))
+    return slopes * (errors - np.float32(0.5) * slopes), slopes
+
+
+def _penalise(gradient: np.ndarray, weights: np.ndarray, l2: float) -> float:
+    """Adds the gradient of the penalty, which is returned."""
+    if not l2:
+        return 0.0
+    gradient += np.float32(l2) * weights
+    return 0.5 * l2 * float(weights @ weights)
+
+
+def _penalty(module, l2: float):
+    return 0.5 * l2 * sum(leaf.square().sum() for leaf in module.leaves) if l2 else 0.0

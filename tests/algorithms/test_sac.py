@@ -1,0 +1,262 @@
+"""SAC, TQC, TD3 and DDPG as algorithms: what they store, count, refuse, and where they go on. Losses: tests/losses."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from rllib import DDPGConfig, PPOConfig, PQNConfig, SACConfig, TD3Config, TQCConfig
+from rllib import sample_batch as sb
+from tests.algorithms.algorithm_support import learner_stats
+from tests.envs import BoundedAction
+
+torch.set_num_threads(1)
+
+SMALL = {
+    "model": {"fcnet_hiddens": [16, 16]},
+    "train_batch_size": 32,
+    "num_steps_sampled_before_learning_starts": 64,
+    "replay_buffer_config": {"capacity": 2000},
+    "lr": 1e-3,
+}
+OF_NUMBERS = [SACConfig, TQCConfig, TD3Config, DDPGConfig]
+
+
+class Reach(gym.Env):
+    """One step; the reward is -(a - o)^2, with the action within the bounds that are asked for."""
+
+    def __init__(self, config):
+        bound = config.get("bound", 1.0)
+        self.bound = bound
+        self.observation_space = gym.spaces.Box(-1, 1, (1,))
+        self.action_space = gym.spaces.Box(-bound, bound, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._goal = self.np_random.uniform(-0.8, 0.8, 1).astype(np.float32)
+        return self._goal, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return self._goal, -float((action[0] / self.bound - self._goal[0]) ** 2), True, False, {}
+
+
+def config(kind, env="Pendulum-v1", workers=0, envs=1, seed=5, **training):
+    env_config, fragment = training.pop("env_config", {}), training.pop("fragment", "auto")
+    return (
+        kind()
+        .environment(env, env_config=env_config)
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=fragment)
+        .training(**{**SMALL, **training})
+        .reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=100)
+        .debugging(seed=seed)
+    )
+
+
+def after(algo, iterations):
+    for _ in range(iterations):
+        algo.train()
+    return algo.learner.weights.copy()
+
+
+@pytest.mark.parametrize("kind", OF_NUMBERS)
+def test_it_solves_a_probe(kind):
+    """The action is ten times the observation, as far as the bounds reach."""
+    bound = 10.0
+    exploration = {"random_timesteps": 64} if not issubclass(kind, SACConfig) else {}
+    training = {"tau": 0.05, "lr": 3e-3, "env_config": {"bound": bound}, "gamma": 0.9}
+    if issubclass(kind, SACConfig):
+        training |= {"initial_alpha": 0.1, "target_entropy": -2.0}
+    chosen = config(kind, Reach, **training).exploration(exploration_config={**exploration})
+    with chosen.build() as algo:
+        after(algo, 12)
+        observations = np.linspace(-0.7, 0.7, 9, dtype=np.float32)[:, None]
+        actions = [algo.compute_single_action(each, explore=False) for each in observations]
+        assert np.abs(np.stack(actions) / bound - observations).mean() < 0.15
+
+
+def test_the_scale_of_actions_changes_nothing():
+    """Bounds of +-10 and of +-1: the same run, since noise and entropies are in the policy's units."""
+    for kind in OF_NUMBERS:
+        weights = []
+        for bound in (1.0, 8.0):
+            with config(kind, Reach, env_config={"bound": bound}).build() as algo:
+                weights.append(after(algo, 2))
+        np.testing.assert_array_equal(*weights, err_msg=kind.__name__)
+
+
+def test_discrete_actions():
+    with config(SACConfig, "CartPole-v1").build() as algo:
+        after(algo, 2)
+        stats = learner_stats(algo.train())
+        assert 0 < stats["entropy"] <= np.log(2) + 1e-6
+        assert stats["target_entropy"] == pytest.approx(0.5 * np.log(2))
+        assert algo.compute_single_action(algo.observation_space.sample()) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "storage"),
+    [(SACConfig, 0, "memory"), (SACConfig, 2, "disk"), (TD3Config, 2, "memory"), (DDPGConfig, 0, "disk")],
+)
+def test_a_restored_run_is_the_run_that_went_on(kind, workers, storage, tmp_path):
+    """To the bit: weights, target copies, optimizers, temperature, rows, priorities. Episodes end at the checkpoint."""
+    replay = {"capacity": 300, "storage": storage}  # full, and written over, when it is saved
+    training = {"replay_buffer_config": replay, "store_buffer_in_checkpoints": True, "training_intensity": 16}
+    delayed = {} if kind is SACConfig else {"policy_delay": 3}
+    with config(kind, BoundedAction, workers, 2, **training, **delayed).build() as algo:
+        after(algo, 4)
+        with kind.algo_class.from_checkpoint(algo.save(tmp_path / "saved")) as other:
+            assert after(algo, 2).tobytes() == after(other, 2).tobytes()
+            states = algo.get_state(), other.get_state()
+    for file, expected in states[0].items():
+        if file.endswith(".safetensors"):
+            for name, array in expected.items():
+                np.testing.assert_array_equal(states[1][file][name], array, err_msg=f"{file}: {name}")
+    assert len(states[0]["replay.safetensors"]["columns.obs"]) == 300
+
+
+def test_a_restored_run_has_the_state_of_the_saved_one(tmp_path):
+    with config(SACConfig, Reach, store_buffer_in_checkpoints=True).build() as algo:
+        after(algo, 2)
+        state, saved = algo.get_state(), algo.save(tmp_path / "saved")
+    with SACConfig.algo_class.from_checkpoint(saved) as again:
+        restored = again.get_state()
+    for file in ("temperature.safetensors", "policies/default_policy/learner.safetensors", "replay.safetensors"):
+        for name, array in state[file].items():
+            np.testing.assert_array_equal(restored[file][name], array, err_msg=name)
+
+
+@pytest.mark.parametrize(("delay", "moves"), [(1, 12), (3, 4)])
+def test_delayed_updates(delay, moves):
+    """Actor and target copies move with every `policy_delay`-th update of the critics, and not in between."""
+    with config(TD3Config, Reach, policy_delay=delay).build() as algo:
+        algo.replay.add(algo.sample(64))
+        actor, seen = algo.policy.weights.copy(), []
+        for _ in range(12):
+            algo.update(rates={"actor_lr": 1e-3, "critic_lr": 1e-3})
+            seen.append(not np.array_equal(actor, algo.policy.weights))
+            actor = algo.policy.weights.copy()
+        assert algo.metrics.counters["num_target_updates"] == moves
+        assert seen == [(i + 1) % delay == 0 for i in range(12)]
+
+
+def test_target_copies_move_with_every_update_or_by_steps():
+    for freq, moves in ((0, 10), (50, 1)):
+        with config(SACConfig, Reach, target_network_update_freq=freq).build() as algo:
+            algo.replay.add(algo.sample(64))
+            for _ in range(10):
+                algo.update(rates={"actor_lr": 0.0, "critic_lr": 0.0, "alpha_lr": 0.0})
+            assert algo.metrics.counters["num_target_updates"] == moves
+
+
+def test_a_temperature_that_stays():
+    with config(SACConfig, Reach, initial_alpha=0.3, alpha_lr=0.0).build() as algo:
+        after(algo, 2)
+        assert learner_stats(algo.train())["alpha_value"] == pytest.approx(0.3)
+
+
+def test_the_temperature_moves_against_the_entropy():
+    for target, grows in ((5.0, True), (-50.0, False)):
+        with config(SACConfig, Reach, target_entropy=target, initial_alpha=0.1).build() as algo:
+            after(algo, 2)
+            assert (learner_stats(algo.train())["alpha_value"] > 0.1) == grows
+
+
+@pytest.mark.parametrize("n_critics", [1, 3])
+def test_any_number_of_critics(n_critics):
+    with config(SACConfig, Reach, n_critics=n_critics).build() as algo:
+        after(algo, 2)
+        names = algo.learner.vector.named_parameters("critics")
+        assert sum(name.endswith("head.weight") for name in names) == n_critics
+
+
+def test_the_first_actions_are_uniform():
+    """Before tanh they are stored, so that their tanh is uniform; then the policy acts."""
+    chosen = config(SACConfig, Reach, envs=4).exploration(exploration_config={"random_timesteps": 2000})
+    with chosen.build() as algo:
+        first = np.tanh(algo.sample(2000)[sb.ACTIONS]).reshape(-1)
+        assert np.abs(np.sort(first) - np.linspace(-1, 1, len(first))).max() < 0.08
+        later = algo.sample(400)[sb.ACTIONS]
+        assert np.abs(later).max() < 6 and np.isfinite(later).all()
+
+
+def test_several_updates_for_each_step():
+    with config(SACConfig, Reach, training_intensity=64).build() as algo:
+        after(algo, 2)
+        steps = algo.timesteps - SMALL["num_steps_sampled_before_learning_starts"] + 1
+        assert algo.num_updates == pytest.approx(2 * steps, abs=2)
+
+
+class Unbounded(Reach):
+    def __init__(self, config):
+        super().__init__(config)
+        self.action_space = gym.spaces.Box(-np.inf, np.inf, (1,))
+
+
+class Pictures(Reach):
+    def __init__(self, config):
+        super().__init__(config)
+        self.observation_space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros((42, 42, 3), np.uint8), {}
+
+    def step(self, action):
+        return np.zeros((42, 42, 3), np.uint8), 0.0, True, False, {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "env", "message"),
+    [
+        (SACConfig, Unbounded, "SAC squashes actions into their bounds, but .* is not bounded"),
+        (TQCConfig, "CartPole-v1", r"TQC is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
+        (TD3Config, "CartPole-v1", r"TD3 is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
+        (SACConfig, Pictures, "critics read vectors, but .* has images"),
+    ],
+)
+def test_spaces_that_do_not_fit(kind, env, message):
+    with pytest.raises(ValueError, match=message):
+        config(kind, env).build()
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"q_model_config": {"use_lstm": True}}, "q_model_config=.* may have fcnet_hiddens"),
+        ({"policy_model_config": {"free_log_std": True}}, "free_log_std=True is not available"),
+        ({"custom_loss": print}, "custom_loss cannot be used here"),
+        ({"initial_alpha": 0.0}, "initial_alpha=0.0 must be a number > 0 and finite"),
+        ({"target_entropy": "automatic"}, "target_entropy='automatic' must be"),
+        ({"n_critics": 0}, "n_critics=0 must be"),
+    ],
+)
+def test_settings_that_do_not_fit(training, message):
+    with pytest.raises(ValueError, match=message):
+        config(SACConfig, Reach, **training).build()
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"n_quantiles": 5, "top_quantiles_to_drop_per_net": 5}, "drop_per_net=5 must be less than n_quantiles=5"),
+        ({"n_quantiles": 1}, "n_quantiles=1 must be"),
+        ({"top_quantiles_to_drop_per_net": -1}, "top_quantiles_to_drop_per_net=-1 must be"),
+    ],
+)
+def test_quantiles_that_do_not_fit(training, message):
+    with pytest.raises(ValueError, match=message):
+        config(TQCConfig, Reach, **training).build()
+
+
+def test_rllibs_names_for_the_layers():
+    chosen = TD3Config().training(actor_hiddens=[32], critic_hiddens=[24, 24], critic_hidden_activation="tanh")
+    assert chosen.network_settings("policy_model_config")["fcnet_hiddens"] == [32]
+    assert chosen.q_model_config == {"fcnet_hiddens": [24, 24], "fcnet_activation": "tanh"}
+
+
+def test_random_steps_need_an_algorithm_without_probabilities():
+    with pytest.raises(ValueError, match="random_timesteps=100 plays actions that the policy did not draw"):
+        PPOConfig().environment(Reach).exploration(exploration_config={"random_timesteps": 100}).build()
+    given = {"type": "ParameterNoise", "random_timesteps": 100}
+    PQNConfig().environment("CartPole-v1").exploration(exploration_config=given).validate()

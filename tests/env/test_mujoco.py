@@ -1,0 +1,28 @@
+"""Tasks of gymnasium's MuJoCo, of dm_control by shimmy and of gymnasium-robotics, by their names."""
+
+import numpy as np
+import pytest
+
+from rllib import PPOConfig
+
+# (package, task, numbers in an observation, steps of an episode)
+TASKS = [
+    ("mujoco", "Reacher-v5", 10, 50),
+    ("dm_control", "shimmy:dm_control/cartpole-swingup-v0", 5, 1000),
+    ("gymnasium_robotics", "gymnasium_robotics:FetchReach-v4", 16, 50),
+]
+EXTRAS = {"mujoco": "mujoco", "dm_control": "dm-control", "gymnasium_robotics": "robotics"}
+
+
+@pytest.mark.parametrize("package, task, size, length", TASKS)
+def test_ppo_trains_and_episodes_are_cut_not_ended(package, task, size, length):
+    pytest.importorskip(package, reason=f"needs the extra {EXTRAS[package]}")
+    config = PPOConfig().environment(task).rollouts(num_rollout_workers=0).debugging(seed=0)
+    config.training(train_batch_size=100, sgd_minibatch_size=50, num_sgd_iter=1, model={"fcnet_hiddens": [16]})
+    with config.build() as algo:
+        result = algo.train()
+        assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
+        batch = algo.sample(2 * length)
+    assert batch["obs"].shape == (2 * length, size)
+    assert np.isfinite(batch["rewards"]).all()
+    assert batch["truncateds"].sum() == 2 and not batch["terminateds"].any()

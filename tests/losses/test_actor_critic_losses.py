@@ -1,0 +1,121 @@
+"""The losses of SAC, TQC, TD3 and DDPG: their closed forms in numpy give what torch's autograd does."""
+
+import numpy as np
+import pytest
+import torch
+
+from rllib.learners.learner import make_learner
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.target_copy import TargetCopy
+from rllib.losses import deterministic, sac, tqc
+from rllib.models.deterministic import Deterministic
+from rllib.models.distributions import Categorical
+from rllib.models.encoders import BoxEncoder
+from rllib.models.modules import FullyConnected
+from rllib.models.policy_spec import PolicySpec
+from rllib.models.squashed import BoundedSquashedGaussian
+from rllib.policy import Policy
+from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS, SampleBatch
+
+torch.set_num_threads(1)
+
+OBSERVATION, ACTION, ROWS, QUANTILES = 3, 2, 32, 5
+# name -> distribution, what critics read and give, losses, their settings, names of noise columns
+KINDS = {
+    "sac": (BoundedSquashedGaussian((ACTION,)), sac.CRITIC_LOSS, sac.ACTOR_LOSS, {"alpha": 0.3}),
+    "discrete sac": (Categorical(4), sac.DISCRETE_CRITIC_LOSS, sac.DISCRETE_ACTOR_LOSS, {"alpha": 0.3}),
+    "tqc": (BoundedSquashedGaussian((ACTION,)), tqc.critic_loss(2), tqc.ACTOR_LOSS, {"alpha": 0.3}),
+    "ddpg": (
+        Deterministic((ACTION,)), deterministic.critic_loss(False, 1e-2, 1.0), deterministic.actor_loss(1e-2), {},
+    ),
+    "td3": (Deterministic((ACTION,)), deterministic.critic_loss(True, 0.0, None), deterministic.actor_loss(0.0), {}),
+}  # fmt: skip
+
+
+def make(name, kind, critics=2, layer_norm=False):
+    distribution, critic_loss, actor_loss, _ = KINDS[name]
+    spec = PolicySpec(BoxEncoder((OBSERVATION,)), distribution, (16, 16), ("relu", "relu"), critic=False)
+    is_discrete = isinstance(distribution, Categorical)
+    module = FullyConnected(
+        ("observation",) if is_discrete else ("observation", "action"),
+        (16, 12),
+        distribution.num_actions if is_discrete else QUANTILES if name == "tqc" else 1,
+        critics,
+        layer_norm=layer_norm,
+    )
+    sgd = OptimizerSettings("sgd")
+    return make_learner(
+        Policy(spec, rng=np.random.default_rng(0)),
+        [Objective(critic_loss, ("critics",), "critics", sgd), Objective(actor_loss, ("policy",), "actor", sgd)],
+        modules={"critics": module},
+        targets=[TargetCopy("critics", 0.1), TargetCopy("policy", 0.1)],
+        kind=kind,
+        rng=np.random.default_rng(1),
+    )
+
+
+def make_batch(name, seed):
+    rng, distribution = np.random.default_rng(seed), KINDS[name][0]
+    normal = rng.standard_normal((5, ROWS, OBSERVATION)).astype(np.float32)
+    is_discrete = isinstance(distribution, Categorical)
+    return SampleBatch(
+        {
+            OBS: normal[0],
+            NEXT_OBS: normal[1],
+            ACTIONS: rng.integers(4, size=ROWS) if is_discrete else normal[2, :, :ACTION],
+            REWARDS: 3 * normal[3, :, 0],
+            DISCOUNTS: (0.9 * (rng.random(ROWS) < 0.7)).astype(np.float32),
+            WEIGHTS: rng.uniform(0.2, 1, ROWS).astype(np.float32),
+            sac.NOISE: normal[4, :, :ACTION],
+            sac.NEXT_NOISE: normal[3, :, 1:],
+            deterministic.TARGET_NOISE: normal[4, :, 1:].clip(-0.5, 0.5),
+        }
+    )
+
+
+@pytest.mark.parametrize("critics", [1, 2, 3])
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("name", KINDS)
+def test_closed_forms_are_autograds(name, layer_norm, critics):
+    """Weights, target copies and statistics of several updates, also in microbatches."""
+    learners = [make(name, kind, critics, layer_norm) for kind in ("numpy", "torch")]
+    settings = dict.fromkeys(("critics", "actor"), KINDS[name][3])
+    for seed in range(4):
+        found = [
+            learner.update(
+                make_batch(name, seed),
+                rng=np.random.default_rng(seed),
+                lr=0.05,
+                microbatch_size=None if seed else 10,
+                **settings,
+            )
+            for learner in learners
+        ]
+        assert found[0].keys() == found[1].keys()
+        for key in found[0]:
+            np.testing.assert_allclose(found[0][key], found[1][key], rtol=2e-4, atol=2e-5, err_msg=key)
+        np.testing.assert_allclose(learners[0].weights, learners[1].weights, atol=2e-5)
+        for learner in learners:
+            learner.update_targets(seed + 1)
+
+
+def test_either_learner_goes_on_where_the_other_was():
+    first, second = make("sac", "numpy"), make("sac", "torch")
+    for seed in range(3):
+        first.update(make_batch("sac", seed), rng=np.random.default_rng(0), lr=0.05, critics={"alpha": 0.1}, actor=None)
+        first.update_targets(seed)
+    second.policy.set_state(first.policy.get_state())
+    second.set_state(first.get_state())
+    np.testing.assert_array_equal(second.weights, first.weights)
+    np.testing.assert_array_equal(second.targets["critics"].weights, first.targets["critics"].weights)
+
+
+def test_the_gradient_of_the_actor_does_not_reach_the_critics():
+    for kind in ("numpy", "torch"):
+        learner = make("sac", kind)
+        before = learner.weights.copy()
+        given = {"critics": {"alpha": 0.2}, "actor": {"alpha": 0.2}}
+        learner.update(make_batch("sac", 0), rng=np.random.default_rng(0), lr={"critics": 0.0, "actor": 0.1}, **given)
+        np.testing.assert_array_equal(learner.vector["critics"], before[learner.vector.slices["critics"]])
+        assert (learner.vector["policy"] != before[learner.vector.slices["policy"]]).any()

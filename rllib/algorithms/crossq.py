@@ -1,0 +1,111 @@
+"""CrossQ (Bhatt et al., arXiv:1902.05605): soft actor-critic with batch normalisation in the place of target networks.
+
+Three changes to SAC (sac.py), all of which the paper needs:
+
+- critics and actor normalise what each of their layers reads (models/batch_renorm.py);
+- there are no target copies: values of (s, a) and of (s', a') come from one pass through the critics, which so are
+  normalised by the statistics of both;
+- critics are wider, Adam forgets its mean gradient faster (beta1 = 0.5), and the actor and alpha move with every third
+  update of the critics.
+
+One update for each environment step then learns as fast as methods that make twenty. Actions are continuous.
+
+Departures: hidden layers of the critics have 1024 units, as in sb3-contrib; the paper has 2048
+(`q_model_config={"fcnet_hiddens": [2048, 2048]}`). Normalisation is by the batch alone for `renorm_warmup_steps`
+batches and corrected by the running statistics after them, as in the authors' code, without the gradual change that the
+paper on batch renormalisation describes.
+
+Losses are in losses/crossq.py, replay and updates in off_policy_actor_critic.py.
+"""
+
+import dataclasses
+from typing import Annotated, ClassVar, Self
+
+from rllib.algorithms.config_object import relation
+from rllib.algorithms.off_policy_actor_critic import REPLAY_OF_A_MILLION
+from rllib.algorithms.sac import SAC, SACConfig
+from rllib.algorithms.sections import above, between, section
+from rllib.learners.optimizers import OptimizerSettings
+from rllib.losses.crossq import ACTOR_LOSS, CRITIC_LOSS
+from rllib.losses.loss import LossOverModules
+from rllib.models.batch_renorm import MOST_BATCHES, BatchRenorm
+from rllib.models.modules import FullyConnected
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy
+
+# Of target copies, which CrossQ does not have.
+_WITHOUT_EFFECT = ("tau", "target_network_update_freq")
+
+
+class CrossQConfig(SACConfig):
+    """Settings of CrossQ; the defaults are sb3-contrib's."""
+
+    default_exploration: ClassVar[dict] = {"type": "StochasticSampling", "random_timesteps": 100}
+
+    @section
+    def exploration(self, *, exploration_config=default_exploration) -> Self: ...
+
+    @section
+    def training(
+        self,
+        *,
+        lr=1e-3,
+        policy_delay=3,
+        q_model_config={"fcnet_hiddens": [1024, 1024]},  # noqa: B006
+        batch_norm_actor: Annotated[bool, "the actor has batch renormalisation, as the critics"] = True,
+        batch_norm_momentum: Annotated[float, "share of a new batch in the running statistics", between(0, 1)] = 0.01,
+        batch_norm_eps: Annotated[float, "added to the variances", above(0, finite=True)] = 1e-3,
+        renorm_warmup_steps: Annotated[
+            int, "batches that are normalised by themselves alone, at the beginning", between(0, MOST_BATCHES)
+        ] = 100_000,
+        adam_beta1: Annotated[float, "what Adam keeps of its mean gradient in a step", between(0, 0.9999)] = 0.5,
+        num_steps_sampled_before_learning_starts=100,
+        replay_buffer_config={**REPLAY_OF_A_MILLION, "type": "ReplayBuffer"},  # noqa: B006
+    ) -> Self: ...
+
+    @relation(*_WITHOUT_EFFECT)
+    def _check_no_targets(self):
+        changed = [name for name in _WITHOUT_EFFECT if self[name] != self.settings[name].default]
+        return " ".join(f"{name}={self[name]!r} has no effect here: CrossQ has no target copies." for name in changed)
+
+    @relation("model", "q_model_config", "policy_model_config", "batch_norm_actor")
+    def _check_normalisation(self):
+        if self.network_settings("q_model_config").get("layer_norm"):
+            return "q_model_config: layer_norm=True is not available beside batch renormalisation. Leave it out."
+        actor = self.network_settings("policy_model_config") if self.batch_norm_actor else {}
+        for name, value in (("layer_norm", True), ("use_sde", True), ("output_layer_use_bias", False)):
+            if actor.get(name) is value:
+                return (
+                    f"policy_model_config: {name}={value} is not available for an actor with batch renormalisation. "
+                    "Leave it out, or use .training(batch_norm_actor=False)."
+                )
+        return None
+
+
+class CrossQ(SAC):
+    """The algorithm; see the module's docstring."""
+
+    config_class = CrossQConfig
+    copied_modules = ()
+
+    @property
+    def _batch_renorm(self) -> BatchRenorm:
+        config = self.config
+        return BatchRenorm(config.batch_norm_momentum, config.batch_norm_eps, config.renorm_warmup_steps)
+
+    def actor_spec(self, observation_space, action_space) -> PolicySpec:
+        self.check_bounded(action_space)
+        spec = super().actor_spec(observation_space, action_space)
+        return dataclasses.replace(spec, batch_renorm=self._batch_renorm) if self.config.batch_norm_actor else spec
+
+    def critic_module(self, policy: Policy) -> FullyConnected:
+        return dataclasses.replace(super().critic_module(policy), batch_renorm=self._batch_renorm)
+
+    def optimizer_settings(self) -> OptimizerSettings:
+        return dataclasses.replace(super().optimizer_settings(), adam_beta1=self.config.adam_beta1)
+
+    def critic_loss(self) -> LossOverModules:
+        return CRITIC_LOSS
+
+    def actor_loss(self) -> LossOverModules:
+        return ACTOR_LOSS if self.config.batch_norm_actor else super().actor_loss()

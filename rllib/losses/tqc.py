@@ -1,0 +1,132 @@
+"""The losses of truncated quantile critics (Kuznetsov et al., arXiv:2005.04269).
+
+Each of C critics gives M quantiles theta of the return, at the levels tau_m = (m - 1/2) / M. The quantiles z of all
+target copies are sorted together, and the K = C (M - dropped) smallest ones make the targets of every critic:
+
+    y_k = r + gamma^n (z_k(s', a') - alpha log p(a' | s')),     a' ~ pi(. | s'),     z_1 <= z_2 <= ... <= z_K
+    J(Z_c) = mean over rows, m and k of  w |tau_m - 1[y_k < theta_cm]| huber(y_k - theta_cm)
+    J(pi) = mean (alpha log p(a | s) - mean over c and m of theta_cm(s, a)),     a ~ pi(. | s)
+
+huber(x) is x^2 / 2 within -1 ... 1 and |x| - 1/2 beyond. The critics' losses are added up. Rows, noise, importance
+weights w and alpha are as in losses/sac.py. The TD error of a row is that of the means over quantiles.
+"""
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from rllib.losses.loss import LossOverModules
+from rllib.losses.sac import CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
+from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+
+
+def critic_loss(dropped: int) -> LossOverModules:
+    """The critics' loss.
+
+    Args:
+        dropped: the largest quantiles that are left out of the targets, for each critic.
+    """
+
+    def compute(distribution, modules, minibatch, *, alpha):
+        with torch.no_grad():
+            following = minibatch[NEXT_OBS]
+            actions, log_prob = distribution.torch_draw(modules["policy"](following)[0], minibatch[NEXT_NOISE])
+            quantiles = modules["target_critics"](following, actions)
+            pooled = quantiles.transpose(0, 1).flatten(1).sort(-1).values
+            soft = pooled[:, : kept(quantiles)] - alpha * log_prob[:, None]
+            targets = minibatch[REWARDS][:, None] + minibatch[DISCOUNTS][:, None] * soft
+            taken = minibatch[ACTIONS].tanh()
+        return fit_quantiles(modules["critics"](minibatch[OBS], taken), targets, minibatch)
+
+    def compute_in_numpy(distribution, modules, minibatch, *, alpha):
+        following = minibatch[NEXT_OBS]
+        drawn = distribution.draw(modules["policy"].forward(following)[0], minibatch[NEXT_NOISE])
+        quantiles = modules["target_critics"].forward(following, drawn.actions)
+        pooled = np.sort(quantiles.swapaxes(0, 1).reshape(len(following), -1), axis=1)
+        soft = pooled[:, : kept(quantiles)] - np.float32(alpha) * drawn.log_prob[:, None]
+        targets = minibatch[REWARDS][:, None] + minibatch[DISCOUNTS][:, None] * soft
+        quantiles = modules["critics"].forward(minibatch[OBS], np.tanh(minibatch[ACTIONS]))
+        statistics, of_rows, gradient = fit_quantiles_in_numpy(quantiles, targets, minibatch)
+        modules["critics"].backward(gradient)
+        return statistics, of_rows
+
+    def kept(quantiles) -> int:
+        critics, _, each = quantiles.shape
+        return critics * (each - dropped)
+
+    columns = (*READ_BY_CRITICS, NEXT_NOISE)
+    return LossOverModules(columns, CRITIC_STATS, compute, ("td_error",), compute_in_numpy)
+
+
+def fit_quantiles(quantiles, targets, minibatch) -> tuple:
+    """The loss of quantiles [critics, B, M] that are fitted to targets [B, K], its statistics, and TD errors [B].
+
+    Args:
+        quantiles, targets: tensors.
+        minibatch: with the column of importance weights.
+    """
+    count = quantiles.shape[-1]
+    levels = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype)[:, None] + 0.5) / count
+    errors = targets[:, None, :] - quantiles[..., None]
+    huber = functional.huber_loss(errors, torch.zeros_like(errors), reduction="none")
+    losses = ((levels - (errors < 0).to(levels)).abs() * huber).mean((-2, -1))
+    loss = (minibatch[WEIGHTS] * losses).mean(-1).sum()
+    with torch.no_grad():
+        values = quantiles.mean(-1)
+        statistics = loss, values.mean(), values.min(), values.max()
+        td_errors = (values - targets.mean(-1)).abs().mean(0)
+    return loss, statistics, (td_errors,)
+
+
+def fit_quantiles_in_numpy(quantiles: np.ndarray, targets: np.ndarray, minibatch) -> tuple:
+    """As `fit_quantiles`, for arrays: statistics, row statistics, and the gradient with respect to the quantiles."""
+    # The network's memory is [critics, M, B]. The pairs with one target at a time fit into the processor's cache.
+    theta = quantiles.swapaxes(1, 2)
+    error, slope, below = (np.empty_like(theta) for _ in range(3))
+    slopes, slopes_below, halves, halves_below = (np.zeros_like(theta) for _ in range(4))
+    for target in np.ascontiguousarray(targets.T):
+        np.subtract(target, theta, out=error)
+        np.maximum(error, -1, out=slope)
+        np.minimum(slope, 1, out=slope)  # d huber / d error
+        np.minimum(slope, 0, out=below)
+        slopes += slope
+        slopes_below += below
+        # huber(x) = s (x - s / 2), where s is its slope
+        slope *= np.float32(0.5)
+        error -= slope
+        slope *= error
+        below *= error
+        halves += slope
+        halves_below += below
+    # |tau - 1[x < 0]| f(x), summed over targets, is tau times the sum plus 1 - 2 tau times that of the negative x.
+    count = theta.shape[1]
+    levels = ((np.arange(count, dtype=np.float32) + np.float32(0.5)) / np.float32(count))[:, None]
+    for_below, rows = 1 - 2 * levels, len(targets)
+    weights = minibatch[WEIGHTS] / np.float32(rows * count * targets.shape[1])
+    loss = ((2 * levels * halves + for_below * halves_below) * weights).sum()
+    gradient = (levels * slopes + for_below * slopes_below) * -weights
+    values = theta.mean(1)
+    td_errors = np.abs(values - targets.mean(1)).mean(0)
+    return (loss, values.mean(), values.min(), values.max()), (td_errors,), gradient.swapaxes(1, 2)
+
+
+def _actor(distribution, modules, minibatch, *, alpha):
+    dist_inputs = modules["policy"](minibatch[OBS])[0]
+    actions, log_prob = distribution.torch_draw(dist_inputs, minibatch[NOISE])
+    values = modules["critics"](minibatch[OBS], actions).mean((0, 2))
+    loss = (alpha * log_prob - values).mean()
+    return loss, (loss, -log_prob.mean())
+
+
+def _actor_in_numpy(distribution, modules, minibatch, *, alpha):
+    observations, rows = minibatch[OBS], len(minibatch[OBS])
+    drawn = distribution.draw(modules["policy"].forward(observations)[0], minibatch[NOISE])
+    quantiles = modules["critics"].forward(observations, drawn.actions)
+    gradient = np.full_like(quantiles, -1 / quantiles.size)
+    d_actions = modules["critics"].input_gradient(gradient, "action")
+    modules["policy"].backward((drawn.gradient(d_actions, alpha / rows), np.empty(0, np.float32)))
+    entropy = -drawn.log_prob.mean()
+    return ((-alpha * entropy - quantiles.mean(), entropy),)
+
+
+ACTOR_LOSS = LossOverModules((NOISE,), ("actor_loss", "entropy"), _actor, (), _actor_in_numpy)

@@ -16,7 +16,7 @@ from rllib.algorithms.registry import get_algorithm_class, get_algorithm_config
 from rllib.evaluation.exploration import worker_epsilon
 from runtime.errors import ActorDiedError
 from runtime.util.fleet import Member
-from tests.algorithms.algorithm_support import learner_stats, worker_pids
+from tests.algorithms.algorithm_support import learner_stats, shard_pids, train_until, worker_pids
 from tests.envs import (
     ActionReward,
     BoundedAction,
@@ -51,19 +51,6 @@ def config(env="CartPole-v1", num_workers=2, training=None, envs=1, fragment=20,
         .fault_tolerance(delay_between_worker_restarts_s=0.1)
         .debugging(seed=11)
     )
-
-
-def shard_pids(algo) -> list[int]:
-    return list(algo.replay.fleet.ask_all(lambda shard, _: shard.pid.remote(), is_work=False).values())
-
-
-def train_until(algo, condition, timeout_s=30):
-    """Iterations until the result is as wished; less than 30 s, as everything after a death has to be."""
-    started = time.monotonic()
-    while not condition(result := algo.train()):
-        assert time.monotonic() - started < timeout_s
-    assert time.monotonic() - started < timeout_s
-    return result
 
 
 class TestWhatWorkersSend:
@@ -381,7 +368,8 @@ class TestDeaths:
 class TestRestoring:
     @pytest.mark.parametrize("with_rows", [False, True])
     def test_goes_on_from_a_checkpoint(self, with_rows, tmp_path):
-        settings = config(training={"store_buffer_in_checkpoints": with_rows})
+        where = {"storage": "disk" if with_rows else "memory"}
+        settings = config(training={"store_buffer_in_checkpoints": with_rows, "replay_buffer_config": where})
         with settings.build() as algo:
             for _ in range(4):
                 algo.train()

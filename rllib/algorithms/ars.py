@@ -1,12 +1,12 @@
 """Augmented random search (Mania et al., arXiv:1803.07055, algorithm 2).
 
-The policy is linear and starts at zero; plain gradient steps along the differences of returns, divided by the standard
-deviation of the returns that are used. V1 is `observation_filter="NoFilter"`, V2 `"MeanStdFilter"`; the -t variants use
-the best `rollouts_used` of `num_rollouts` directions.
+The policy is linear, without a bias, and starts at zero; plain gradient steps along the differences of returns, divided
+by the standard deviation of the returns that are used. V1 is `observation_filter="NoFilter"`, V2 `"MeanStdFilter"`; the
+-t variants use the best `rollouts_used` of `num_rollouts` directions.
 
-Departures: the policy has a bias (the paper's normalised states make up for one), and hidden layers
-(`model={"fcnet_hiddens": [32]}`) may be asked for, which then start at random. The survival bonus of some tasks is
-taken off in training alone, by `offset`; reported rewards are raw, and without noise, as in ES.
+Departures: a bias (`model={"output_layer_use_bias": True}`) and hidden layers (`model={"fcnet_hiddens": [32]}`), which
+then start at random, may be asked for. The survival bonus of some tasks is taken off in training alone, by `offset`;
+reported rewards are raw, and without noise, as in ES.
 """
 
 from typing import Annotated, Self
@@ -17,7 +17,7 @@ from rllib.algorithms.sections import above, at_least, section
 from rllib.learners.optimizers import SGD
 from rllib.losses.evolution import ars_coefficients
 
-_LINEAR = {"fcnet_hiddens": []}
+_LINEAR = {"fcnet_hiddens": [], "output_layer_use_bias": False}
 
 
 class ARSConfig(EvolutionConfig):

@@ -25,6 +25,7 @@ from rllib.evaluation.worker_set import WorkerSet, allocator
 from rllib.learners.optimizers import SGD, Adam, global_norm
 from rllib.metrics import Metrics
 from rllib.models.catalog import policy_spec
+from rllib.models.flat_spaces import parts
 from rllib.models.noise_table import NoiseTable
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
@@ -176,6 +177,11 @@ class Evolution(Algorithm):
             raise ValueError(
                 f"{type(self).__name__} perturbs the built-in fully connected networks, so it cannot use "
                 f"model['custom_model']={self.config.model['custom_model']!r:.80}. Leave it out, or use PPO."
+            )
+        if parts(action_space) is not None:
+            raise ValueError(
+                f"{type(self).__name__} takes actions that are one array, but {self.config.env!r} has {action_space}. "
+                "Use PPO for it, or let the environment take all parts of an action in one MultiDiscrete or Box."
             )
         model = {**self.config.model, "vf_share_layers": True}
         read = {name: self.config[name] for name in ("observation_filter", "observation_clip", "action_mask_key")}

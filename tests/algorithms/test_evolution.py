@@ -14,6 +14,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from rllib import Algorithm, ARSConfig, ESConfig
+from rllib.checkpoint import write_checkpoint
 from runtime.errors import ActorDiedError
 from tests.envs import CountingEnv, HundredReward, MatchObservation, SleepEnv
 
@@ -118,7 +119,9 @@ class SumOfActions(gymnasium.Env):
 
 
 def test_reported_rewards_are_those_of_the_weights_without_any_noise():
-    config = ars(SumOfActions, eval_prob=1.0, action_noise_std=0.5, offset=3.0)
+    # The observation is zero: a bias alone can act.
+    biased = {"output_layer_use_bias": True}
+    config = ars(SumOfActions, eval_prob=1.0, action_noise_std=0.5, offset=3.0, model=biased)
     with config.build() as algo:
         result = algo.train()  # its noiseless episodes are of the weights before the step: zero
         assert result["hist_stats"]["episode_reward"] and result["episode_reward_mean"] == 0.0
@@ -189,6 +192,19 @@ def test_a_probe_is_solved(make):
         for _ in range(40):
             algo.train()
         assert algo.evaluate(50)["episode_reward_mean"] == 1.0
+
+
+def test_ars_is_linear_and_its_earlier_checkpoints_have_a_bias(tmp_path):
+    with ars().build() as algo:
+        named = algo.policy.layout.named_parameters(algo.policy.weights)
+        assert "policy.head.weight" in named and "policy.head.bias" not in named
+    with ars(model={"output_layer_use_bias": True}).build() as algo:
+        algo.train()
+        state, weights = algo.get_state(), algo.policy.weights.copy()
+    del state["config.json"]["model"]["output_layer_use_bias"]
+    with Algorithm.from_checkpoint(write_checkpoint(tmp_path / "saved", state)) as algo:
+        np.testing.assert_array_equal(algo.policy.weights, weights)
+        assert "policy.head.bias" in algo.policy.layout.named_parameters(weights)
 
 
 @pytest.mark.parametrize("make", [es, ars])

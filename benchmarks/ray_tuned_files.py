@@ -8,7 +8,7 @@ Each row runs through `tune.run_experiments`, with the settings under the names 
 mean return of the last 100 training episodes reaches the file's bar or its timesteps are spent. Iterations are short,
 so that neither is noticed late. Left out are the files for fake GPUs and for several agents. A file whose settings hold
 a seed ignores --seeds. One key is not as it stands there: the horizon of frozenlake-appo-vtrace, which RLlib 2.6.3
-passes over, is its time limit.
+passes over, is its time limit; the environment of stateless-cartpole-r2d2 has CartPole-v1's, too.
 """
 
 import argparse
@@ -158,6 +158,18 @@ FILES = {
             "replay_buffer_config": {"type": "MultiAgentPrioritizedReplayBuffer", "capacity": 20_000},
             "num_steps_sampled_before_learning_starts": 1000, "num_gpus": 0, "min_time_s_per_iteration": 5,
             "target_network_update_freq": 500, "min_sample_timesteps_per_iteration": 1000, "training_intensity": 4,
+        },
+    ),
+    "r2d2/stateless-cartpole-r2d2": File(
+        "R2D2", "rllib.env.memory_tasks:CartPoleNoVel", 150, 1_000_000,
+        {
+            "framework": "torch", "num_workers": 0,
+            "replay_buffer_config": {
+                "type": "MultiAgentReplayBuffer", "storage_unit": "sequences", "replay_burn_in": 20,
+                "zero_init_states": True,
+            },
+            "lr": 0.0005, "exploration_config": {"epsilon_timesteps": 50_000},
+            "model": {**_LINEAR_64, "use_lstm": True, "lstm_cell_size": 64, "max_seq_len": 20},
         },
     ),
 }  # fmt: skip

@@ -28,13 +28,25 @@ def test_one_bad_seed_can_be_too_bad():
     assert "| 490.1 (401.0) | 475 (400) | pass |" in learning_gates.row("A03", outcomes(*[500] * 9, 401))
 
 
+def test_a_control_must_not_learn():
+    assert "| < 150 | pass |" in learning_gates.row("A50-control", outcomes(40, 60))
+    assert "| < 150 | **miss** |" in learning_gates.row("A50-control", outcomes(100, 200))
+
+
+# Parts of the names of examples -> the package that their tasks need, and the extra that brings it.
+NEEDS = {
+    "doorkey": ("minigrid", "minigrid"),
+    "lunarlander": ("Box2D", "box2d"),
+    **dict.fromkeys(("swimmer", "halfcheetah", "hopper", "walker2d", "inverted"), ("mujoco", "mujoco")),
+}
+
+
 @pytest.mark.learning
 @pytest.mark.parametrize("name", learning_gates.GATES)
 def test_it_is_learned(name):
     gate = learning_gates.GATES[name]
-    if "doorkey" in gate.example:
-        pytest.importorskip("minigrid", reason="MiniGrid's tasks need the extra minigrid")
-    if "lunarlander" in gate.example:
-        pytest.importorskip("Box2D", reason="LunarLander needs the extra box2d")
+    for part, (package, extra) in NEEDS.items():
+        if part in gate.example:
+            pytest.importorskip(package, reason=f"{gate.example} needs the extra {extra}")
     finals = [learning_gates.train(name, seed).final for seed in range(3000, 3000 + gate.seeds)]
     assert gate.passes(finals), finals

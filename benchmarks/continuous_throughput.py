@@ -1,0 +1,153 @@
+"""SAC, TQC, CrossQ, TD3 and DDPG on Pendulum-v1, sampling and training: environment steps a second.
+
+Networks of 256x256, batches of 256, uniform replay of a million rows, one environment (with 2 workers one in each) and
+one update per environment step. SBX and Stable-Baselines3 do the same with the same numbers; SBX computes on all the
+cores that a side may use, Stable-Baselines3 and ours on one in each process. Every side of a round is a process of its
+own, so that the time from the start of learning to the end of the first update has everything in it that is compiled.
+
+`--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
+the environment, choosing actions and updates took.
+"""
+
+import argparse
+import functools
+import json
+import time
+
+from measure import Rounds, Row, aligned, arguments, machine, ours, peer, rows, table
+from peers.continuous_common import BATCH, HIDDENS, LEARNING_STARTS, REPLAY, Watch, add_options, keep_to
+
+OURS = ("SAC", "TQC", "CrossQ", "TD3", "DDPG")
+RATE, FIRST, TENTH = "env_steps_per_s", "first_update_s", "tenth_update_s"
+LABELS = {"sbx": "SBX", "sb3": "SB3"}
+
+
+# ---------------------------------------------------------------------------------------------- ours, in its process
+
+
+def build(name: str, environment: str, workers: int):
+    """The algorithm with one environment, in this process or in each worker."""
+    from rllib.algorithms.registry import get_algorithm_config
+
+    noise = {"type": "GaussianNoise", "random_timesteps": LEARNING_STARTS, "stddev": 0.1}
+    explored = {"exploration_config": noise} if name in ("TD3", "DDPG") else {}
+    return (
+        get_algorithm_config(name)
+        .environment(environment)
+        .rollouts(num_rollout_workers=workers, rollout_fragment_length=1)
+        .training(
+            train_batch_size=BATCH,
+            training_intensity=BATCH,
+            num_steps_sampled_before_learning_starts=LEARNING_STARTS,
+            replay_buffer_config={"type": "ReplayBuffer", "capacity": REPLAY},
+            model={"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"},
+            q_model_config={"fcnet_hiddens": HIDDENS},
+        )
+        .exploration(**explored)
+        .reporting(min_sample_timesteps_per_iteration=20, min_time_s_per_iteration=None)
+        .build()
+    )
+
+
+def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
+    """Rate, compile times and shares, by the names that the peers use."""
+    with build(name, given.environment, workers) as algo:
+        watch = Watch()
+        watch.method("update", algo.learner, "update")
+        started = time.perf_counter()
+        while watch.calls["update"] < given.warm_up:
+            algo.train()
+        before, begun, seconds = algo.timesteps, time.perf_counter(), {"physics": 0.0, "acting": 0.0}
+        watch.seconds["update"] = 0.0
+        while (elapsed := time.perf_counter() - begun) < given.seconds:
+            result = algo.train()
+            for part, of in (("physics", "env_wait"), ("acting", "inference")):
+                steps = result["num_env_steps_sampled_this_iter"]
+                seconds[part] += result["sampler_perf"][f"mean_{of}_ms"] * steps / 1e3
+        seconds["update"] = watch.seconds["update"]
+        shares = {part: total / elapsed for part, total in seconds.items()}
+        return {RATE: (algo.timesteps - before) / elapsed, **watch.compile_times(started), "shares": shares}
+
+
+# ------------------------------------------------------------------------------------------------------ the comparison
+
+
+def runs(options, name: str) -> dict:
+    """Functions that run each side of an algorithm once."""
+    same = ("--environment", options.environment, "--cores", options.cores)
+    same += ("--warm-up", options.warm_up, "--seconds", options.seconds)
+
+    def run_ours(workers: int) -> dict:
+        return ours("continuous_throughput", "--one", "--algorithms", name, "--workers", workers, *same)
+
+    def run_peer(side: str) -> dict | None:
+        return peer(side, f"{side}_continuous_throughput", name, *same)
+
+    found = {f"{workers} workers": functools.partial(run_ours, workers) for workers in options.workers}
+    return found | {side: functools.partial(run_peer, side) for side in LABELS if not options.no_peers}
+
+
+def rounds(options, name: str) -> dict[str, list[dict]]:
+    """What each side of an algorithm printed in each round; the sides take turns."""
+    found, sides = {}, runs(options, name)
+    for _ in range(options.rounds):
+        for side, run in list(sides.items()):
+            if (printed := run()) is None:
+                del sides[side]
+                found.pop(side, None)
+            else:
+                found.setdefault(side, []).append(printed)
+    return found
+
+
+def lines(name: str, found: dict[str, list[dict]], workers: list[int]) -> list[Row]:
+    """The rows of an algorithm: its rates beside each peer's, then the times to the first and the tenth update."""
+    made = []
+    values = {
+        key: Rounds({side: [each[key] for each in printed] for side, printed in found.items()})
+        for key in (RATE, FIRST, TENTH)
+    }
+    for count in workers:
+        side = f"{count} workers"
+        labels = {"sbx": (LABELS["sbx"], ">= 1 peer"), "sb3": (LABELS["sb3"], "")}
+        made += rows(values[RATE], f"{name}, {side}", "env steps/s", labels, ours=side)
+    for key, what, bar in ((FIRST, "first", "<= 1"), (TENTH, "tenth", "")):
+        labels = {"sbx": (LABELS["sbx"], bar), "sb3": (LABELS["sb3"], "")}
+        made += rows(values[key], f"{name}, until {what} update", "s", labels, ours=f"{workers[0]} workers")
+    return made
+
+
+def print_shares(name: str, found: dict[str, list[dict]]) -> None:
+    """Shares of the time by side, means over the rounds."""
+    cells = [("", "", "physics", "acting", "update", "rest")]
+    for side, printed in found.items():
+        shares = [sum(each["shares"][part] for each in printed) / len(printed) for part in cells[0][2:5]]
+        cells.append((name, side, *(f"{share:.1%}" for share in (*shares, 1 - sum(shares)))))
+    aligned(cells)
+
+
+def main() -> None:
+    parser = arguments(__doc__, rounds=3)
+    add_options(parser)
+    parser.add_argument("--algorithms", nargs="+", choices=OURS, default=OURS, help="to compare")
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 2], help="numbers of rollout workers, of ours")
+    parser.add_argument("--shares", action="store_true", help="print what the time is spent on")
+    parser.add_argument("--one", action="store_true", help="run one algorithm of ours once and print its JSON line")
+    options = parser.parse_args()
+    if options.one:
+        keep_to(options.cores)
+        print(json.dumps(measured(*options.algorithms, *options.workers, options)))
+        return
+    print(machine())
+    print(f"medians of {options.rounds} rounds of {options.seconds:g} s each; {options.cores} cores for each side")
+    made = []
+    for name in options.algorithms:
+        found = rounds(options, name)
+        made += lines(name, found, options.workers)
+        if options.shares:
+            print_shares(name, found)
+    table(made)
+
+
+if __name__ == "__main__":
+    main()

@@ -40,6 +40,8 @@ _LEARNERS = {
     "curr_entropy_coeff": "entropy_coeff",
     "default_optimizer_learning_rate": "cur_lr",
     "gradients_default_optimizer_global_norm": "grad_gnorm",
+    "gradients_policy_global_norm": "actor_grad_gnorm",
+    "gradients_qf_global_norm": "critics_grad_gnorm",
     "entropy": "policy_entropy",
     "td_error_mean": "mean_td_error",
     "qf_mean": "mean_q",

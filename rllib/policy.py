@@ -1,19 +1,36 @@
 """A policy: a network, the distribution of its actions and its observation filter, on one flat parameter vector."""
 
 import dataclasses
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_manifest
+from rllib.losses.returns import gae
 from rllib.models.buffers import BuffersByRows
 from rllib.models.masks import no_choice, without_choice
 from rllib.models.numpy_network import use_one_blas_thread
 from rllib.models.policy_spec import PolicySpec
-from rllib.sample_batch import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, STATE_IN, VF_PREDS, Column
+from rllib.sample_batch import (
+    ACTION_DIST_INPUTS,
+    ACTION_LOGP,
+    ACTIONS,
+    ADVANTAGES,
+    NEXT_OBS,
+    OBS,
+    REWARDS,
+    STATE_IN,
+    TERMINATEDS,
+    TRUNCATEDS,
+    VALUE_TARGETS,
+    VF_PREDS,
+    Column,
+    SampleBatch,
+)
 
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
@@ -30,6 +47,7 @@ class Snapshot:
         filter_state: merged statistics of the observation filter; None without a filter.
         timesteps: environment steps sampled so far in the run; exploration schedules depend on it.
         return_state: merged statistics of the discounted returns that rewards are scaled by; None where they are not.
+        modules: weights of modules that are trained beside the policy, by name, where workers judge by them.
     """
 
     weights: np.ndarray
@@ -37,6 +55,7 @@ class Snapshot:
     filter_state: Mapping[str, np.ndarray] | None = None
     timesteps: int = 0
     return_state: Mapping[str, np.ndarray] | None = None
+    modules: Mapping[str, np.ndarray] | None = None
 
 
 class Policy:
@@ -59,6 +78,7 @@ class Policy:
         is_noisy: whether some layers have noise in their weights.
         is_masked: whether observations hold a mask of legal actions.
         exploration: keyword arguments of the distribution's `noise`, such as epsilon; they may change at any time.
+        modules: those of the last snapshot.
 
     Raises:
         ValueError: for weights of another size.
@@ -83,6 +103,7 @@ class Policy:
         self._inputs = BuffersByRows(self.new_inputs)
         self._among: _ActingBuffers | None = None
         self.exploration: dict[str, float] = {}
+        self.modules: Mapping[str, np.ndarray] | None = None
 
     @classmethod
     def from_checkpoint(
@@ -155,6 +176,7 @@ class Policy:
             ValueError: if it is of another network or filter.
         """
         self.set_weights(snapshot.weights)
+        self.modules = snapshot.modules
         if snapshot.filter_state is not None:
             self.filter.set_state(snapshot.filter_state)
 
@@ -289,9 +311,10 @@ class Policy:
         rng: np.random.Generator | None = None,
         *,
         filtered: bool = False,
-        state: np.ndarray | None = None,
+        state: np.ndarray | Sequence[np.ndarray] | None = None,
         fetches: dict[str, np.ndarray] | None = None,
-    ) -> np.ndarray:
+        full_fetch: bool = False,
+    ) -> np.ndarray | tuple[np.ndarray, list[np.ndarray], dict[str, np.ndarray]]:
         """Actions [N, *action_shape] for use outside of training.
 
         Args:
@@ -300,13 +323,19 @@ class Policy:
             rng: draws the samples; by default a fresh one.
             filtered: the observations have passed the filter already.
             state: for policies with a memory, float32 [N, state_size], overwritten with the state for the next step;
-                zeros where an episode begins.
+                zeros where an episode begins. A list of arrays, as `full_fetch` returns it, stays as it is.
             fetches: a dict that receives action_dist_inputs, and action_logp and vf_preds where the policy has them.
+            full_fetch: return what RLlib does: (actions, state_outs, fetches), where state_outs are the arrays
+                [N, *shape] of the memory's next state, [] without a memory.
 
         Raises:
             ValueError: if the observations have another shape than the policy's, a state is missing, or a mask leaves
                 no legal action.
         """
+        if isinstance(state, list | tuple):
+            state = self._joined_state(state)
+        if full_fetch and fetches is None:
+            fetches = {}
         if self.state_size and state is None:
             raise ValueError(
                 f"this policy has a memory: give state=np.zeros((N, {self.state_size}), np.float32) for the first step "
@@ -342,7 +371,28 @@ class Policy:
                 fetches[ACTION_LOGP] = self.log_prob(dist_inputs, actions)
             if self.spec.critic:
                 fetches[VF_PREDS] = self.values(observations, before)
-        return actions
+        return (actions, self.state_parts(state), fetches) if full_fetch else actions
+
+    def state_parts(self, state: np.ndarray | None) -> list[np.ndarray]:
+        """Views [N, *shape] of states [N, state_size], in the order of `get_initial_state`; none without a memory."""
+        shapes = self.spec.state_shapes
+        if not shapes:
+            return []
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        return [part.reshape(len(state), *shape) for part, shape in zip(np.split(state, ends, axis=1), shapes)]
+
+    def _joined_state(self, parts: Sequence[np.ndarray]) -> np.ndarray | None:
+        """States [N, state_size] from arrays [N, *shape]; None from []."""
+        shapes = self.spec.state_shapes
+        if [np.shape(part)[1:] for part in parts] != list(shapes):
+            expected = ", ".join(f"[N, {', '.join(map(str, shape))}]" for shape in shapes)
+            raise ValueError(
+                f"the state must be a list of {len(shapes)} arrays ({expected}), but got arrays of shapes "
+                f"{[np.shape(part) for part in parts]}"
+            )
+        if not shapes:
+            return None
+        return np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], axis=1, dtype=np.float32)
 
     def _check_masks(self, observations: np.ndarray) -> None:
         if self.is_masked and (without := self.without_choice(observations)).any():
@@ -366,6 +416,43 @@ class Policy:
         return [np.zeros(shape, np.float32) for shape in self.spec.state_shapes]
 
     # ------------------------------------------------------------------ whole fragments
+
+    def postprocess_trajectory(self, batch: SampleBatch, *, gamma: float, lambda_: float = 1.0) -> SampleBatch:
+        """Adds vf_preds, advantages and value_targets to one part of an episode, and returns it.
+
+        Advantages are GAE's, as those that workers add to their fragments.
+
+        Args:
+            batch: the rows in the order of their steps: obs as stored, rewards, terminateds. Unless the last row is
+                terminated, the value of its new_obs is what the rest of the episode is worth.
+            gamma: discount per step.
+            lambda_: GAE's lambda; 1 gives discounted returns minus the value.
+
+        Raises:
+            ValueError: for rows of several episodes, a missing column, or a policy without a value or with a memory.
+        """
+        if not self.spec.critic or self.state_size:
+            what = "has a memory, whose states the values depend on" if self.spec.critic else "has no value head"
+            raise ValueError(f"advantages cannot be computed from a batch alone: this policy {what}")
+        terminated = batch[TERMINATEDS]
+        goes_on = not terminated[-1]
+        ended = terminated | batch[TRUNCATEDS] if TRUNCATEDS in batch else terminated
+        if ended[:-1].any():
+            raise ValueError(
+                f"the rows must be a part of one episode, but one ends in row {int(ended.argmax())} of {batch.count}. "
+                "Call it for each of batch.split_by_episode()."
+            )
+        if goes_on and NEXT_OBS not in batch:
+            raise ValueError(
+                f"the last row is not terminated, so its {NEXT_OBS!r} is needed, but the batch has {sorted(batch)}"
+            )
+        values = self.values(batch[OBS])
+        last = self.values(batch[NEXT_OBS][-1:]) if goes_on else np.zeros(1, np.float32)
+        rewards, terminated = np.asarray(batch[REWARDS], np.float32), np.asarray(terminated)
+        columns = rewards, values, np.concatenate([values[1:], last]), terminated, np.zeros_like(terminated)
+        advantages, targets = gae(*(column[:, None] for column in columns), gamma, lambda_)
+        batch.update({VF_PREDS: values, ADVANTAGES: advantages[:, 0], VALUE_TARGETS: targets[:, 0]})
+        return batch
 
     def encode(self, observations: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The network's input: float32 [N, input_width] with a column of ones, or the observations themselves.
@@ -401,6 +488,21 @@ class Policy:
             rows = observations[start : start + CHUNK]
             dist_inputs[start : start + CHUNK] = self.network.forward_policy(self.encode(rows))
         return dist_inputs
+
+    def state_after(self, observations: np.ndarray, num_steps: np.ndarray, state: np.ndarray) -> np.ndarray:
+        """The memory's states [S, state_size] after the first steps of S sequences.
+
+        Args:
+            observations: [S, T, *shape] as stored.
+            num_steps: int [S], how many of each sequence's count.
+            state: [S, state_size] before them.
+        """
+        state, following = state.copy(), np.empty_like(state)
+        for t in range(int(num_steps.max(initial=0))):
+            self.network.step(self.encode(np.ascontiguousarray(observations[:, t])), state, following)
+            goes_on = num_steps > t
+            state[goes_on] = following[goes_on]
+        return state
 
     def action_values(self, observations: np.ndarray):
         """Action values (models/q_values.py: QBatch) of observations [B, *shape] as stored.

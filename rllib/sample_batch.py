@@ -4,7 +4,8 @@
 |--------------------|------------------------|--------------|------------------------------------------------------|
 | obs                | [B, *observation]      | as stored    | what the policy saw before it acted                  |
 | new_obs            | [B, *observation]      | as stored    | what followed; the true final one at an episode end  |
-| actions            | [B, *action]           | int64, float32 | as the policy drew them, before clipping           |
+| actions            | [B, *action]           | int64, float32 | as the policy drew them, before clipping; of Tuple |
+|                    |                        |              | and Dict one row, the numbers of the parts in order  |
 | rewards            | [B]                    | float32      | received after the action                            |
 | terminateds        | [B]                    | bool         | the task ended: nothing is bootstrapped past it      |
 | truncateds         | [B]                    | bool         | the episode was cut: its value is bootstrapped       |
@@ -21,7 +22,10 @@
 | batch_indexes      | [B]                    | int64        | where the row lies in the replay                     |
 | td_targets         | [B]                    | float32      | what the value of the action is fitted to            |
 | target_probabilities | [B, atoms]           | float32      | what the distribution of its return is fitted to     |
+| intrinsic_rewards  | [B]                    | float32      | scaled reward for what was new (RND, Curiosity)      |
+| intrinsic_advantages | [B]                  | float32      | advantage estimate of these                          |
 | td_errors          | [B]                    | float32      | by the worker's weights: a new row's priority        |
+| eps_id             | [B]                    | int64        | the episode, in batches of RolloutWorker.from_config |
 | seq_lens           | [S]                    | int64        | of policies with a memory: lengths of the sequences  |
 |                    |                        |              | in which the rows stand, one after the other         |
 | state_in_0         | [S, state]             | float32      | the memory's state before the first row of each      |
@@ -54,6 +58,8 @@ INDICES = "batch_indexes"
 TD_TARGETS = "td_targets"
 TARGET_PROBABILITIES = "target_probabilities"
 TD_ERRORS = "td_errors"
+INTRINSIC_REWARDS = "intrinsic_rewards"
+INTRINSIC_ADVANTAGES = "intrinsic_advantages"
 SEQ_LENS = "seq_lens"
 STATE_IN = "state_in_0"
 # Columns with a row for each sequence [S]; all others have one for each step [B].
@@ -123,6 +129,10 @@ class SampleBatch(dict):
         columns = ", ".join(f"{name}{list(column.shape[1:])}" for name, column in self.items())
         return f"SampleBatch({self.count} rows: {columns})"
 
+    def __getitem__(self, key):
+        """The column with this name; for a slice of rows, those of all columns, as `rows`."""
+        return self.rows(key) if key.__class__ is slice else dict.__getitem__(self, key)
+
     @property
     def count(self) -> int:
         """Number of rows."""
@@ -147,6 +157,9 @@ class SampleBatch(dict):
         if not batches:
             raise ValueError("SampleBatch.concat needs at least one batch")
         return _joined([batches], [None], allocate)
+
+    # RLlib's name.
+    concat_samples = concat
 
     @staticmethod
     def join_rounds(rounds: "Sequence[Sequence[SampleBatch]]") -> "SampleBatch":
@@ -188,6 +201,67 @@ class SampleBatch(dict):
             raise ValueError(f"a minibatch needs at least one row, but size={size} was given")
         for start in range(0, self.count, size):
             yield self.rows(slice(start, start + size))
+
+    # ------------------------------------------------------------------ what loops of RLlib's users call
+
+    def copy(self) -> "SampleBatch":
+        """A batch of copies of the columns."""
+        columns = {name: column.copy() for name, column in self.items()}
+        return SampleBatch(columns, policy_version=self.policy_version, num_steps=self.num_steps)
+
+    def columns(self, names: Sequence[str]) -> list[np.ndarray]:
+        """The columns with these names, in their order."""
+        return [self[name] for name in names]
+
+    def shuffle(self, rng: np.random.Generator | None = None) -> "SampleBatch":
+        """Puts the rows of this batch into a random order, the same in every column, and returns it."""
+        self.update(self.shuffled(np.random.default_rng() if rng is None else rng))
+        self.num_steps = None
+        return self
+
+    def slice(self, start: int, end: int) -> "SampleBatch":
+        """A view of the rows start ... end - 1; `batch[start:end]` is the same."""
+        return self[start:end]
+
+    def timeslices(self, size: int | None = None, num_slices: int | None = None) -> list["SampleBatch"]:
+        """Contiguous views of all rows, in their order.
+
+        Args:
+            size: rows of each; the last one may have fewer.
+            num_slices: number of views instead, of equal sizes to within one row.
+
+        Raises:
+            ValueError: unless exactly one of them is given, and is positive.
+        """
+        if (size is None) == (num_slices is None) or (num_slices if size is None else size) < 1:
+            raise ValueError(
+                f"timeslices needs either a size or a number of slices, at least 1, but got size={size} and "
+                f"num_slices={num_slices}"
+            )
+        if size is not None:
+            return list(self.minibatches(size))
+        ends = [self.count * (number + 1) // num_slices for number in range(num_slices)]
+        return [self[start:end] for start, end in zip([0, *ends], ends)]
+
+    def split_by_episode(self) -> list["SampleBatch"]:
+        """The parts of episodes that the rows belong to: a batch for each eps_id, its rows in the order that they had.
+
+        Raises:
+            ValueError: without that column, which batches of RolloutWorker.from_config have.
+        """
+        if EPS_ID not in self:
+            raise ValueError(
+                f"only rows that know their episode can be split: the column {EPS_ID!r} is missing. Sample them with "
+                f"RolloutWorker.from_config(config), or add it: batch[{EPS_ID!r}] = one integer an episode"
+            )
+        order = np.argsort(self[EPS_ID], kind="stable")
+        ends = np.flatnonzero(np.diff(self[EPS_ID][order])) + 1
+        return [self.rows(part) for part in np.split(order, ends) if len(part)]
+
+
+def concat_samples(samples: Sequence[SampleBatch]) -> SampleBatch:
+    """SampleBatch.concat, by RLlib's name."""
+    return SampleBatch.concat(samples)
 
 
 def rows_of_sequences(seq_lens: np.ndarray, order: np.ndarray) -> np.ndarray:

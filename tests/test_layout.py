@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 # Lowest first. A module may import its own floor and those below.
 FLOORS = [
     ["runtime"],
-    ["rllib.did_you_mean", "rllib.errors", "rllib.sample_batch", "rllib.schedules"],
+    ["rllib.did_you_mean", "rllib.errors", "rllib.registered", "rllib.sample_batch", "rllib.schedules"],
     ["rllib.models", "rllib.losses"],
-    ["rllib.policy", "rllib.replay", "rllib.env", "rllib.checkpoint", "rllib.encoding"],
+    ["rllib.policy", "rllib.replay", "rllib.env", "rllib.checkpoint", "rllib.encoding", "rllib.tensor_file"],
     ["rllib.metrics", "rllib.evaluation", "rllib.learners"],
     ["rllib.algorithms"],
     ["rllib.tune"],

@@ -6,6 +6,7 @@ import pytest
 
 from rllib.models.catalog import policy_spec
 from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
 
 BOX = gym.spaces.Box(-np.inf, np.inf, (4,))
 ACTION_SPACES = [
@@ -206,3 +207,62 @@ def test_inference_filters_once():
         policy.compute_actions(raw, explore=False), policy.compute_actions(filtered, explore=False, filtered=True)
     )
     assert policy.filter.pop_delta()["count"] == 0
+
+
+def test_full_fetch_returns_what_rllib_does():
+    policy, observations = make_policy(), np.ones((3, 4), np.float32)
+    actions, states, fetches = policy.compute_actions(observations, explore=False, full_fetch=True)
+    np.testing.assert_array_equal(actions, policy.compute_actions(observations, explore=False))
+    assert states == [] and {*fetches} == {"action_dist_inputs", "action_logp", "vf_preds"}
+    np.testing.assert_allclose(fetches["vf_preds"], policy.values(observations), atol=1e-6)
+
+
+def test_full_fetch_of_a_memory_takes_and_gives_a_list_of_states():
+    policy, rng = make_policy(use_lstm=True, lstm_cell_size=5), np.random.default_rng(0)
+    flat = np.zeros((2, policy.state_size), np.float32)
+    states = [np.zeros((2, *part.shape), np.float32) for part in policy.get_initial_state()]
+    for _ in range(3):
+        observations = rng.standard_normal((2, 4), dtype=np.float32)
+        policy.compute_actions(observations, explore=False, state=flat)
+        before = [part.copy() for part in states]
+        _, following, _ = policy.compute_actions(observations, explore=False, state=states, full_fetch=True)
+        np.testing.assert_array_equal(states, before)
+        np.testing.assert_allclose(np.concatenate(following, axis=1), flat)
+        states = following
+    with pytest.raises(ValueError, match=r"list of 2 arrays \(\[N, 5\], \[N, 5\]\)"):
+        policy.compute_actions(observations, state=states[:1])
+
+
+def episode_part(rows: int, terminated: bool) -> SampleBatch:
+    rng = np.random.default_rng(rows)
+    observations = rng.standard_normal((rows + 1, 4), dtype=np.float32)
+    ended = np.zeros(rows, bool)
+    ended[-1] = terminated
+    columns = {"obs": observations[:-1], "new_obs": observations[1:], "rewards": np.arange(rows, dtype=np.float32)}
+    return SampleBatch({**columns, "terminateds": ended, "truncateds": np.zeros(rows, bool)})
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+def test_postprocessing_a_trajectory_is_generalized_advantage_estimation(terminated):
+    policy = make_policy()
+    batch = policy.postprocess_trajectory(episode_part(6, terminated), gamma=0.9, lambda_=0.7)
+    values = policy.values(batch["obs"]).astype(np.float64)
+    following = np.append(values[1:], 0 if terminated else policy.values(batch["new_obs"])[-1])
+    expected = [
+        sum(0.63**k * (batch["rewards"][t + k] + 0.9 * following[t + k] - values[t + k]) for k in range(6 - t))
+        for t in range(6)
+    ]
+    np.testing.assert_allclose(batch["advantages"], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(batch["value_targets"], batch["advantages"] + batch["vf_preds"], rtol=1e-6)
+
+
+def test_a_trajectory_that_cannot_be_postprocessed_is_refused():
+    policy = make_policy()
+    two = SampleBatch.concat([episode_part(2, True), episode_part(3, False)])
+    with pytest.raises(ValueError, match=r"one ends in row 1 of 5.*split_by_episode"):
+        policy.postprocess_trajectory(two, gamma=0.9)
+    cut = SampleBatch({name: column for name, column in episode_part(3, False).items() if name != "new_obs"})
+    with pytest.raises(ValueError, match="last row is not terminated, so its 'new_obs' is needed"):
+        policy.postprocess_trajectory(cut, gamma=0.9)
+    with pytest.raises(ValueError, match="this policy has a memory"):
+        make_policy(use_lstm=True).postprocess_trajectory(episode_part(3, True), gamma=0.9)

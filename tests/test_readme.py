@@ -18,8 +18,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 USERS = (
-    *("tune", "callbacks", "memory", "networks", "losses", "masks", "policy_gradient_settings"),
-    *("add_algorithm", "add_network", "add_column"),
+    *("tune", "callbacks", "action_spaces", "memory", "networks", "losses", "masks", "policy_gradient_settings"),
+    *("exploration", "continuous_control"),
+    *("custom_loops", "add_algorithm", "add_network", "add_column"),
 )
 PAGES = ["README.md", *(f"docs/{name}.md" for name in USERS)]
 SNIPPETS = [

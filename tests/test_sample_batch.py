@@ -90,3 +90,32 @@ def test_pickling_keeps_the_version():
     assert isinstance(copy, SampleBatch)
     assert copy.policy_version == 7
     np.testing.assert_array_equal(copy[sb.OBS], numbered(0, 3)[sb.OBS])
+
+
+def test_what_loops_of_users_cut_out_of_a_batch():
+    batch = numbered(0, 10, version=3)
+    assert batch[2:5][sb.ACTIONS].tolist() == batch.slice(2, 5)[sb.ACTIONS].tolist() == [2, 3, 4]
+    assert np.shares_memory(batch[2:5][sb.OBS], batch[sb.OBS]) and batch[2:5].policy_version == 3
+    assert [part.count for part in batch.timeslices(size=4)] == [4, 4, 2]
+    thirds = [part[sb.ACTIONS].tolist() for part in batch.timeslices(num_slices=3)]
+    assert thirds == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
+    with pytest.raises(ValueError, match="size=2 and num_slices=2"):
+        batch.timeslices(2, 2)
+    with pytest.raises(ValueError, match="size=0"):
+        batch.timeslices(0)
+    copied = batch.copy()
+    assert copied.shuffle(np.random.default_rng(0)) is copied and isinstance(copied, SampleBatch)
+    np.testing.assert_array_equal(copied[sb.OBS][:, 0], copied[sb.ACTIONS])
+    assert batch[sb.ACTIONS].tolist() == list(range(10)) != copied[sb.ACTIONS].tolist()
+    assert sb.concat_samples([batch, copied]).count == SampleBatch.concat_samples([batch, copied]).count == 20
+    assert batch.columns([sb.ACTIONS])[0] is batch[sb.ACTIONS]
+
+
+def test_episodes_are_split_by_their_ids_in_the_order_of_their_rows():
+    batch = numbered(0, 6)
+    with pytest.raises(ValueError, match="'eps_id' is missing"):
+        batch.split_by_episode()
+    batch[sb.EPS_ID] = np.array([4, 1, 4, 1, 4, 2])
+    parts = batch.split_by_episode()
+    assert [part[sb.ACTIONS].tolist() for part in parts] == [[1, 3], [5], [0, 2, 4]]
+    assert batch[:0].split_by_episode() == []

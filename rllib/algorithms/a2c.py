@@ -7,20 +7,22 @@ Departures from the paper, see also losses/policy_gradient.py:
 - Adam is the default, as in RLlib; opt_type="rmsprop" is the paper's.
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from rllib import sample_batch as sb
 from rllib.algorithms.actor_critic import ActorCriticConfig
-from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.exploration_config import OF_NOVELTY
+from rllib.algorithms.intrinsic import IntrinsicallyRewarded, with_intrinsic_advantages
 from rllib.algorithms.sections import at_least, section
-from rllib.evaluation.advantages import AdvantageEstimator
 from rllib.losses.policy_gradient import POLICY_GRADIENT_LOSS
 from rllib.losses.returns import standardized
 
 
 class A2CConfig(ActorCriticConfig):
     """Settings of A2C; the defaults are RLlib's, except those in departures.py."""
+
+    exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
 
     @section
     def rollouts(self, *, num_rollout_workers=2) -> Self: ...
@@ -51,7 +53,7 @@ class A2CConfig(ActorCriticConfig):
             )
 
 
-class A2C(Algorithm):
+class A2C(IntrinsicallyRewarded):
     """The algorithm; see the module's docstring."""
 
     config_class = A2CConfig
@@ -60,17 +62,15 @@ class A2C(Algorithm):
         "total_loss", "policy_loss", "vf_loss", "vf_explained_var", "cur_lr", "entropy_coeff", "policy_entropy",
     )  # fmt: skip
 
-    def make_postprocess(self) -> AdvantageEstimator:
-        config = self.config
-        return AdvantageEstimator(config.gamma, config.lambda_, config.use_gae, config.use_critic)
-
     def training_step(self) -> dict[str, dict[str, float]]:
         settings = {**self.scheduled("lr"), **self.loss_settings()}
         stats = {}
         for policy_id, batch in self.train_batches().items():
+            intrinsic = self.add_intrinsic_rewards(policy_id, batch)
+            batch = with_intrinsic_advantages(batch)
             if self.config.standardize_advantages:
                 batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-            stats[policy_id] = self.learn(batch, policy_id, shuffle=False, **settings)
+            stats[policy_id] = self.learn(batch, policy_id, shuffle=False, **settings) | intrinsic
         return stats
 
     def loss_settings(self) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.actor_critic import ActorCriticConfig
-from rllib.algorithms.algorithm import Algorithm
-from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.algorithms.intrinsic import IntrinsicallyRewarded
 from rllib.schedules import OverTime
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class A2CConfig(ActorCriticConfig):
+    exploration_kinds: ClassVar[tuple[str, ...]]
     microbatch_size: int | None
     def rollouts(
         self: C, *, num_rollout_workers: int=2, num_envs_per_worker: int=1, rollout_fragment_length: int |
@@ -52,8 +52,7 @@ class A2CConfig(ActorCriticConfig):
     def build(self, env: Any=None) -> A2C: ...
     build_algo = build
 
-class A2C(Algorithm):
+class A2C(IntrinsicallyRewarded):
     config: A2CConfig
-    def make_postprocess(self) -> AdvantageEstimator: ...
     def training_step(self) -> dict[str, dict[str, float]]: ...
     def loss_settings(self) -> dict[str, Any]: ...

@@ -36,6 +36,7 @@ class A3CConfig(A2CConfig):
     """
 
     on_policy = False
+    exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling",)
     # Ray's default; here workers sample on while their gradients travel, if they are asked for ahead.
     also_harmless: ClassVar[dict] = {"sample_async": (True,)}
 
@@ -67,7 +68,7 @@ class A3C(A2C):
         return functools.partial(make_learner, objectives=objective, kind=self.config.learner)
 
     def loss_settings(self) -> dict[str, Any]:
-        # What a worker's gradient is computed from is a batch of its own.
+        # A worker computes each gradient from one whole batch, so "batch" and "minibatch" mean the same here.
         return {**super().loss_settings(), "standardize_advantages": bool(self.config.standardize_advantages)}
 
     def training_step(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class A3CConfig(A2CConfig):
+    exploration_kinds: ClassVar[tuple[str, ...]]
     also_harmless: ClassVar[dict]
     max_requests_in_flight_per_sampler_worker: int
     def rollouts(

@@ -50,6 +50,8 @@ class AlgorithmConfig(ConfigObject):
     # The types of exploration_config that the algorithm can explore by, and the one it explores by if none is given.
     exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling",)
     default_exploration: ClassVar[dict] = _SAMPLING
+    # Whether it learns from the probabilities of the actions that were taken.
+    needs_probabilities: ClassVar[bool] = True
     # What evaluation_config may change.
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset(
         {
@@ -336,6 +338,19 @@ class AlgorithmConfig(ConfigObject):
 
     build_algo = build
 
+    def get_rollout_settings(self, env: Any = None) -> tuple[Any, np.ndarray]:
+        """What RolloutWorker.from_config makes a worker of: its RolloutSettings, and the policy's initial weights.
+
+        Args:
+            env: as for `build`.
+
+        Raises:
+            as `build`.
+        """
+        config = self.copy(copy_frozen=False).rollouts(num_rollout_workers=0)
+        with config.evaluation(evaluation_num_workers=0, evaluation_parallel_to_training=False).build(env) as algorithm:
+            return algorithm.rollout_settings, algorithm.policy.weights.copy()
+
     def _algorithm_class(self) -> type:
         if isinstance(self.algo_class, str):
             return get_algorithm_class(self.algo_class)
@@ -425,7 +440,15 @@ class AlgorithmConfig(ConfigObject):
 
     @relation("exploration_config")
     def _check_exploration(self):
-        return exploration_problem(self.exploration_config, self.default_exploration, self.exploration_kinds)
+        given = self.exploration_config
+        problem = exploration_problem(given, self.default_exploration, self.exploration_kinds)
+        samples = given.get("type", self.default_exploration["type"]) == "StochasticSampling"
+        if not problem and samples and self.needs_probabilities and given.get("random_timesteps"):
+            return (
+                f"exploration_config: random_timesteps={given['random_timesteps']} plays actions that the policy did "
+                "not draw, and this algorithm needs their probabilities. Leave it out, or use SAC, TD3 or DQN."
+            )
+        return problem
 
     @relation("evaluation_config")
     def _check_evaluation_config(self):
@@ -528,6 +551,11 @@ class AlgorithmConfig(ConfigObject):
         if self.rollout_fragment_length == "auto":
             return per_round
         return math.ceil(self.train_batch_size / per_round) * per_round
+
+    @property
+    def needs_goals(self) -> bool:
+        """Whether the environments have to be ones with goals (env/goals.py)."""
+        return False
 
     @property
     def min_train_batch(self) -> int:

@@ -69,13 +69,20 @@ RAY_0_8 = {
     "prioritized_replay_eps": "replay_buffer_config",
 }
 
-ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10}
+STABLE_BASELINES: Mapping[str, str] = {
+    "replay_buffer_class": "replay_buffer_config",
+    "replay_buffer_kwargs": "replay_buffer_config",
+}
+
+ALIASES: Mapping[str, str] = {**RAY_0_8, **RAY_2_6, **RAY_2_10, **STABLE_BASELINES}
 
 # Where the old value means the same in another form; such names can be set, but not be read.
 VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "use_pytorch": lambda value: "torch" if value else "tf",
     "vf_share_layers": lambda value: {"vf_share_layers": value},
     "buffer_size": lambda value: {"capacity": value},
+    "replay_buffer_class": lambda value: {"type": value},
+    "replay_buffer_kwargs": dict,
     "prioritized_replay": lambda value: {"type": "PrioritizedReplayBuffer" if value else "ReplayBuffer"},
     "prioritized_replay_alpha": lambda value: {"prioritized_replay_alpha": value},
     "prioritized_replay_beta": lambda value: {"prioritized_replay_beta": value},

@@ -51,7 +51,7 @@ DEPARTURES = (
         True,
         False,
         "Evaluations take the most likely actions, as RLlib's do for DQN.",
-        ("PG", "A2C", "A3C", "PPO", "IMPALA", "APPO"),
+        ("PG", "A2C", "A3C", "PPO", "IMPALA", "APPO", "SAC"),
     ),
     Departure(
         "num_gpus",
@@ -65,7 +65,7 @@ DEPARTURES = (
         float("inf"),
         2,
         "Every queue has a bound, so that a slow learner cannot fill the memory; two samples keep a shard busy.",
-        ("ApexDQN",),
+        ("ApexDQN", "ApexDDPG"),
     ),
     Departure(
         "num_envs_per_worker",
@@ -88,8 +88,15 @@ DEPARTURES = (
         "The policies of the paper are linear.",
         ("ARS",),
     ),
+    Departure(
+        "model.output_layer_use_bias",
+        True,
+        False,
+        "The policies of the paper have no bias.",
+        ("ARS",),
+    ),
 )
-NOT_IN_RLLIB = ("Rainbow", "PQN")
+NOT_IN_RLLIB = ("Rainbow", "PQN", "TQC", "CrossQ")
 
 
 def departures(algorithm: str) -> list[Departure]:

@@ -69,7 +69,7 @@ class DQN(QLearning):
         self.replay.add(self.sample(1))
         if self.learning_has_started and len(self.replay):
             for _ in range(self.updates_due(self.timesteps - before)):
-                self._stats = self.update(lr)
+                self._stats = self.update(lr=lr)
             self.update_target()
         return {**self._stats, **self.exploration_stats()}
 

@@ -11,16 +11,26 @@ from gymnasium import spaces
 
 from rllib.algorithms.setting_types import shortened
 from rllib.evaluation import exploration as ex
+from rllib.evaluation.intrinsic import RND, Curiosity
+from rllib.evaluation.parameter_noise import ParameterNoise
+from rllib.models.flat_spaces import parts
 
 _TYPES = (
-    *(ex.StochasticSampling, ex.EpsilonGreedy, ex.PerWorkerEpsilonGreedy, ex.SoftQ, ex.ParameterNoise),
+    *(ex.StochasticSampling, ex.EpsilonGreedy, ex.PerWorkerEpsilonGreedy, ex.SoftQ, ParameterNoise),
     *(ex.GaussianNoise, ex.OrnsteinUhlenbeckNoise, ex.Random),
+    *(ex.PerWorkerGaussianNoise, ex.PerWorkerOrnsteinUhlenbeckNoise),
+    *(RND, Curiosity),
 )
 KINDS: Mapping[str, type[ex.Exploration]] = {each.__name__: each for each in _TYPES}
 # By the values of discrete actions.
 OF_VALUES = ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "ParameterNoise", "Random")
 # Around a deterministic policy's continuous actions.
-OF_ACTIONS = ("GaussianNoise", "OrnsteinUhlenbeckNoise", "Random")
+OF_ACTIONS = (
+    *("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise", "PerWorkerOrnsteinUhlenbeckNoise"),
+    "Random",
+)
+# By a reward for what is new, which the driver adds to the advantages of train batches.
+OF_NOVELTY = ("RND", "Curiosity")
 
 
 def of_epsilon(value) -> dict:
@@ -56,6 +66,7 @@ _REASONS = {
     **dict.fromkeys(
         OF_ACTIONS, "it changes continuous actions, and then their probabilities under a policy mean nothing"
     ),
+    **dict.fromkeys(OF_NOVELTY, "its rewards are added to the advantages of PPO's and A2C's train batches"),
 }
 
 
@@ -69,9 +80,19 @@ def exploration_settings(config: Mapping, default: Mapping) -> dict:
 
 
 def make_exploration(config: Mapping, default: Mapping, action_space: spaces.Space) -> ex.Exploration:
-    """What a checked exploration_config describes, with these actions."""
+    """What a checked exploration_config describes, with these actions.
+
+    Raises:
+        ValueError: if it cannot explore with actions of several parts.
+    """
     settings = exploration_settings(config, default)
-    return KINDS[settings.pop("type")](**settings).for_actions(action_space)
+    kind = settings.pop("type")
+    if kind in _REASONS and parts(action_space) is not None:
+        raise ValueError(
+            f"exploration_config: {kind} changes actions that are one array, but the action space is {action_space}. "
+            "Use StochasticSampling, or let the environment take all parts of an action in one array."
+        )
+    return KINDS[kind](**settings).for_actions(action_space)
 
 
 def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str]) -> str | None:
@@ -89,6 +110,9 @@ def exploration_problem(config: Mapping, default: Mapping, kinds: Sequence[str])
     unknown = ", ".join(str(name) for name in sorted(settings, key=str) if name not in known)
     if unknown:
         return f"exploration_config: {kind} takes {', '.join(known) or 'nothing else'}, not {unknown}. {advice}"
+    if kind in OF_NOVELTY:
+        problem = KINDS[kind].problem(settings)
+        return problem and f"exploration_config: {problem}. {advice}"
     sub_exploration = settings.pop("sub_exploration", None)
     for name, value in settings.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < float("inf"):

@@ -41,7 +41,10 @@ def augmentation(config: AlgorithmConfig) -> Augmentation | None:
 def previous_step(config: AlgorithmConfig) -> PreviousStep | None:
     """What observations tell of the step before; None: nothing."""
     model = check_model(config.model)
-    told = PreviousStep(model["lstm_use_prev_action"], model["lstm_use_prev_reward"])
+    told = PreviousStep(
+        model["lstm_use_prev_action"] or bool(model["attention_use_n_prev_actions"]),
+        model["lstm_use_prev_reward"] or bool(model["attention_use_n_prev_rewards"]),
+    )
     return told if told.action or told.reward else None
 
 
@@ -74,6 +77,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
         check=not config.disable_env_checking,
         info_columns=config.get_info_columns(),
         action_mask_key=config.action_mask_key,
+        needs_goals=config.needs_goals,
     )
     for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
         given = config[kind]

@@ -1,9 +1,9 @@
-"""What off-policy algorithms share: a replay of rows, updates in proportion to the steps sampled, a target network.
+"""What off-policy algorithms share: a replay of rows, and updates in proportion to the steps sampled.
 
 Workers send rows that need no other row (evaluation/transitions.py), and the replay keeps them, whichever weights acted
-in them. Learning starts after some steps. An update samples rows, fits them to targets that the target network has a
-part in, and gives the rows new priorities. An algorithm adds its network, `make_loss` and `add_targets`, and says in
-its `training_step` when these happen.
+in them. Learning starts after some steps. An update samples rows, learns from them, and gives them new priorities. On
+this stand q_learning.py, which learns the values of discrete actions, and off_policy_actor_critic.py, which learns an
+actor beside its critics.
 
 Everything is counted in environment steps, whatever the number of environments: schedules, the start of learning, and
 the updates of the target network.
@@ -11,7 +11,6 @@ the updates of the target network.
 
 import functools
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -22,12 +21,12 @@ from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.from_checkpoint import rows_of_steps
 from rllib.algorithms.sections import Merged, above, at_least, between, section
+from rllib.env.goals import Goals
 from rllib.env.observations import observation_column
+from rllib.evaluation.hindsight import FUTURE, STRATEGIES, HindsightTransitions
+from rllib.evaluation.settings import Postprocess
 from rllib.evaluation.transitions import Transitions
-from rllib.learners.learner import Learner
-from rllib.learners.target_copy import TargetCopy
-from rllib.losses.loss import Loss
-from rllib.policy import Policy
+from rllib.replay.disk import MEMORY, storage_problem
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import Column, SampleBatch
 from rllib.schedules import Schedule, schedule_problem, values_of
@@ -41,6 +40,9 @@ REPLAY_DEFAULTS = {
     "replay_sequence_length": 1,
     "worker_side_prioritization": False,
     "frame_stack_axis": None,
+    "storage": MEMORY,
+    "n_sampled_goal": 4,
+    "goal_selection_strategy": FUTURE,
 }
 # Names of Ray's buffers -> whether they have priorities.
 REPLAY_TYPES = {
@@ -50,7 +52,11 @@ REPLAY_TYPES = {
     "ReplayBuffer": False,
     "MultiAgentReplayBuffer": False,
     "EpisodeReplayBuffer": False,
+    "HindsightReplayBuffer": False,
+    "HerReplayBuffer": False,
 }
+# Those whose rows have further goals (evaluation/hindsight.py); the second name is Stable-Baselines3's.
+HINDSIGHT_TYPES = ("HindsightReplayBuffer", "HerReplayBuffer")
 # Ray 2.10+ name of a buffer's setting -> ours
 REPLAY_ALIASES = {
     "alpha": "prioritized_replay_alpha",
@@ -60,10 +66,26 @@ REPLAY_ALIASES = {
 
 
 class OffPolicyConfig(AlgorithmConfig):
-    """Settings of replay, updates and target network."""
+    """Settings of replay, updates and target networks."""
 
+    needs_probabilities: ClassVar[bool] = False
     # What replay_buffer_config may say, and what counts where it does not.
     replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
+
+    @property
+    def steps_per_row(self) -> int:
+        """Steps to be learned from that one row of the replay holds, at most."""
+        return 1
+
+    @property
+    def needs_goals(self) -> bool:
+        """Whether rows are relabelled with goals that episodes achieved."""
+        return self.replay_settings()["type"] in HINDSIGHT_TYPES
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows that the replay gets for each step of an environment, with those of further goals."""
+        return 1 + self.replay_settings()["n_sampled_goal"] if self.needs_goals else 1
 
     @section
     def rollouts(self, *, rollout_fragment_length="auto") -> Self:
@@ -85,7 +107,10 @@ class OffPolicyConfig(AlgorithmConfig):
             above(0, finite=True),
         ] = None,
         replay_buffer_config: Annotated[
-            dict, "type, capacity, prioritized_replay_alpha, _beta, _eps, frame_stack_axis", Merged
+            dict,
+            "type, capacity, prioritized_replay_alpha, _beta, _eps, frame_stack_axis, storage, n_sampled_goal, "
+            "goal_selection_strategy",
+            Merged,
         ] = REPLAY_DEFAULTS,
         store_buffer_in_checkpoints: Annotated[bool, "checkpoints hold the replay"] = False,
     ) -> Self: ...
@@ -104,19 +129,56 @@ class OffPolicyConfig(AlgorithmConfig):
             return f"replay_buffer_config takes {', '.join(defaults)}, not {', '.join(sorted(map(str, unknown)))}."
         if type(capacity) is not int or capacity < 1:
             return f"replay_buffer_config: capacity={capacity!r} must be an integer >= 1. Use {{'capacity': 50000}}."
-        if capacity < start:
+        if problem := self._goals_problem():
+            return f"replay_buffer_config: {problem}"
+        if capacity * self.steps_per_row < start * self.rows_per_step:
+            rows = f" times {self.rows_per_step} rows a step" if self.needs_goals else ""
             return (
-                f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}: "
-                f"what was sampled first would be lost. Use {{'capacity': {start}}} or more."
+                f"replay_buffer_config: capacity={capacity} is below num_steps_sampled_before_learning_starts={start}"
+                f"{rows}: what was sampled first would be lost. "
+                f"Use {{'capacity': {start * self.rows_per_step}}} or more."
             )
-        if settings["replay_sequence_length"] != 1:
-            return "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps."
         if settings["frame_stack_axis"] not in (None, 0, -1):
             return (
                 f"replay_buffer_config: frame_stack_axis={settings['frame_stack_axis']!r} must be 0 or -1, the axis of "
                 "the frames in an observation, so that each is stored once; or None, to store observations whole."
             )
+        if problem := storage_problem(settings["storage"]):
+            return f"replay_buffer_config: {problem}"
         return _priorities_problem(settings, defaults)
+
+    def _goals_problem(self) -> str | None:
+        settings, defaults = self.replay_settings(), self.replay_defaults
+        number, strategy = settings["n_sampled_goal"], settings["goal_selection_strategy"]
+        if type(number) is not int or number < 1:
+            return f"n_sampled_goal={number!r} must be an integer >= 1. Use {{'n_sampled_goal': 4}}."
+        if strategy not in STRATEGIES:
+            return f"there is no goal_selection_strategy {strategy!r}. There are {', '.join(STRATEGIES)}."
+        for name in ("n_sampled_goal", "goal_selection_strategy"):
+            if not self.needs_goals and settings[name] != defaults[name]:
+                return (
+                    f"{name}={settings[name]!r} is for hindsight replay, but the type is {settings['type']!r}. Use "
+                    f"{{'type': {HINDSIGHT_TYPES[0]!r}}}."
+                )
+
+    @relation("replay_buffer_config", "clip_rewards", "normalize_returns", "observation_filter")
+    def _check_hindsight(self):
+        for name in ("clip_rewards", "normalize_returns") if self.needs_goals else ():
+            if self[name]:
+                return (
+                    f"{name}={self[name]!r} changes the rewards of steps, but those of the further goals of hindsight "
+                    f"replay come from the environment's compute_reward. Leave it out, or let compute_reward do it."
+                )
+        if self.needs_goals and self.observation_filter != "NoFilter":
+            return (
+                f"observation_filter={self.observation_filter!r} stores filtered observations, but hindsight replay "
+                "reads goals from them. Use .rollouts(observation_filter='NoFilter')."
+            )
+
+    @relation("replay_buffer_config")
+    def _check_rows(self):
+        if self.replay_settings()["replay_sequence_length"] != 1:
+            return "replay_buffer_config: replay_sequence_length must be 1; n_step sums up rewards of several steps."
 
     def replay_settings(self) -> dict[str, Any]:
         """replay_buffer_config under the names of Ray 2.6, with the defaults for what it does not say."""
@@ -150,7 +212,6 @@ class OffPolicy(Algorithm):
 
     Attributes:
         replay: the rows.
-        target: the target network.
     """
 
     # Whether a sample takes one row from each of equal parts of the priorities' sum.
@@ -163,23 +224,35 @@ class OffPolicy(Algorithm):
         self.replay = self.make_replay()
 
     @abstractmethod
-    def make_loss(self) -> Loss:
-        """What an update minimises; its row statistic td_error becomes the priorities of the rows."""
+    def learn_from(self, batch: SampleBatch, **settings) -> dict[str, Any]:
+        """One update on sampled rows; its statistics, and their new TD errors [B] as td_error."""
 
-    @abstractmethod
-    def add_targets(self, batch: SampleBatch) -> None:
-        """Adds to sampled rows what the loss fits their values to."""
+    def make_postprocess(self) -> Postprocess:
+        config, stored = self.config, self.stored_observation()
+        rows = stored.shape, stored.dtype, config.gamma, config.n_step
+        if not config.needs_goals:
+            return Transitions(*rows)
+        goals, settings = Goals.of(self.observation_space), config.replay_settings()
+        return HindsightTransitions(
+            *rows, goals=goals, num_goals=settings["n_sampled_goal"], strategy=settings["goal_selection_strategy"]
+        )
 
-    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
-        copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
-        learner = super().make_learner(policy, [copy])
-        self.target = Policy(policy.spec, copy.weights)
-        return learner
-
-    def make_postprocess(self) -> Transitions:
+    def stored_observation(self) -> Column:
+        """An observation as workers store it."""
         stored = observation_column(self.observation_space)
         dtype = "float32" if self.policy.filters_observations else str(stored.dtype)
-        return Transitions(stored.shape, dtype, self.config.gamma, self.config.n_step)
+        return Column(sb.OBS, stored.shape, dtype)
+
+    def replay_columns(self) -> tuple[Column, ...]:
+        """What the replay keeps of a row."""
+        stored = self._rollout_settings.postprocess
+        return (
+            Column(sb.OBS, stored.shape, stored.dtype),
+            Column(sb.NEXT_OBS, stored.shape, stored.dtype),
+            Column(sb.ACTIONS, self.policy.action_shape, str(self.policy.action_dtype)),
+            Column(sb.REWARDS, (), "float32"),
+            Column(sb.DISCOUNTS, (), "float32"),
+        )
 
     def make_replay(self):
         """Where the rows are kept."""
@@ -194,16 +267,10 @@ class OffPolicy(Algorithm):
                 f"replay_buffer_config: frame_stack_axis={axis} is for observations that are stacks of frames, but "
                 f"those of {self.config.env!r} have the shape {stored.shape}. Leave it at None."
             )
-        columns = (
-            Column(sb.OBS, stored.shape, stored.dtype),
-            Column(sb.NEXT_OBS, stored.shape, stored.dtype),
-            Column(sb.ACTIONS, self.policy.action_shape, str(self.policy.action_dtype)),
-            Column(sb.REWARDS, (), "float32"),
-            Column(sb.DISCOUNTS, (), "float32"),
-        )
         alpha = settings["prioritized_replay_alpha"] if settings["has_priorities"] else None
+        place = self.replay_columns(), capacity, axis, alpha, settings["storage"]
         epsilon = settings["prioritized_replay_eps"]
-        return functools.partial(ReplayBuffer, columns, capacity, axis, alpha, epsilon, self.stratified)
+        return functools.partial(ReplayBuffer, *place, epsilon=epsilon, stratified=self.stratified)
 
     def result_info(self) -> dict[str, Any]:
         replay = {"num_entries": len(self.replay), "size_bytes": self.replay.size_bytes}
@@ -226,27 +293,19 @@ class OffPolicy(Algorithm):
         self._updates_owed -= due
         return due
 
-    def update(self, lr: float) -> dict[str, float]:
-        """One update on rows of a replay in this process; its statistics."""
-        batch = self.replay.sample(self.config.train_batch_size, self._learner_rng, self._beta(self.timesteps))
-        stats = self.learn_from(batch, lr)
-        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
-        return stats
+    def update(self, **settings) -> dict[str, float]:
+        """One update on rows of a replay in this process; its statistics.
 
-    def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
-        """One update on sampled rows; its statistics, with the new td_error of the rows."""
+        Args:
+            settings: of `learn_from`.
+        """
+        rows = -(-self.config.train_batch_size // self.config.steps_per_row)
+        batch = self.replay.sample(rows, self._learner_rng, self._beta(self.timesteps))
         # Rows of many weights have no lag: workers sample by the newest ones (Ape-X reports how old theirs are).
         batch.policy_version = self.num_updates
-        for policy in (self.policy, self.target):
-            policy.resample(self._learner_rng)
-        self.add_targets(batch)
-        return self.learn(batch, lr=lr, shuffle=False)
-
-    def update_target(self) -> None:
-        """Moves the target network towards the learned one, if that is due."""
-        if self.learner.update_targets(self.timesteps):
-            self.metrics.counters["num_target_updates"] += 1
-            self.metrics.counters["last_target_update_ts"] = self.timesteps
+        stats = self.learn_from(batch, **settings)
+        self.replay.update_priorities(batch[sb.INDICES], stats.pop("td_error"))
+        return stats
 
     # ------------------------------------------------------------------ checkpoints
 

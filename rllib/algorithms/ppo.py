@@ -7,14 +7,15 @@ Departures from the paper, all of them Ray RLlib's or of "The 37 implementation 
   batch, and large returns still give a gradient. (Ray 2.x cuts the squared error itself, which then gives none.)
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from rllib import sample_batch as sb
 from rllib.algorithms.actor_critic import KL_MARGIN, ActorCriticConfig, AdaptiveKL
-from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.config_object import relation
+from rllib.algorithms.exploration_config import OF_NOVELTY
+from rllib.algorithms.intrinsic import IntrinsicallyRewarded, with_intrinsic_advantages
 from rllib.algorithms.sections import above, at_least, section
-from rllib.evaluation.advantages import AdvantageEstimator, RecomputedAdvantages
+from rllib.evaluation.advantages import RecomputedAdvantages
 from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.returns import standardized
 
@@ -23,6 +24,8 @@ _MODEL = {"vf_share_layers": False}
 
 class PPOConfig(ActorCriticConfig):
     """Settings of PPO; the defaults are RLlib's, except those in departures.py."""
+
+    exploration_kinds: ClassVar[tuple[str, ...]] = ("StochasticSampling", *OF_NOVELTY)
 
     @section
     def rollouts(self, *, num_rollout_workers=2) -> Self: ...
@@ -68,7 +71,7 @@ class PPOConfig(ActorCriticConfig):
             )
 
 
-class PPO(Algorithm):
+class PPO(IntrinsicallyRewarded):
     """The algorithm; see the module's docstring."""
 
     config_class = PPOConfig
@@ -79,6 +82,7 @@ class PPO(Algorithm):
     )  # fmt: skip
 
     def setup(self) -> None:
+        super().setup()
         self.kl = AdaptiveKL(self.config, self.policies)
         if self.config.recompute_advantages and self.policy.state_size:
             raise ValueError(
@@ -89,11 +93,7 @@ class PPO(Algorithm):
     @property
     def samples_sequences(self) -> bool:
         """Whether batches have the observations to bootstrap from."""
-        return self.config.recompute_advantages
-
-    def make_postprocess(self) -> AdvantageEstimator:
-        config = self.config
-        return AdvantageEstimator(config.gamma, config.lambda_, config.use_gae, config.use_critic)
+        return self.config.recompute_advantages or super().samples_sequences
 
     def training_step(self) -> dict[str, dict[str, float]]:
         config = self.config
@@ -104,13 +104,16 @@ class PPO(Algorithm):
         per_batch = bool(config.standardize_advantages) and not per_minibatch
         stats = {}
         for policy_id, batch in self.train_batches().items():
+            intrinsic = self.add_intrinsic_rewards(policy_id, batch)
             recomputed = None
             if config.recompute_advantages:
                 lambda_ = config.lambda_ if config.use_gae else 1.0
                 recomputed = RecomputedAdvantages(batch, self.policies[policy_id], config.gamma, lambda_, per_batch)
                 batch = recomputed.steps
-            elif per_batch:
-                batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
+            else:
+                batch = with_intrinsic_advantages(batch)
+                if per_batch:
+                    batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
             stats[policy_id] = self.learn(
                 batch,
                 policy_id,
@@ -123,6 +126,7 @@ class PPO(Algorithm):
                 stop_above=config.target_kl and ("kl", KL_MARGIN * config.target_kl),
                 **coefficients,
             )
+            stats[policy_id] |= intrinsic
             self.kl.adapt(policy_id, stats[policy_id]["kl"], self.timesteps)
         return stats
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from rllib.algorithms.actor_critic import ActorCriticConfig
-from rllib.algorithms.algorithm import Algorithm
-from rllib.evaluation.advantages import AdvantageEstimator
+from rllib.algorithms.intrinsic import IntrinsicallyRewarded
 from rllib.schedules import OverTime
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 C = TypeVar("C")
 
 class PPOConfig(ActorCriticConfig):
+    exploration_kinds: ClassVar[tuple[str, ...]]
     sgd_minibatch_size: int
     num_sgd_iter: int
     clip_param: float | OverTime
@@ -60,12 +60,11 @@ class PPOConfig(ActorCriticConfig):
     def build(self, env: Any=None) -> PPO: ...
     build_algo = build
 
-class PPO(Algorithm):
+class PPO(IntrinsicallyRewarded):
     config: PPOConfig
     def setup(self) -> None: ...
     @property
     def samples_sequences(self) -> bool: ...
-    def make_postprocess(self) -> AdvantageEstimator: ...
     def training_step(self) -> dict[str, dict[str, float]]: ...
     def algorithm_state(self) -> dict[str, Any]: ...
     def set_algorithm_state(self, state: dict[str, Any]) -> None: ...

@@ -1,12 +1,13 @@
-"""Q-learning from replayed rows: the network of action values and what they are fitted to, for DQN and Ape-X.
+"""Q-learning from replayed rows: the network of action values and what they are fitted to, for DQN, Ape-X and R2D2.
 
-Both streams of a dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`. As in RLlib,
-`hiddens` have rectified units, whatever `fcnet_activation` is. Weights begin as torch's layers do, uniform within
-1 / sqrt(fan in), not orthogonal as policies' do; see docs/decisions.md for what that is worth.
+Both streams of a dueling network read the same hidden layers, `fcnet_hiddens` and then `hiddens`; R2D2's memory stands
+between the two. As in RLlib, `hiddens` have rectified units, whatever `fcnet_activation` is. Weights begin as torch's
+layers do, uniform within 1 / sqrt(fan in), not orthogonal as policies' do; docs/decisions.md says what that is worth.
 """
 
 import dataclasses
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import gymnasium as gym
 import numpy as np
@@ -17,10 +18,15 @@ from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
 from rllib.algorithms.off_policy import OffPolicy, OffPolicyConfig
 from rllib.algorithms.sections import above, at_least, section
 from rllib.evaluation.exploration import Exploration, NoisyWeights
+from rllib.learners.learner import Learner
+from rllib.learners.target_copy import TargetCopy
 from rllib.losses.loss import Loss
 from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
+from rllib.models.attention import Attention
+from rllib.models.memory import Memory
 from rllib.models.policy_spec import PolicySpec
 from rllib.models.q_values import QValues
+from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
 
 
@@ -68,6 +74,14 @@ class QLearningConfig(OffPolicyConfig):
                 "out, or use .training(noisy=False)."
             )
 
+    @relation("noisy", "model")
+    def _check_noisy_network(self):
+        if self.noisy and not self.model.get("output_layer_use_bias", True):
+            return (
+                "noisy=True has noise in the biases, too, so it needs model={'output_layer_use_bias': True}. Leave "
+                "that out, or use .training(noisy=False)."
+            )
+
     @relation("hiddens")
     def _check_hiddens(self):
         if not all(type(width) is int and width > 0 for width in self.hiddens):
@@ -75,7 +89,11 @@ class QLearningConfig(OffPolicyConfig):
 
 
 class QLearning(OffPolicy):
-    """Base of the algorithms that learn the value of each action from a replay."""
+    """Base of the algorithms that learn the value of each action from a replay.
+
+    Attributes:
+        target: the target network.
+    """
 
     initializer = "uniform"
     reported_stats = ("mean_q", "min_q", "max_q", "cur_lr", "mean_td_error")
@@ -91,22 +109,44 @@ class QLearning(OffPolicy):
         values = QValues(
             int(action_space.n), config.dueling, config.num_atoms, config.v_min, config.v_max, spec.is_masked
         )
+        if spec.memory and config.hiddens:
+            layers = {"memory": self._memory_before_hiddens(spec.memory)}
+        else:
+            activations = (*spec.activations, *("relu",) * len(config.hiddens))
+            layers = {"hiddens": (*spec.hiddens, *config.hiddens), "activations": activations}
         return dataclasses.replace(
             spec,
             distribution=values,
-            hiddens=(*spec.hiddens, *config.hiddens),
-            activations=(*spec.activations, *("relu",) * len(config.hiddens)),
+            **layers,
             critic=False,
             vf_share_layers=True,
             noisy_layers=len(config.hiddens) + 1 if config.noisy else 0,
             sigma0=config.sigma0,
         )
 
+    def _memory_before_hiddens(self, memory: Memory | Attention) -> Memory | Attention:
+        """The memory, with the `hiddens` behind it."""
+        if memory.post_hiddens and memory.post_activation != "relu":
+            raise ValueError(
+                f"hiddens={self.config.hiddens} are rectified layers behind those of "
+                f"model['post_lstm_hiddens']={list(memory.post_hiddens)}, so these cannot have "
+                f"model['post_lstm_activation']={memory.post_activation!r}. Use .training(hiddens=[]), or leave it out."
+            )
+        return dataclasses.replace(
+            memory, post_hiddens=(*memory.post_hiddens, *self.config.hiddens), post_activation="relu"
+        )
+
     def make_exploration(self, config: QLearningConfig) -> Exploration:
         return NoisyWeights() if config.noisy else super().make_exploration(config)
 
+    def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
+        copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
+        learner = super().make_learner(policy, [copy])
+        self.target = Policy(policy.spec, copy.weights)
+        return learner
+
     def make_loss(self) -> Loss:
-        """That of numbers, or of distributions."""
+        """That of numbers, or of distributions; its row statistic td_error becomes the priorities of the rows."""
         config = self.config
         return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
 
@@ -117,3 +157,15 @@ class QLearning(OffPolicy):
         choosing = self.policy.action_values(following) if self.config.double_q else judged
         name, targets = q_targets(self.policy.distribution, judged, choosing.q_values(), rewards, discounts)
         batch[name] = targets
+
+    def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
+        for policy in (self.policy, self.target):
+            policy.resample(self._learner_rng)
+        self.add_targets(batch)
+        return self.learn(batch, lr=lr, shuffle=False)
+
+    def update_target(self) -> None:
+        """Moves the target network towards the learned one, if that is due."""
+        if self.learner.update_targets(self.timesteps):
+            self.metrics.counters["num_target_updates"] += 1
+            self.metrics.counters["last_target_update_ts"] = self.timesteps

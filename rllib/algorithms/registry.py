@@ -19,9 +19,16 @@ ALGORITHMS = {
     "SimpleQ": "rllib.algorithms.dqn",
     "Rainbow": "rllib.algorithms.rainbow",
     "ApexDQN": "rllib.algorithms.apex_dqn",
+    "R2D2": "rllib.algorithms.r2d2",
+    "SAC": "rllib.algorithms.sac",
+    "TQC": "rllib.algorithms.tqc",
+    "CrossQ": "rllib.algorithms.crossq",
+    "TD3": "rllib.algorithms.td3",
+    "DDPG": "rllib.algorithms.td3",
+    "ApexDDPG": "rllib.algorithms.apex_ddpg",
 }
 # Other names that Ray has for them
-ALSO = {"APEX": "ApexDQN"}
+ALSO = {"APEX": "ApexDQN", "APEX_DDPG": "ApexDDPG"}
 
 
 def algorithm_names() -> list[str]:

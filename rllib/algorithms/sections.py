@@ -200,12 +200,15 @@ class Settings:
     settings: ClassVar[Mapping[str, Setting]] = {}
     sections: ClassVar[Mapping[str, Section]] = {}
     section_aliases: ClassVar[Mapping[str, SectionAlias]] = {}
+    # Those that the class itself declares.
+    _declared: ClassVar[dict[str, Setting]] = {}
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         declared = {name: member for name, member in vars(cls).items() if hasattr(member, "__declares_section__")}
         aliases = {name: member for name, member in vars(cls).items() if isinstance(member, SectionAlias)}
         cls.settings, cls.sections = _inherited(cls)
+        cls._declared = {}
         cls.section_aliases = {**cls.section_aliases, **aliases}
         for name, declaration in declared.items():
             _declare(cls, name, declaration)
@@ -229,11 +232,15 @@ class Settings:
 
 
 def _inherited(cls) -> tuple[dict[str, Setting], dict[str, Section]]:
+    """The tables of the bases; what several of them declare is that of the first in the order of Python's methods."""
     settings: dict[str, Setting] = {}
     sections: dict[str, Section] = {}
     for base in reversed(cls.__mro__[1:]):
-        settings.update(vars(base).get("settings", {}))
-        sections.update(vars(base).get("sections", {}))
+        settings.update(vars(base).get("_declared", {}))
+        for name, section_ in vars(base).get("sections", {}).items():
+            before = sections.get(name, section_)
+            names = tuple(dict.fromkeys((*before.names, *section_.names)))
+            sections[name] = replace(section_, names=names, positional=section_.positional or before.positional)
     return settings, sections
 
 
@@ -241,7 +248,7 @@ def _declare(cls, name: str, declaration: Callable) -> None:
     """Adds one declaration's settings to the tables of the class."""
     parameters = list(inspect.signature(declaration, eval_str=True).parameters.values())[1:]
     for parameter in parameters:
-        cls.settings[parameter.name] = _setting(cls, name, parameter)
+        cls.settings[parameter.name] = cls._declared[parameter.name] = _setting(cls, name, parameter)
     inherited = cls.sections.get(name, Section(name, "", (), ()))
     names = tuple(dict.fromkeys((*inherited.names, *(parameter.name for parameter in parameters))))
     positional = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD) or inherited.positional

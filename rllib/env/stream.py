@@ -172,7 +172,7 @@ class EnvironmentStream(ABC):
         """One step of every environment; an ended episode is followed by the reset of its environment.
 
         Args:
-            actions: [N, ...] in the action space of the environment.
+            actions: [N, ...] in the action space of the environment; for Tuple and Dict a tuple or dict of such arrays.
             row: receives the results; after the end of an episode, the observation is the first of the new one (with
                 next-step vector environments, one row later).
             active: [N] bools; only these environments are stepped, the others are left as they are, with reward 0

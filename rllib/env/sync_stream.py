@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from rllib.env.actions import of_each
 from rllib.env.examiner import Examiner, env_name
 from rllib.env.legacy import adapt_spaces
 from rllib.env.spaces import check_spaces, mismatch
@@ -54,8 +55,12 @@ class SyncStream(EnvironmentStream):
         tells = self._worker_index == 0
         self._examiners = [Examiner(env, self._checked_steps, tells) for env in self._envs]
         # The actions one by one: ints for Discrete, else rows of a copy, which environments may keep or change.
-        is_discrete = isinstance(first.action_space, spaces.Discrete)
-        self._to_python = np.ndarray.tolist if is_discrete else methodcaller("astype", first.action_space.dtype)
+        if isinstance(first.action_space, spaces.Discrete):
+            self._to_python = np.ndarray.tolist
+        elif isinstance(first.action_space, spaces.Tuple | spaces.Dict):
+            self._to_python = of_each
+        else:
+            self._to_python = methodcaller("astype", first.action_space.dtype)
         # Each entry is first `_examined_step`, then the environment's own method.
         self._own_steps = [partial(self._examined_step, index) for index in range(self.num_envs)]
         # Called by position in the hot loop.
@@ -321,7 +326,9 @@ class SyncStream(EnvironmentStream):
 
     def _add_step_note(self, error: BaseException, index: int, actions) -> None:
         step = self._clock - self._starts[index]
-        where = f"in step() at step {step} of its episode, action {actions[index].tolist()!r}"
+        action = self._to_python(actions)[index]
+        shown = action.tolist() if isinstance(action, np.ndarray) else action
+        where = f"in step() at step {step} of its episode, action {shown!r}"
         error.add_note(f"{self._place(index)} raised {where}")
         if isinstance(error, SystemExit):
             tell_exit(error, self._place(index), where)

@@ -2,6 +2,7 @@
 
 import logging
 import traceback
+from operator import methodcaller
 
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
@@ -45,6 +46,9 @@ class VectorEnvStream(EnvironmentStream):
         check_spaces(env.single_observation_space, env.single_action_space, env_name(env))
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space, **options)
         self._env = env
+        # A copy, which the environments may keep or change; actions of several parts are new already.
+        dtype = env.action_space.dtype
+        self._to_env = methodcaller("astype", dtype) if dtype is not None else lambda actions: actions
         self._mode = autoreset_mode(env)
         self.has_gaps = self._mode is AutoresetMode.NEXT_STEP
         self._given_seeds = seeds
@@ -99,7 +103,7 @@ class VectorEnvStream(EnvironmentStream):
         observations, rewards, terminated, truncated, out = row
         self._clock += 1
         self.replaced = ()
-        given = actions.astype(self._env.action_space.dtype)  # a copy, which the environments may keep or change
+        given = self._to_env(actions)
         try:
             batch, given_rewards, is_terminated, is_truncated, infos = self._call("step", lambda: self._env.step(given))
         except Exception as error:
@@ -171,7 +175,7 @@ class VectorEnvStream(EnvironmentStream):
             observation = _at(infos["final_obs"] if final and "final_obs" in infos else batch, index)
             info = _info_at(infos.get("final_info", {}) if final else infos, index)
             flags = bool(terminated[index]), bool(truncated[index])
-            observer.stepped(index, actions[index], (observation, float(rewards[index]), *flags, info))
+            observer.stepped(index, _at(actions, index), (observation, float(rewards[index]), *flags, info))
             if is_over:
                 observer.ended(index)
             if final:

@@ -26,12 +26,14 @@ class AdvantageEstimator:
         use_gae: see lambda_.
         use_critic: False takes the discounted returns themselves as advantages, of what is in the fragment: there is no
             value to bootstrap from.
+        every_final_observation: fragments keep those of terminated episodes, too, for what reads them later.
     """
 
     gamma: float
     lambda_: float = 1.0
     use_gae: bool = True
     use_critic: bool = True
+    every_final_observation: bool = False
 
     columns = (
         Column(sb.VF_PREDS, (), "float32"),
@@ -69,6 +71,8 @@ class RecomputedAdvantages:
         lambda_: GAE's lambda.
         standardize: gives the advantages mean 0 and standard deviation 1.
 
+    Intrinsic advantages that the sequences have are added to them.
+
     Attributes:
         steps: the rows that are steps of an environment, for the learner.
     """
@@ -89,6 +93,8 @@ class RecomputedAdvantages:
         is_step = sequences[sb.LOSS_MASK]
         targets, values = targets[is_step], values[is_step]
         advantages = targets - values
+        if sb.INTRINSIC_ADVANTAGES in sequences:
+            advantages += sequences[sb.INTRINSIC_ADVANTAGES][is_step]
         if self._standardize:
             advantages = standardized(advantages)
         return {sb.ADVANTAGES: advantages, sb.VALUE_TARGETS: targets}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.env.actions import zero_action
 from rllib.env.episodes import Episode
 from rllib.env.registry import EnvContext
 from rllib.env.stream import EnvironmentStream
@@ -56,8 +57,7 @@ class RunningEpisode:
         self.media: dict[str, Any] = {}
         self.is_faulty = False
         # (action, what step() gave) of the newest step and of the one before it; zeros where there is none.
-        space = worker.stream.action_space
-        nothing = np.zeros(space.shape, space.dtype), (None, 0.0, False, False, None)
+        nothing = zero_action(worker.stream.action_space), (None, 0.0, False, False, None)
         self._newest, self._before = nothing, nothing
         self._is_over = False
 
@@ -235,7 +235,8 @@ class EpisodeHooks:
         episode, self._running[index] = self._running[index], None
         if episode is not None:
             episode.ended()
-            self._just_ended[index] = episode.length
+            if not self._worker.stream.has_gaps:  # else the worker knows of it before the next episode is created
+                self._just_ended[index] = episode.length
             self._finished[index].append(episode)
             self._callbacks.on_episode_end(**self._arguments, episode=episode, env_index=index)
 

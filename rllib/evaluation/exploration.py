@@ -8,6 +8,7 @@ Names and settings are those of Ray 2.6's exploration classes.
 """
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -184,6 +185,8 @@ class Exploration(msgspec.Struct, frozen=True, dict=True):
     """Base of the types of exploration_config: their fields are the settings, with defaults."""
 
     explorer: ClassVar[type[Explorer]] = Explorer
+    # Whether workers explore to different degrees for the whole run, as in Ape-X; without workers, by the schedule.
+    differs_by_worker: ClassVar[bool] = False
 
     def numbers(self, timesteps) -> dict[str, Any]:
         """Keyword arguments of the distribution's `noise` at these environment steps, a number or an array."""
@@ -198,8 +201,56 @@ class Exploration(msgspec.Struct, frozen=True, dict=True):
         return self
 
 
+class RandomStartExplorer(Explorer):
+    """Samples from the policy's distribution; the first steps of the run are uniform over all actions instead.
+
+    An action before tanh is drawn so that its tanh is uniform.
+    """
+
+    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
+        """[T, N, noise + size]: noise for the policy, then random actions, or NaN where it acts."""
+        noise = super().begin(num_steps, timesteps, active)
+        drawn = np.full((num_steps, len(self.rngs), self._size), np.nan, np.float32)
+        steps = timesteps + self.place.stride * np.arange(num_steps)
+        for i in self._drawing(active):
+            # Always drawn, so that the streams of runs with other settings stay in step.
+            drawn[:, i] = self._uniform(self.rngs[i], num_steps)
+        drawn[steps >= self.exploration.random_timesteps] = np.nan
+        return np.concatenate([noise, drawn], axis=2)
+
+    @property
+    def _size(self) -> int:
+        return math.prod(self.policy.action_shape)
+
+    def _uniform(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        choices = self.policy.distribution.choices
+        if choices:
+            return np.stack([rng.integers(stop - start, size=count) for start, stop in choices], axis=1)
+        limit = 1 - np.finfo(np.float32).eps
+        return np.arctanh(rng.uniform(-limit, limit, (count, self._size)))
+
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
+        size = self._size
+        own = np.ascontiguousarray(noise[:, :-size])
+        self.policy.act(observations, own, dist_inputs, actions, values, state, next_state)
+        drawn = noise[:, -size:]
+        at_random = ~np.isnan(drawn[:, 0])
+        actions.reshape(len(actions), size)[at_random] = drawn[at_random]
+
+
 class StochasticSampling(Exploration):
-    """Actions are drawn from the policy's own distribution."""
+    """Actions are drawn from the policy's own distribution.
+
+    Attributes:
+        random_timesteps: the first environment steps of the run are uniformly random instead; only for algorithms that
+            do not need the probabilities of the actions taken.
+    """
+
+    random_timesteps: int = 0
+
+    @property
+    def explorer(self) -> type[Explorer]:
+        return RandomStartExplorer if self.random_timesteps else Explorer
 
 
 class StateDependentNoise(Exploration):
@@ -254,6 +305,8 @@ def worker_epsilon(worker_index: int, num_workers: int) -> float:
 
 class PerWorkerEpsilonGreedy(EpsilonGreedy):
     """Epsilon-greedy with a different epsilon in each worker, for the whole run; without workers, by the schedule."""
+
+    differs_by_worker = True
 
     def in_worker(self, place: Place) -> Exploration:
         if not place.num_workers:
@@ -358,6 +411,15 @@ class GaussianNoise(Exploration):
         return (self.stddev * _scale(self, timesteps)).astype(np.float32)
 
 
+class PerWorkerGaussianNoise(GaussianNoise):
+    """Normal noise with a different scale in each worker, for the whole run; without workers, by the schedule."""
+
+    differs_by_worker = True
+
+    def in_worker(self, place: Place) -> Exploration:
+        return GaussianNoise(**_of_worker(self, place))
+
+
 class OrnsteinUhlenbeckExplorer(NoiseExplorer):
     """x moves by theta * (0 - x) + sigma * normal at each step, and starts at zero in each episode."""
 
@@ -414,6 +476,24 @@ class OrnsteinUhlenbeckNoise(Exploration):
         return self.ou_base_scale * _scale(self, timesteps)
 
 
+class PerWorkerOrnsteinUhlenbeckNoise(OrnsteinUhlenbeckNoise):
+    """Drifting noise with a different scale in each worker, for the whole run; without workers, by the schedule."""
+
+    differs_by_worker = True
+
+    def in_worker(self, place: Place) -> Exploration:
+        return OrnsteinUhlenbeckNoise(**_of_worker(self, place))
+
+
+def _of_worker(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, place: Place) -> dict[str, Any]:
+    """The settings of noise in one worker: its scale is what `worker_epsilon` is for discrete actions."""
+    settings = msgspec.structs.asdict(exploration)
+    if place.num_workers:
+        scale = worker_epsilon(place.worker_index, place.num_workers) if place.worker_index else 0.0
+        settings |= {"initial_scale": scale, "final_scale": scale}
+    return settings
+
+
 def _scale(exploration: GaussianNoise | OrnsteinUhlenbeckNoise, timesteps: np.ndarray) -> np.ndarray:
     share = ((timesteps - exploration.random_timesteps) / max(exploration.scale_timesteps, 1)).clip(0, 1)
     return exploration.initial_scale + (exploration.final_scale - exploration.initial_scale) * share
@@ -435,141 +515,3 @@ class Random(Exploration):
 
     def for_actions(self, action_space: spaces.Space) -> Exploration:
         return RandomActions() if isinstance(action_space, spaces.Box) else RandomValues()
-
-
-# ---------------------------------------------------------------------- noise in the weights, for whole episodes
-
-# The scale changes by this factor after an episode.
-ADAPTATION = 1.01
-TINY = 1e-12
-
-
-class ParameterNoiseExplorer(Explorer):
-    """Noise in the weights, the same for a whole episode (Plappert et al., arXiv:1706.01905).
-
-    Each environment acts by separate weights: the policy's plus scale * a normal direction that is drawn anew for
-    every episode; and still at random with probability epsilon. The scale adapts to how much that changes behaviour:
-    where softmax(Q) of the perturbed network is farther from that of the plain one, in KL(plain || perturbed) averaged
-    over the episode, than epsilon-greedy actions would be, -log(1 - epsilon + epsilon / actions), it shrinks by 1.01,
-    else it grows by that.
-
-    Departure from the paper: it adapts after each episode rather than every 50 steps, and each environment has a
-    separate scale, so that runs do not depend on how environments are shared out among workers.
-    """
-
-    # Values of the perturbed weights are not those of the policy.
-    gives_values = False
-
-    def __init__(self, exploration, policy, rngs, place):
-        super().__init__(exploration, policy, rngs, place)
-        size = policy.layout.size
-        self.scales = np.full(len(rngs), self.exploration.initial_stddev)
-        self._directions = np.zeros((len(rngs), size), np.float32)
-        self._perturbed = np.zeros((len(rngs), size), np.float32)
-        self._network = policy.spec.network_per_row(policy.layout, self._perturbed)
-        self._begins = np.ones(len(rngs), bool)
-        self._acting = np.ones(len(rngs), bool)  # those that make the steps since `begin`
-        # Of the running episodes: divergence and tolerance, summed up over their steps.
-        self._divergence, self._tolerance = np.zeros(len(rngs)), np.zeros(len(rngs))
-        # Of each step since `begin`: observations, what the perturbed networks said, epsilon; and how many of these
-        # steps each environment's sums hold.
-        self._observations: list[np.ndarray] = []
-        self._inputs: list[np.ndarray] = []
-        self._epsilons = np.empty(0)
-        self._measured = np.zeros(len(rngs), int)
-
-    def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
-        self._observations, self._inputs = [], []
-        self._measured[:] = 0
-        steps = timesteps + self.place.stride * np.arange(num_steps)
-        self._epsilons = self.exploration.numbers(steps)["epsilon"]
-        noise = super().begin(num_steps, timesteps, active)
-        # The policy's weights are others than before.
-        self._acting[:] = True if active is None else active
-        self._perturb(np.flatnonzero(self._acting))
-        return noise
-
-    def _perturb(self, environments: Sequence[int]) -> None:
-        for i in environments:
-            if self._begins[i]:
-                self.rngs[i].standard_normal(dtype=np.float32, out=self._directions[i])
-            np.multiply(self._directions[i], np.float32(self.scales[i]), out=self._perturbed[i])
-            self._perturbed[i] += self.policy.weights
-        self._begins[environments] = False
-
-    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
-        begins = self._begins & self._acting
-        if begins.any():
-            self._perturb(np.flatnonzero(begins))
-        dist_inputs[:] = self._network.forward(self.policy.encode(observations))
-        self._observations.append(observations)
-        self._inputs.append(dist_inputs.copy())
-        self.policy.distribution.sample(dist_inputs, noise, actions)
-
-    def episodes_ended(self, environments: Sequence[int]) -> None:
-        for i in environments:
-            self._measure(i)
-            self.scales[i] *= ADAPTATION if self._divergence[i] < self._tolerance[i] else 1 / ADAPTATION
-            self._divergence[i] = self._tolerance[i] = 0
-        self._begins[environments] = True
-
-    def end(self) -> None:
-        for i in np.flatnonzero(self._acting):
-            self._measure(i)
-        self._observations, self._inputs = [], []
-
-    def start_over(self) -> None:
-        self._begins[:] = True
-        self._divergence[:] = self._tolerance[:] = 0
-
-    def _measure(self, i: int) -> None:
-        """Adds the steps of environment i that are not in its sums yet."""
-        steps = slice(self._measured[i], len(self._inputs))
-        self._measured[i] = steps.stop
-        if steps.start == steps.stop:
-            return
-        plain = self._log_probabilities(self.policy.dist_inputs(np.stack([o[i] for o in self._observations[steps]])))
-        noisy = self._log_probabilities(np.stack([inputs[i] for inputs in self._inputs[steps]]))
-        self._divergence[i] += (np.exp(plain) * (plain - noisy)).sum()
-        by_chance = self._epsilons[steps] * (1 - 1 / self.policy.distribution.num_actions)
-        self._tolerance[i] += -np.log(np.maximum(1 - by_chance, TINY)).sum()
-
-    def _log_probabilities(self, inputs: np.ndarray) -> np.ndarray:
-        """log softmax(Q) [B, A]."""
-        q = self.policy.distribution.at(inputs).q_values().astype(np.float64)
-        q -= q.max(1, keepdims=True)
-        return q - np.log(np.exp(q).sum(1, keepdims=True))
-
-    def get_state(self) -> list[dict[str, Any]]:
-        return [{"scale": float(scale)} for scale in self.scales]
-
-    def set_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        self.scales[:] = [each["scale"] for each in state]
-        self.start_over()
-
-
-class ParameterNoise(Exploration):
-    """Noise in the weights, beside epsilon-greedy actions.
-
-    Attributes:
-        initial_stddev: scale of the noise before it has adapted.
-        random_timesteps: environment steps with random actions, after which epsilon is 0.01, as in Ray.
-        sub_exploration: settings of EpsilonGreedy to use instead.
-    """
-
-    initial_stddev: float = 1.0
-    random_timesteps: int = 10_000
-    sub_exploration: Mapping[str, Any] | None = None
-    explorer = ParameterNoiseExplorer
-    without_memory = "ParameterNoise perturbs fully connected networks, which have no state"
-
-    def numbers(self, timesteps) -> dict[str, Any]:
-        return self._epsilon_greedy.numbers(timesteps)
-
-    @functools.cached_property
-    def _epsilon_greedy(self) -> EpsilonGreedy:
-        if self.sub_exploration is not None:
-            return EpsilonGreedy(**{name: value for name, value in self.sub_exploration.items() if name != "type"})
-        if self.random_timesteps:
-            return EpsilonGreedy(1.0, 0.01, 1, self.random_timesteps)
-        return EpsilonGreedy(0.01, 0.01, 0)

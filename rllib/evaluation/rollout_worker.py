@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from rllib.env.episodes import Episode, EpisodeTracker
 from rllib.env.stream import Row
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import EpisodeHooks
+from rllib.evaluation.episode_ids import EpisodeIds
 from rllib.evaluation.exploration import Greedy, Place
 from rllib.evaluation.fragment import Fragment
 from rllib.evaluation.patience import Patience
@@ -123,8 +124,8 @@ class RolloutWorker(Worker):
         self._learner = settings.learner and settings.learner(self.policy)
         self._every_final_observation = getattr(settings.postprocess, "every_final_observation", False)
         # Makes rows of the fragments, where the algorithm does that differently.
-        self._make_rows = getattr(settings.postprocess, "make_rows", lambda: None)
-        self._rows = self._make_rows()
+        self._make_rows = getattr(settings.postprocess, "make_rows", lambda stream, rngs: None)
+        self._rows = self._make_rows(self.stream, self._rngs)
         self._return_scale = settings.make_return_scale and settings.make_return_scale(num_envs=settings.num_envs)
         # What the next actions are chosen from, by column: where the next fragment starts. None: with a reset.
         self._newest: dict[str, np.ndarray] | None = None
@@ -132,6 +133,29 @@ class RolloutWorker(Worker):
         self._scratch = np.empty((settings.num_envs, self.policy.num_dist_inputs), np.float32)
         # Where resets are written, and observations before they are filtered.
         self._row = self.stream.new_row()
+
+    @classmethod
+    def from_config(cls, config, env: Any = None, *, worker_index: int = 0, num_workers: int = 0) -> Self:
+        """A worker for a training loop of your own: it samples as those of the config's algorithm do.
+
+        Its batches have the column eps_id as well. The weights are new ones, drawn by the config's seed.
+
+        Args:
+            config: an AlgorithmConfig.
+            env: environment, where the config names none.
+            worker_index: 0 for the only worker; 1 ... num_workers where there are several, in processes of their own.
+                They draw from different random streams of one run.
+            num_workers: number of these processes.
+
+        Raises:
+            ValueError: with every mistake in the settings; the environment's own exception.
+        """
+        settings, weights = config.get_rollout_settings(env)
+        first, total = max(worker_index - 1, 0) * settings.num_envs, max(num_workers, 1) * settings.num_envs
+        postprocess = EpisodeIds(settings.postprocess, first, settings.num_envs, total)
+        worker = cls(replace(settings, num_workers=num_workers, postprocess=postprocess), worker_index)
+        worker.policy.set_weights(weights)
+        return worker
 
     def _make_explorer(self, incarnation: int):
         settings = self.settings
@@ -157,6 +181,16 @@ class RolloutWorker(Worker):
         if snapshot.return_state is not None:
             self._return_scale.set_state(snapshot.return_state)
 
+    def take_in(self, report: SampleReport) -> None:
+        """Merges what a worker's observation filter and return scale have counted, as a driver does with every report.
+
+        For loops of your own; with one worker it is its own report.
+        """
+        if report.filter_delta is not None:
+            self.policy.filter.merge(report.filter_delta)
+        if report.return_delta is not None:
+            self._return_scale.merge(report.return_delta)
+
     def get_state(self) -> list[dict]:
         """The action streams and what exploration remembers, one dict an environment, for an exact continuation."""
         return [
@@ -180,9 +214,11 @@ class RolloutWorker(Worker):
         self.episodes.reset()
         self._hooks.start_over()
         self._explorer.start_over()
-        self._rows = self._make_rows()
+        self._rows = self._make_rows(self.stream, self._rngs)
         if self._return_scale:
             self._return_scale.start_over()
+        if hasattr(self.settings.postprocess, "start_over"):
+            self.settings.postprocess.start_over()
         if incarnation is not None:
             self.stream.reseed(self.settings.seeds(seeding.ENVIRONMENTS, self._indices, incarnation))
             self.settings.seed_process(seeding.ENVIRONMENTS, self.worker_index, incarnation)
@@ -217,6 +253,9 @@ class RolloutWorker(Worker):
         return batch, report
 
     def _to_batch(self, fragment: Fragment) -> SampleBatch:
+        has_gaps = self.settings.complete_episodes or self.stream.has_gaps
+        if self._rows is not None:
+            return self._rows.of(fragment, self.policy, self.policy_version, has_gaps)
         if self._makes_sequences:
             return fragment.to_sequences(
                 self.policy_version,
@@ -224,9 +263,6 @@ class RolloutWorker(Worker):
                 bootstraps=self.settings.sequences,
                 max_seq_len=self.policy.spec.max_seq_len,
             )
-        has_gaps = self.settings.complete_episodes or self.stream.has_gaps
-        if self._rows is not None:
-            return self._rows.of(fragment, self.policy, self.policy_version, has_gaps)
         return fragment.to_batch(self.policy_version, has_gaps)
 
     def compute_gradient(self, **settings) -> tuple[Gradient, SampleReport]:

@@ -1,19 +1,19 @@
 """Rows for off-policy learning, made from a worker's fragments; a row needs no other row."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.env.stream import EnvironmentStream
 from rllib.evaluation.fragment import Fragment
-from rllib.losses.loss import Loss
-from rllib.losses.td import q_targets
-from rllib.policy import CHUNK, Policy
+from rllib.evaluation.td_errors import TDErrors
+from rllib.policy import Policy
 from rllib.sample_batch import Column, SampleBatch
 
 # Columns that a row of n steps has of its last step.
-_OF_THE_END = (sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS)
+OF_THE_END = (sb.NEXT_OBS, sb.TERMINATEDS, sb.TRUNCATEDS)
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,19 @@ class Transitions:
         shape, dtype: of one stored observation.
         gamma: discount per step.
         n_step: rewards that a row sums up, at most.
-        loss: of the learner, for rows with a column td_errors: the row statistic td_error under the worker's own
-            weights. New rows then have a priority before any learner has seen them (arXiv:1803.00933). None: without.
+        td_errors: computes the column td_errors, so that new rows have a priority before any learner has seen them.
+            None: without.
     """
 
     shape: tuple[int, ...]
     dtype: str
     gamma: float
     n_step: int = 1
-    loss: Loss | None = None
+    td_errors: TDErrors | None = None
     every_final_observation = True
-    without_memory = "a replay keeps single rows, without the states that they were acted upon in"
+    without_memory = (
+        "a replay keeps single rows, without the states that they were acted upon in (R2D2's has sequences)"
+    )
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -49,8 +51,13 @@ class Transitions:
             following[t, i] = final
         np.multiply(~fragment[sb.TERMINATEDS], self.gamma, out=fragment[sb.DISCOUNTS], casting="unsafe")
 
-    def make_rows(self) -> "NStepRows":
-        """Makes rows from the fragments of one worker."""
+    def make_rows(self, stream: EnvironmentStream, rngs: Sequence[np.random.Generator]) -> "NStepRows":
+        """Makes rows from the fragments of one worker.
+
+        Args:
+            stream: its environments.
+            rngs: the random stream of each, for what is drawn of its rows.
+        """
         return NStepRows(self)
 
 
@@ -61,7 +68,7 @@ class NStepRows:
     complete at the end of a fragment, n - 1 of each environment at most, are kept for the next fragment.
 
     Args:
-        settings: n, gamma and the loss.
+        settings: n, gamma and what computes TD errors.
     """
 
     def __init__(self, settings: Transitions):
@@ -86,8 +93,8 @@ class NStepRows:
             batch = fragment.to_batch(policy_version, has_gaps)
         else:
             batch = SampleBatch(self._completed(fragment), policy_version=policy_version)
-        if self._settings.loss is not None:
-            batch[sb.TD_ERRORS] = self._td_errors(batch, policy)
+        if self._settings.td_errors is not None:
+            batch[sb.TD_ERRORS] = self._settings.td_errors(batch, policy)
         return batch
 
     def _completed(self, fragment: Fragment) -> dict[str, np.ndarray]:
@@ -105,23 +112,9 @@ class NStepRows:
         self._kept = {name: column[1 - n_step :].copy() for name, column in steps.items()}
         env, t = np.nonzero(is_complete.T)
         ends_at = last[t, env]
-        rows = {name: steps[name][ends_at if name in _OF_THE_END else t, env] for name in fragment.columns}
+        rows = {name: steps[name][ends_at if name in OF_THE_END else t, env] for name in fragment.columns}
         rows[sb.REWARDS], rows[sb.DISCOUNTS] = (column[t, env].astype(np.float32) for column in (rewards, discounts))
         return rows
-
-    def _td_errors(self, rows: Mapping[str, np.ndarray], policy: Policy) -> np.ndarray:
-        """The TD errors [B]; the policy's weights choose and evaluate the next actions."""
-        errors = np.empty(len(rows[sb.REWARDS]), np.float32)
-        for start in range(0, len(errors), CHUNK):
-            chunk = {name: column[start : start + CHUNK] for name, column in rows.items()}
-            judged = policy.action_values(chunk[sb.NEXT_OBS])
-            name, targets = q_targets(
-                policy.distribution, judged, judged.q_values(), chunk[sb.REWARDS], chunk[sb.DISCOUNTS]
-            )
-            outputs = policy.network.forward(policy.encode(chunk[sb.OBS]))[0], None
-            minibatch = {name: targets, sb.ACTIONS: chunk[sb.ACTIONS], sb.WEIGHTS: np.ones(len(targets), np.float32)}
-            _, _, (errors[start : start + CHUNK],) = self._settings.loss.numpy(policy.distribution, outputs, minibatch)
-        return errors
 
 
 def n_step_returns(

@@ -1,6 +1,6 @@
 """What every kind of worker has, for callbacks, `foreach_worker` and checkpoints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,6 +71,15 @@ class Worker:
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy | None:
         """The policy with this name; None if there is none."""
         return self.policy_map.get(policy_id)
+
+    def get_weights(self) -> dict[str, np.ndarray]:
+        """Policy id -> a copy of its flat parameter vector, as `Algorithm.get_weights`."""
+        return {policy_id: policy.weights.copy() for policy_id, policy in self.policy_map.items()}
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Takes over what `get_weights` gave."""
+        for policy_id, policy in self.policy_map.items():
+            policy.set_weights(weights[policy_id])
 
     @property
     def env(self):

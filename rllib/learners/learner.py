@@ -328,14 +328,16 @@ def make_learner(
         )
     for target in targets:
         target.attach(vector[target.module])
-    whole = len(objectives) == 1 and objectives[0].has_closed_form and not modules
+    whole = all(each.has_closed_form and len(each.moves) == 1 for each in objectives) and (
+        all(hasattr(module, "numpy") for module in modules.values())
+    )
     has_gradient = getattr(policy.network, "closed_form", False) and getattr(policy.distribution, "closed_form", True)
     closed_form = device == "cpu" and whole and has_gradient
     if kind == "numpy" and not closed_form:
         what = f"device={device!r}"
         if not has_gradient:
             what = "a network with convolutions" if policy.spec.torso else "a network or a distribution of your own"
-        what = what if whole else "several modules, or a loss without a closed form,"
+        what = what if whole else "a module or a loss without a closed form"
         raise ValueError(
             f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"
         )
@@ -343,4 +345,4 @@ def make_learner(
         from rllib.learners.torch_learner import TorchBackend
 
         return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device))
-    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives[0]))
+    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets))

@@ -6,37 +6,39 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from rllib.errors import LearnerError
-from rllib.learners.objective import ModuleVector, Objective
+from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import clip_gradient, global_norm
+from rllib.learners.target_copy import TargetCopy
 from rllib.sample_batch import OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
 
 class NumpyBackend:
-    """Works on the policy's own memory and network.
+    """Works on the policy's own memory and network, and on those of the further modules.
 
     Args:
-        vector: the policy's network, whose weights are trained in place.
-        objective: what is minimised; it moves the policy alone, and its loss has a closed form.
+        vector: the modules, whose weights are trained in place.
+        objectives: what is minimised, one after the other on each minibatch; each moves one module, in closed form.
+        targets: copies of modules; losses over modules find them as "target_MODULE".
     """
 
-    def __init__(self, vector: ModuleVector, objective: Objective):
-        self.policy = policy = vector.policy
-        self._vector = vector
-        self.loss = objective.loss
-        self.optimizer = objective.optimizer.make(policy.layout.size)
-        self._clip = objective.grad_clip, objective.grad_clip_by
-        self._gradient_parts = list(policy.layout.named_parameters(policy.network.gradient).values())
+    def __init__(self, vector: ModuleVector, objectives: Sequence[Objective], targets: Iterable[TargetCopy] = ()):
+        modules = {POLICY: vector.policy.network}
+        if any(each.is_over_modules for each in objectives):
+            modules |= {name: vector.modules[name].numpy(vector.layouts[name], vector[name]) for name in vector.modules}
+            for target in targets:
+                modules[f"target_{target.module}"] = _on_weights(vector, target.module, target.weights)
+        self._descents = [_Descent(each, modules, vector) for each in objectives]
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
-        """The arrays of the objective's optimizer themselves."""
-        return [self.optimizer.state]
+        """The arrays of each objective's optimizer themselves."""
+        return [descent.optimizer.state for descent in self._descents]
 
     def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
-        """Copies arrays of the same names and shapes over the optimizer's."""
-        (state,) = states
-        for name, array in self.optimizer.state.items():
-            array[...] = state[name]
+        """Copies arrays of the same names and shapes over the optimizers'."""
+        for descent, state in zip(self._descents, states, strict=True):
+            for name, array in descent.optimizer.state.items():
+                array[...] = state[name]
 
     def train(
         self,
@@ -73,29 +75,34 @@ class NumpyBackend:
             step, the gradient's norm last; and of the last epoch tuples of the loss's row statistics, one a microbatch,
             in the order in which rows were walked.
         """
-        (lr,), (given,) = lrs, settings
+        every = zip(self._descents, lrs, settings, strict=True)
+        active = [(descent, lr, given) for descent, lr, given in every if given is not None]
+        for descent, _, _ in active:
+            descent.steps = []
         epoch = epoch_of(columns, inputs)
-        statistics = []
         # What overflows is reported by name, not by numpy's warnings.
         with np.errstate(over="ignore", invalid="ignore"):
-            for order in orders:
-                if refresh is not None and statistics:
+            for number, order in enumerate(orders):
+                if refresh is not None and number:
                     epoch.replace(refresh())
                 epoch.reorder(order)
-                row_statistics = []
+                for descent, _, _ in active:
+                    descent.row_statistics = []
                 for rows in epoch.parts(0, len(inputs), minibatch_size):
-                    row, of_rows = self._gradient(epoch, rows, microbatch_size, given, not statistics)
-                    statistics.append(row)
-                    row_statistics += of_rows
-                    if stop_above is not None and row[stop_above[0]] > stop_above[1]:
-                        break
-                    self._step(row[-1], lr)
+                    for descent, lr, given in active:
+                        row = descent.compute(epoch, rows, microbatch_size, given)
+                        if stop_above is not None and row[stop_above[0]] > stop_above[1]:
+                            break
+                        descent.step(row[-1], lr)
+                    else:
+                        continue
+                    break
                 else:
                     continue
                 break
         if meanwhile is not None:
             meanwhile()
-        return [(np.array(statistics, np.float64), row_statistics)]
+        return [(np.array(descent.steps, np.float64), descent.row_statistics) for descent, _, _ in active]
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """Nothing: arrays are learned from where they lie."""
@@ -108,11 +115,13 @@ class NumpyBackend:
         Returns:
             flat float32 gradient, unclipped, in a buffer that the next call overwrites; statistics as a row of `train`.
         """
+        (descent,) = self._descents
         epoch = epoch_of(columns, inputs)
         epoch.reorder(None)
+        descent.steps = []
         with np.errstate(over="ignore", invalid="ignore"):
-            row, _ = self._gradient(epoch, slice(0, len(inputs)), microbatch_size, settings, True)
-        return self.policy.network.gradient, np.array(row, np.float64)
+            row = descent.compute(epoch, slice(0, len(inputs)), microbatch_size, settings)
+        return descent.gradient, np.array(row, np.float64)
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
         """Clips a flat gradient, which is left as it is, and steps against it.
@@ -120,54 +129,89 @@ class NumpyBackend:
         Returns:
             the gradient's length before clipping.
         """
-        np.copyto(self.policy.network.gradient, gradient)
+        (descent,) = self._descents
+        np.copyto(descent.gradient, gradient)
         norm = global_norm(gradient)
         if not math.isfinite(norm):
-            raise_not_finite(self._vector, gradient, {})
-        self._step(norm, lr)
+            descent.raise_not_finite({})
+        descent.step(norm, lr)
         return norm
 
-    def _gradient(self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, first: bool):
-        """Leaves the rows' gradient in the network's buffer.
 
-        Returns:
-            the loss's statistics and the gradient's norm; a tuple of the loss's row statistics for each microbatch.
-        """
-        gradient = self.policy.network.gradient
+def _on_weights(vector: ModuleVector, name: str, weights: np.ndarray):
+    """The module on other weights than its slice of the vector."""
+    if name != POLICY:
+        return vector.modules[name].numpy(vector.layouts[name], weights)
+    return vector.policy.spec.masked_network(vector.policy.layout, weights)
+
+
+class _Descent:
+    """An objective at work: the gradient of its loss by the module that it moves, clipped and stepped against.
+
+    Attributes:
+        gradient: of that module, flat; a buffer that every computation overwrites.
+        optimizer: in numpy.
+        steps: the loss's statistics and the gradient's norm for each step; `train` empties it.
+        row_statistics: the loss's row statistics, a tuple for each microbatch; each epoch empties it.
+    """
+
+    def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector):
+        (self._name,) = objective.moves
+        self._vector, self._modules, self._loss = vector, modules, objective.loss
+        self._network, self._distribution = vector.policy.network, vector.policy.distribution
+        self._is_over_modules = objective.is_over_modules
+        self.gradient = modules[self._name].gradient
+        self.optimizer = objective.optimizer.make(len(self.gradient))
+        self._clip = objective.grad_clip, objective.grad_clip_by
+        self._gradient_parts = list(vector.named_parameters(self._name, self.gradient).values())
+        self.steps, self.row_statistics = [], []
+
+    def compute(self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping) -> list[float]:
+        """Leaves the rows' gradient in `gradient`; the loss's statistics and the gradient's norm."""
+        gradient = self.gradient
         parts = epoch.parts(rows.start, rows.stop, microbatch_size)
-        statistics, *row_statistics = self._gradient_of(epoch, parts[0], settings, first)
+        statistics = self._compute_part(epoch, parts[0], settings, not self.steps)
         if len(parts) > 1:
             # Means over parts of different sizes become the mean over all of the rows.
             share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
             total, statistics = gradient * np.float32(share), share * np.array(statistics)
             for part in parts[1:]:
                 share = (part.stop - part.start) / (rows.stop - rows.start)
-                more, *of_rows = self._gradient_of(epoch, part, settings, False)
-                statistics += share * np.array(more)
+                statistics += share * np.array(self._compute_part(epoch, part, settings, False))
                 total += gradient * np.float32(share)
-                row_statistics += of_rows
             np.copyto(gradient, total)
         norm = global_norm(gradient)
         if not math.isfinite(norm):
-            columns = {**epoch.minibatch(rows), OBS: epoch.inputs[rows]}
-            raise_not_finite(self._vector, gradient, columns)
-        return [*statistics, norm], row_statistics
+            self.raise_not_finite({**epoch.minibatch(rows), OBS: epoch.inputs[rows]})
+        self.steps.append([*statistics, norm])
+        return self.steps[-1]
 
-    def _gradient_of(self, epoch: "Epoch", rows: slice, settings: Mapping, first: bool):
-        policy, loss = self.policy, self.loss
-        network, distribution = policy.network, policy.distribution
+    def _compute_part(self, epoch: "Epoch", rows: slice, settings: Mapping, first: bool):
+        loss, distribution = self._loss, self._distribution
         minibatch = epoch.minibatch(rows)
-        outputs = network.forward(*epoch.reads(rows))
-        if first:
-            check_identity(loss.identity_error(distribution.at, outputs, minibatch))
-        statistics, gradients, *row_statistics = loss.numpy(distribution, outputs, minibatch, **settings)
-        network.backward(gradients)
-        return statistics, *row_statistics
+        if self._is_over_modules:
+            minibatch[OBS] = epoch.inputs[rows]
+            statistics, *of_rows = loss.numpy(distribution, self._modules, minibatch, **settings)
+        else:
+            network = self._network
+            outputs = network.forward(*epoch.reads(rows))
+            if first:
+                check_identity(loss.identity_error(distribution.at, outputs, minibatch))
+            statistics, gradients, *of_rows = loss.numpy(distribution, outputs, minibatch, **settings)
+            network.backward(gradients)
+        self.row_statistics += of_rows
+        return statistics
 
-    def _step(self, norm: float, lr: float) -> None:
-        gradient = self.policy.network.gradient
-        clip_gradient(gradient, self._gradient_parts, norm, *self._clip)
-        self.optimizer.step(self.policy.weights, gradient, lr)
+    def step(self, norm: float, lr: float) -> None:
+        """Clips the gradient and steps against it."""
+        clip_gradient(self.gradient, self._gradient_parts, norm, *self._clip)
+        self.optimizer.step(self._vector[self._name], self.gradient, lr)
+
+    def raise_not_finite(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Explains a gradient that is not finite."""
+        whole = np.zeros_like(self._vector.flat)
+        whole[self._vector.slices[self._name]] = self.gradient
+        raise_not_finite(self._vector, whole, columns)
 
 
 def parts_of(start: int, stop: int, size: int) -> list[slice]:

@@ -53,12 +53,22 @@ class Objective:
     @property
     def has_closed_form(self) -> bool:
         """Whether the loss offers its gradient in numpy."""
-        return hasattr(self.loss, "numpy")
+        return getattr(self.loss, "numpy", None) is not None
 
     @property
     def row_stats(self) -> tuple[str, ...]:
         """Names of the loss's row statistics."""
         return getattr(self.loss, "row_stats", ())
+
+
+def widths_of(policy: Policy) -> dict[str, int]:
+    """What a module beside the policy can read, and how many numbers that has."""
+    widths = {}
+    if policy.spec.torso is None:
+        widths["observation"] = policy.spec.encoder.size
+    if policy.action_dtype == np.float32:
+        widths["action"] = math.prod(policy.action_shape)
+    return widths
 
 
 class ModuleVector:
@@ -77,12 +87,7 @@ class ModuleVector:
 
     def __init__(self, policy: Policy, modules: Mapping = {}, rng: np.random.Generator | None = None):
         self.policy = policy
-        self.modules = dict(modules)
-        widths = {}
-        if policy.spec.torso is None:
-            widths["observation"] = policy.spec.encoder.size
-        if policy.action_dtype == np.float32:
-            widths["action"] = math.prod(policy.action_shape)
+        self.modules, widths = dict(modules), widths_of(policy)
         self.layouts = {POLICY: policy.layout} | {name: each.layout(widths) for name, each in self.modules.items()}
         whole = Layout({name: (layout.size,) for name, layout in self.layouts.items()})
         self.slices = whole.slices

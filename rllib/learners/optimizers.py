@@ -15,6 +15,7 @@ class OptimizerSettings:
     Args:
         name: one of NAMES.
         adam_epsilon: added to the denominator of Adam and RAdam.
+        adam_beta1: what Adam and RAdam keep of the mean gradient in a step.
         decay: of RMSprop's running mean of squared gradients (torch calls it alpha).
         momentum: of RMSprop's steps; 0 is without.
         rmsprop_epsilon: added to the root of that mean.
@@ -25,6 +26,7 @@ class OptimizerSettings:
     decay: float = 0.99
     momentum: float = 0.0
     rmsprop_epsilon: float = 1e-5
+    adam_beta1: float = 0.9
 
     def __post_init__(self):
         if self.name not in NAMES:
@@ -33,9 +35,9 @@ class OptimizerSettings:
     def make(self, size: int) -> "Adam | RAdam | RMSprop | SGD":
         """The optimizer in numpy, for a flat vector of this size."""
         if self.name == "adam":
-            return Adam(size, epsilon=self.adam_epsilon)
+            return Adam(size, beta1=self.adam_beta1, epsilon=self.adam_epsilon)
         if self.name == "radam":
-            return RAdam(size, epsilon=self.adam_epsilon)
+            return RAdam(size, beta1=self.adam_beta1, epsilon=self.adam_epsilon)
         if self.name == "rmsprop":
             return RMSprop(size, decay=self.decay, momentum=self.momentum, epsilon=self.rmsprop_epsilon)
         return SGD(size)

@@ -207,7 +207,7 @@ class _Descent:
 
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool):
         moved = [modules[name] for name in objective.moves]
-        # A loss whose functions call the policy's module themselves is told which that is.
+        # A loss that calls the policy's module in its own functions gets this one.
         bind = getattr(objective.loss, "bind", None)
         self._loss = objective.loss if bind is None else bind(moved[0])
         self._modules, self._vector, self._on_gpu = modules, vector, on_gpu
@@ -340,10 +340,12 @@ def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.o
     if settings.name == "rmsprop":
         constants = {"alpha": settings.decay, "eps": settings.rmsprop_epsilon, "momentum": settings.momentum}
         optimizer = torch.optim.RMSprop(flats, lr=0.0, foreach=False, **constants)
-    elif settings.name == "radam":
-        optimizer = torch.optim.RAdam(flats, lr=0.0, eps=settings.adam_epsilon, foreach=False)
     else:
-        optimizer = torch.optim.Adam(flats, lr=0.0, eps=settings.adam_epsilon, fused=True)
+        constants = {"eps": settings.adam_epsilon, "betas": (settings.adam_beta1, 0.999)}
+        if settings.name == "radam":
+            optimizer = torch.optim.RAdam(flats, lr=0.0, foreach=False, **constants)
+        else:
+            optimizer = torch.optim.Adam(flats, lr=0.0, fused=True, **constants)
     # A step of learning rate zero makes the memory exist, so that states have the same names from the start.
     optimizer.step()
     for flat in flats:

@@ -50,7 +50,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class LossOverModules:
-    """A loss that calls several modules as it likes. It is written once, in torch.
+    """A loss that calls several modules as it likes. It is written in torch, and may have a closed form in numpy.
 
     Attributes:
         columns: which columns of a batch it reads beside the observations; obs and new_obs come encoded.
@@ -59,12 +59,16 @@ class LossOverModules:
             some), as Loss.torch gives them. `modules` maps names to functions of tensors: "policy" turns observations
             into distribution inputs and values, "target_NAME" is the target copy of a module.
         row_stats: as for Loss.
+        numpy: the same arguments, for an objective that moves one module -> statistics (and row statistics), after the
+            gradient was left in that module's `gradient`. Modules are networks in numpy: the policy's
+            (models/numpy_network.py) and NumpyLayers.
     """
 
     columns: tuple[str, ...]
     stats: tuple[str, ...]
     torch: Callable[..., tuple]
     row_stats: tuple[str, ...] = ()
+    numpy: Callable[..., tuple] | None = None
 
 
 @dataclass(frozen=True)

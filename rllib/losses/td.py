@@ -2,7 +2,7 @@
 
 Numbers are DQN's (Mnih et al., Nature 2015); double Q-learning (van Hasselt et al., arXiv:1509.06461) lets one network
 choose the next action and another judge it. Distributions of returns on a fixed support are C51's (Bellemare et al.,
-arXiv:1707.06887).
+arXiv:1707.06887). Rescaled values are R2D2's (Kapturowski et al., ICLR 2019).
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ KINDS = ("huber", "mse")
 TINY = np.finfo(np.float32).tiny
 
 
-def q_targets(distribution, judged, choosing_q, rewards, discounts):
+def q_targets(distribution, judged, choosing_q, rewards, discounts, rescaling=None):
     """The column that the loss reads, and what to fill it with.
 
     Args:
@@ -24,12 +24,17 @@ def q_targets(distribution, judged, choosing_q, rewards, discounts):
         judged: values of the later observations [B], by the network that judges.
         choosing_q: [B, A] whose best action is judged.
         rewards, discounts: [B] as for td_targets.
+        rescaling: epsilon of `rescaled`, where the network's values are those of rescaled returns (without atoms);
+            None: they are returns.
 
     Returns:
         name and values: td_targets, [B], or where returns have distributions target_probabilities, [B, n].
     """
     if distribution.num_atoms == 1:
-        return TD_TARGETS, td_targets(rewards, discounts, next_values(judged.q_values(), choosing_q))
+        values = next_values(judged.q_values(), choosing_q)
+        if rescaling is None:
+            return TD_TARGETS, td_targets(rewards, discounts, values)
+        return TD_TARGETS, rescaled(td_targets(rewards, discounts, unrescaled(values, rescaling)), rescaling)
     probabilities = np.exp(log_softmax(judged.chosen(choosing_q.argmax(-1)))).T
     return TARGET_PROBABILITIES, project(probabilities, rewards, discounts, distribution.support)
 
@@ -59,6 +64,29 @@ def td_targets(rewards, discounts, values):
     if not rewards.shape == discounts.shape == values.shape or rewards.ndim != 1:
         raise not_all_rows(rewards=rewards, discounts=discounts, values=values)
     return rewards + discounts * values
+
+
+def rescaled(returns, epsilon):
+    """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x, which brings returns of any size to a similar one.
+
+    Pohlen et al., arXiv:1805.11593, proposition A.2; the difference of the root and 1 is written as a quotient, which
+    loses no digits for small x.
+
+    Args:
+        returns: x, an array.
+        epsilon: at least 0; with more than 0, h has an inverse that is Lipschitz continuous.
+    """
+    return returns / (np.sqrt(abs(returns) + 1) + 1) + epsilon * returns
+
+
+def unrescaled(values, epsilon):
+    """The inverse of `rescaled`.
+
+    With u = sqrt(|x| + 1) - 1, |h| = epsilon u^2 + (1 + 2 epsilon) u and |x| = u (u + 2).
+    """
+    size, linear = abs(values), 1 + 2 * epsilon
+    u = 2 * size / (linear + np.sqrt(linear * linear + 4 * epsilon * size))
+    return np.sign(values) * u * (u + 2)
 
 
 def project(probabilities, rewards, discounts, support):

@@ -4,9 +4,12 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.models.described import from_json
+from rllib.models.deterministic import Deterministic
 from rllib.models.distributions import Categorical, DiagGaussian, Distribution, MultiCategorical
+from rllib.models.flat_spaces import flat_leaves, parts, unsupported
+from rllib.models.product import Product
 from rllib.models.q_values import QValues
-from rllib.models.squashed import SquashedGaussian
+from rllib.models.squashed import BoundedSquashedGaussian, SquashedGaussian
 
 
 def distribution_for(space: spaces.Space) -> Distribution:
@@ -26,12 +29,20 @@ def distribution_for(space: spaces.Space) -> Distribution:
             raise ValueError(f"a Box action space needs at least one number, but {space} has shape {space.shape}")
         is_continuous = np.issubdtype(space.dtype, np.floating)
         return DiagGaussian(tuple(space.shape)) if is_continuous else _choices_of(space)
-    raise ValueError(
-        f"actions of {type(space).__name__} are not supported: {space}. Supported are Discrete, MultiDiscrete, "
-        "MultiBinary and Box; wrap the environment so that it takes one of them."
-    )
+    if problem := unsupported(space, "action_space"):
+        raise ValueError(problem)
+    if _is_empty(space):
+        raise ValueError(f"each part of an action needs something to choose, but {space} has an empty part")
+    return Product(tuple(distribution_for(leaf.space) for leaf in flat_leaves(space)))
 
 
+def _is_empty(space: spaces.Space) -> bool:
+    """Whether a Tuple or Dict, or one inside it, has no parts."""
+    inner = parts(space)
+    return inner is not None and (not inner or any(_is_empty(part) for _, part in inner))
+
+
+OF_NUMBERS = (DiagGaussian, SquashedGaussian, BoundedSquashedGaussian, Deterministic)
 # Values that a number of a Box of integers may take; each is an output of the network.
 MAX_VALUES = 10_000
 
@@ -41,7 +52,7 @@ def _choices_of(space: spaces.Box) -> MultiCategorical:
     sizes = [int(high) - int(low) + 1 for low, high in zip(space.low.flat, space.high.flat)]
     if max(sizes) > MAX_VALUES:
         raise ValueError(
-            f"actions of {space} are integers, and each value is a choice of its own, but one of the numbers has "
+            f"actions of {space} are integers, and each value is a separate choice, but one of the numbers has "
             f"{max(sizes):,} values (at most {MAX_VALUES:,}). Use a Box of floats, or narrower bounds."
         )
     return MultiCategorical(tuple(sizes), tuple(space.shape))
@@ -53,4 +64,6 @@ def distribution_from_json(data: dict) -> Distribution:
         from rllib.models.torch_distribution import TorchDistribution
 
         return TorchDistribution(data["name"], data["num_inputs"], tuple(data["action_shape"]), data["dtype"])
-    return from_json(data, (Categorical, MultiCategorical, DiagGaussian, SquashedGaussian, QValues))
+    if data["kind"] == Product.kind:
+        return Product(tuple(distribution_from_json(part) for part in data["parts"]))
+    return from_json(data, (Categorical, MultiCategorical, *OF_NUMBERS, QValues))

@@ -34,7 +34,7 @@ def _relu_derivative(gradient, h, z, scratch):
     np.multiply(gradient, h > ZERO, out=gradient)
 
 
-def _sigmoid(z, out):
+def sigmoid(z, out):
     """1 / (1 + exp(-z)), written with tanh because that never overflows."""
     np.multiply(z, np.float32(0.5), out=out)
     np.tanh(out, out=out)
@@ -43,13 +43,13 @@ def _sigmoid(z, out):
 
 
 def _swish(z, out):
-    _sigmoid(z, out)
+    sigmoid(z, out)
     np.multiply(out, z, out=out)
 
 
 def _swish_derivative(gradient, h, z, scratch):
     # d(z s)/dz = s + h (1 - s), with s the sigmoid of z.
-    _sigmoid(z, scratch)
+    sigmoid(z, scratch)
     np.multiply(gradient, scratch + h * (ONE - scratch), out=gradient)
 
 

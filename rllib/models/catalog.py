@@ -7,10 +7,11 @@ import numpy as np
 from gymnasium import spaces
 
 from rllib.models.action_distributions import distribution_for
+from rllib.models.attention import Attention
 from rllib.models.distributions import DiagGaussian, Distribution
 from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, MaskedEncoder, OneHotEncoder, RowsEncoder
 from rllib.models.filters import CLIP
-from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves
+from rllib.models.flat_spaces import Leaf, are_pixels, flat_leaves, unsupported
 from rllib.models.initializers import GAINS
 from rllib.models.masks import masked_columns
 from rllib.models.memory import Memory
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 BUILT_IN = {
     *("fcnet_hiddens", "fcnet_activation", "fcnet_weights_initializer", "free_log_std", "layer_norm"),
     *("conv_filters", "conv_activation", "post_fcnet_hiddens", "post_fcnet_activation"),
-    "post_lstm_hiddens",
+    *("post_lstm_hiddens", "output_layer_use_bias"),
 }
 # Names of observation filters, old ones too, and what they build.
 FILTERS = {"NoFilter": "NoFilter", "MeanStdFilter": "MeanStdFilter", "ConcurrentMeanStdFilter": "MeanStdFilter"}
@@ -102,6 +103,7 @@ def policy_spec(
         gains=_gains(settings["orthogonal_gains"]),
         vf_hiddens=None if settings["vf_hiddens"] is None else tuple(settings["vf_hiddens"]),
         state_dependent_noise=settings["use_sde"],
+        head_bias=settings["output_layer_use_bias"],
     )
 
 
@@ -121,7 +123,20 @@ def _is_one_of_n(space: spaces.Dict) -> bool:
     return len(leaves) == 1 and isinstance(leaves[0].space, spaces.Discrete)
 
 
-def _memory(settings: dict) -> Memory | None:
+def _memory(settings: dict) -> Memory | Attention | None:
+    if settings["use_attention"]:
+        return Attention(
+            num_units=settings["attention_num_transformer_units"],
+            size=settings["attention_dim"],
+            num_heads=settings["attention_num_heads"],
+            head_size=settings["attention_head_dim"],
+            window=settings["attention_memory_inference"],
+            mlp_size=settings["attention_position_wise_mlp_dim"],
+            gate_bias=float(settings["attention_init_gru_gate_bias"]),
+            max_seq_len=settings["max_seq_len"],
+            post_hiddens=tuple(settings["post_lstm_hiddens"]),
+            post_activation=ACTIVATION_NAMES[settings["post_lstm_activation"]],
+        )
     if not settings["use_lstm"] and not settings["use_gru"]:
         return None
     return Memory(
@@ -257,13 +272,8 @@ def preprocessing(
 
 
 def _check_space(space: spaces.Space) -> None:
-    known = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Tuple | spaces.Dict
-    if not isinstance(space, known) or not space.is_np_flattenable:
-        raise ValueError(
-            f"observations of {type(space).__name__} are not supported: {space}. Supported are Box, Discrete, "
-            "MultiDiscrete, MultiBinary, and Dict and Tuple of these; wrap the environment so that it returns one of "
-            "them."
-        )
+    if problem := unsupported(space, "observation_space"):
+        raise ValueError(problem)
     for leaf in flat_leaves(space):
         size = leaf.stop - leaf.start
         if leaf.choices is not None and size > MAX_ONE_HOT:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rllib.models.layout import Layout
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.torch_network import ActingNetwork, FlatModule
+from rllib.models.torch_network import ActingNetwork, FlatModule, first_columns
 
 
 class TorchLayout(Layout):
@@ -112,8 +112,3 @@ class Reader(nn.Module):
 
     def forward(self, *read: Tensor):
         return self.module(*(first_columns(rows, width) for rows, width in zip(read, self._widths, strict=True)))
-
-
-def first_columns(rows: Tensor, width: int) -> Tensor:
-    """The first numbers of each row; images [B, ...] as they are."""
-    return rows[:, :width] if rows.dim() == 2 else rows

@@ -50,6 +50,11 @@ class Categorical(Described):
         """Where in the inputs the choices of each part of an action lie: (start, stop)."""
         return ((0, self.num_actions),)
 
+    @property
+    def num_noise(self) -> int:
+        """Number of random numbers for one action."""
+        return self.num_actions
+
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
         """The noise for `sample`, [*shape, num_inputs] float32; drawn ahead, for a whole fragment at once."""
         return _gumbel(rng, (*shape, self.num_actions))
@@ -170,6 +175,11 @@ class MultiCategorical(Described):
         """Where in the inputs the choices of each part of an action lie: (start, stop)."""
         return tuple((part.start, part.stop) for part in self.slices())
 
+    @property
+    def num_noise(self) -> int:
+        """Number of random numbers for one action."""
+        return self.num_inputs
+
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
         """The noise for `sample`, [*shape, num_inputs] float32."""
         return _gumbel(rng, (*shape, self.num_inputs))
@@ -244,6 +254,11 @@ class DiagGaussian(Described):
     def num_inputs(self) -> int:
         """Number of network outputs for one action."""
         return 2 * self.size
+
+    @property
+    def num_noise(self) -> int:
+        """Number of random numbers for one action."""
+        return self.size
 
     def noise(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
         """The noise for `sample`, [*shape, size] float32."""

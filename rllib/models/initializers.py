@@ -13,11 +13,14 @@ GAINS = (math.sqrt(2), 0.01, 1.0)
 def orthogonal(
     layout: Layout, weights: np.ndarray, rng: np.random.Generator, gains: tuple[float, float, float] = GAINS
 ) -> None:
-    """Orthogonal weights with these gains, no bias. Normalised features are neither scaled nor shifted at first."""
+    """Orthogonal weights with these gains, no bias. Normalised features are neither scaled nor shifted at first.
+
+    Running statistics begin with mean 0 and variance 1.
+    """
     hidden, policy, value = gains
     weights[:] = 0
     for name, parameter in layout.named_parameters(weights).items():
-        if name.endswith("weight") and parameter.ndim == 1:
+        if name.endswith("running_var") or (name.endswith("weight") and parameter.ndim == 1):
             parameter[:] = 1
         elif name.endswith("weight"):
             gain = {"policy.head.weight": policy, "value.head.weight": value}.get(name, hidden)

@@ -12,9 +12,16 @@ The blocks of this layout are
 | hidden_0      | [inputs + 1, towers * width] | when there is a hidden layer              |
 | hidden_i      | [towers, width_before + 1, width] | for every later hidden layer          |
 | norm_i        | [towers, 2, width]          | behind hidden_i, with layer_norm: scales, then shifts |
+| renorm_i      | [towers, 2, width_before]   | before hidden_i and the heads, with batch_renorm: scales, then shifts |
+| running_i     | [towers, 2, width_before]   | with batch_renorm: running means, then variances |
+| passes        | [1]                         | with batch_renorm: number of batches in these statistics |
 | head          | [width + 1, all outputs]    | shared layers: the heads side by side     |
 | NAME_head     | [width + 1, outputs]        | towers: one for each head                 |
 | log_std       | [action size]               | with free_log_std                         |
+
+Without `head_bias` the heads have one row less. With batch_renorm hidden_0 is stacked as later layers are. Running
+statistics are state that no gradient moves; lying in the vector, they go wherever the weights go: to workers, devices
+and checkpoints.
 
 The methods take numpy arrays and torch tensors alike and return views of the same memory.
 """
@@ -23,6 +30,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rllib.models.batch_renorm import BatchRenorm
 from rllib.models.torso import Torso
 
 
@@ -66,6 +74,9 @@ class LayersLayout(Layout):
         num_log_std: length of the free log standard deviation, 0 for none.
         layer_norm: every hidden layer is normalised before its activation.
         torso: convolutions, whose features the first layer reads; each tower has its own.
+        head_bias: whether heads have a bias.
+        batch_renorm: what hidden layers and heads read is normalised before; for layers without layer_norm and torso,
+            and heads with a bias.
     """
 
     num_inputs: int
@@ -75,6 +86,8 @@ class LayersLayout(Layout):
     num_log_std: int = 0
     layer_norm: bool = False
     torso: Torso | None = None
+    head_bias: bool = True
+    batch_renorm: BatchRenorm | None = None
 
     def __post_init__(self):
         super().__init__(self.block_shapes())
@@ -84,15 +97,25 @@ class LayersLayout(Layout):
         before, towers = self.num_inputs, self.num_towers
         shapes = self.torso.block_shapes(towers) if self.torso else {}
         for index, width in enumerate(self.hiddens):
-            shapes[f"hidden_{index}"] = (towers, before + 1, width) if index else (before + 1, towers * width)
+            stacked = index or self.batch_renorm
+            shapes[f"hidden_{index}"] = (towers, before + 1, width) if stacked else (before + 1, towers * width)
             if self.layer_norm:
                 shapes[f"norm_{index}"] = (towers, 2, width)
             before = width
-        return shapes | self.head_shapes(before)
+        return shapes | self.head_shapes(before) | self._renorm_shapes()
+
+    def _renorm_shapes(self) -> dict[str, tuple[int, ...]]:
+        if self.batch_renorm is None:
+            return {}
+        widths = enumerate((self.num_inputs, *self.hiddens))
+        shapes = {index: (self.num_towers, 2, width) for index, width in widths}
+        learned = {f"renorm_{index}": shape for index, shape in shapes.items()}
+        return learned | {f"running_{index}": shape for index, shape in shapes.items()} | {"passes": (1,)}
 
     def head_shapes(self, before: int) -> dict[str, tuple[int, ...]]:
         """Those of the heads, which read `before` features, and of the free log standard deviation."""
-        shapes = {name: (before + 1, sum(heads.values())) for name, heads in self.head_blocks.items()}
+        rows = before + 1 if self.head_bias else before
+        shapes = {name: (rows, sum(heads.values())) for name, heads in self.head_blocks.items()}
         return shapes | ({"log_std": (self.num_log_std,)} if self.num_log_std else {})
 
     @property
@@ -115,14 +138,15 @@ class LayersLayout(Layout):
     def layer(self, blocks: dict, index: int, tower: int):
         """The view [..., inputs + 1, width] of a tower's hidden layer."""
         block, width = blocks[f"hidden_{index}"], self.hiddens[index]
-        return block[..., tower, :, :] if index else block[..., tower * width : (tower + 1) * width]
+        stacked = index or self.batch_renorm
+        return block[..., tower, :, :] if stacked else block[..., tower * width : (tower + 1) * width]
 
     def norm(self, blocks: dict, index: int, tower: int):
         """The view [..., 2, width] of the scales and shifts behind a tower's hidden layer; None without layer_norm."""
         return blocks[f"norm_{index}"][..., tower, :, :] if self.layer_norm else None
 
     def head(self, blocks: dict, name: str):
-        """The view [..., width + 1, outputs] of a head."""
+        """The view [..., width + 1, outputs] of a head; [..., width, outputs] without head_bias."""
         if self.shared is None:
             return blocks[f"{name}_head"]
         names = list(self.heads)
@@ -133,7 +157,8 @@ class LayersLayout(Layout):
         """Parameter name -> view of `flat`, in the shapes of torch.nn.Linear: weight [out, in], bias [out].
 
         Names are "policy.hidden_0.weight", "value.head.bias", ...; layers that all heads share are
-        "shared.hidden_0.weight". Those of "policy.norm_0" are shaped as in torch.nn.LayerNorm: weight and bias [width].
+        "shared.hidden_0.weight". Those of "policy.norm_0" are shaped as in torch.nn.LayerNorm: weight and bias [width];
+        "policy.renorm_0" has the running_mean and running_var of torch.nn.BatchNorm1d besides, and all share "passes".
         A tower or a head whose name is empty adds nothing to these names.
         """
         blocks, named = self.blocks(flat), {}
@@ -145,10 +170,17 @@ class LayersLayout(Layout):
                 if self.layer_norm:
                     scale, shift = self.norm(blocks, index, tower)
                     named |= _owned(owner, {f"norm_{index}.weight": scale, f"norm_{index}.bias": shift})
+            for index in range(len(self.hiddens) + 1) if self.batch_renorm else ():
+                values = *blocks[f"renorm_{index}"][..., tower, :, :], *blocks[f"running_{index}"][..., tower, :, :]
+                names = ("weight", "bias", "running_mean", "running_var")
+                named |= _owned(owner, {f"renorm_{index}.{name}": view for name, view in zip(names, values)})
         for name in self.heads:
-            named |= _owned(name, _weight_and_bias("head", self.head(blocks, name)))
+            head = self.head(blocks, name)
+            named |= _owned(name, _weight_and_bias("head", head) if self.head_bias else {"head.weight": head.T})
         if self.num_log_std:
             named["policy.log_std"] = blocks["log_std"]
+        if self.batch_renorm:
+            named["passes"] = blocks["passes"]
         return named
 
 

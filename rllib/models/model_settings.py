@@ -24,6 +24,7 @@ MODEL_DEFAULTS = {
     "vf_share_layers": True,  # policy and value read the same hidden layers
     "free_log_std": False,  # the standard deviation of continuous actions is a parameter, not a function of the state
     "layer_norm": False,  # hidden layers are normalised before their activation
+    "output_layer_use_bias": True,  # the policy's and the value's last layer have a bias (RLlib's MLPHeadConfig)
     "vf_hiddens": None,  # widths of the value's own hidden layers, with vf_share_layers False; None: as the policy's
     "orthogonal_gains": {},  # of orthogonal weights: "hidden" (sqrt 2), "policy" (its head, 0.01), "value" (1)
     "log_std_init": 0.0,  # initial log standard deviation of continuous actions
@@ -42,6 +43,19 @@ MODEL_DEFAULTS = {
     "post_lstm_activation": "relu",
     "lstm_use_prev_action": False,  # observations tell the action before (env/previous_steps.py)
     "lstm_use_prev_reward": False,  # and its reward; "lstm_use_prev_action_reward" sets both
+    # A gated transformer behind these layers (models/attention.py); "max_seq_len", "vf_share_memory", "post_lstm_..."
+    # are as for a cell.
+    "use_attention": False,
+    "attention_num_transformer_units": 1,
+    "attention_dim": 64,  # numbers in what a unit reads and returns
+    "attention_num_heads": 1,
+    "attention_head_dim": 32,  # numbers in a query, key and value of each head
+    "attention_memory_inference": 50,  # steps before the present one that are attended to
+    "attention_memory_training": 50,  # the same in learning
+    "attention_position_wise_mlp_dim": 32,  # width of the layer behind the attention
+    "attention_init_gru_gate_bias": 2.0,  # the greater, the nearer is a unit to the identity at first
+    "attention_use_n_prev_actions": 0,  # 1: observations tell the action before (env/previous_steps.py)
+    "attention_use_n_prev_rewards": 0,  # and its reward
     # A network of the user's: a class, or a name given to register_model (docs/networks.md), and its keyword arguments.
     "custom_model": None,
     "custom_model_config": {},
@@ -50,7 +64,6 @@ MODEL_DEFAULTS = {
 
 # Known model settings that this version has no network for, with their neutral values.
 NOT_AVAILABLE = {
-    "use_attention": (False, None),
     "custom_preprocessor": (None,),
     "grayscale": (None, True, False),  # pictures of Atari games are grey in any case, and scaled to 0 ... 1
     "zero_mean": (None, True, False),
@@ -58,13 +71,10 @@ NOT_AVAILABLE = {
     "encoder_latent_dim": (None,),
 }
 
-# Settings of Ray's for parts that this version has not, or for switches that make no difference here: any value is
-# taken, since the part itself has to be asked for ("use_lstm": True).
+# Settings of Ray's for parts that this version has not, or for switches that make no difference here: taken with any
+# value.
 OF_PARTS_THAT_ARE_OFF = frozenset(
     {
-        *("attention_num_transformer_units", "attention_dim", "attention_num_heads", "attention_head_dim"),
-        *("attention_memory_inference", "attention_memory_training", "attention_position_wise_mlp_dim"),
-        *("attention_init_gru_gate_bias", "attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
         "custom_preprocessor_config",
         *("_disable_preprocessor_api", "_disable_action_flattening", "_use_default_native_models"),
         "_time_major",
@@ -97,11 +107,12 @@ def check_model(model: Mapping) -> dict:
             if not any(value is nothing or value == nothing for nothing in NOT_AVAILABLE[key]):
                 raise ValueError(
                     f"model={{{key!r}: {value!r}}} is not available yet: this version builds fully connected networks, "
-                    f"convolutions, LSTMs and GRUs. Leave {key!r} out and set 'fcnet_hiddens' or 'conv_filters'."
+                    f"convolutions, LSTMs, GRUs and attention. Leave {key!r} out and set 'fcnet_hiddens' or "
+                    "'conv_filters'."
                 )
         elif key == "lstm_use_prev_action_reward":
             settings["lstm_use_prev_action"] = settings["lstm_use_prev_reward"] = value
-        elif key in OF_PARTS_THAT_ARE_OFF or (key == "use_lstm" and value is None):
+        elif key in OF_PARTS_THAT_ARE_OFF or (key in ("use_lstm", "use_attention") and value is None):
             continue
         elif key not in MODEL_DEFAULTS:
             near = difflib.get_close_matches(key, [*MODEL_DEFAULTS, *NOT_AVAILABLE], 1)
@@ -117,8 +128,8 @@ def check_model(model: Mapping) -> dict:
 
 _SWITCHES = (
     *("framestack", "vf_share_layers", "free_log_std", "layer_norm"),
-    *("use_lstm", "use_gru", "vf_share_memory", "lstm_use_prev_action", "lstm_use_prev_reward"),
-    *("use_sde", "squash_actions"),
+    *("use_lstm", "use_gru", "use_attention", "vf_share_memory", "lstm_use_prev_action", "lstm_use_prev_reward"),
+    *("use_sde", "squash_actions", "output_layer_use_bias"),
 )
 
 
@@ -162,14 +173,14 @@ def _check_sizes_and_noise(settings: dict) -> None:
             f"model={{'custom_model': ...}} has its own layers and outputs, so {without_effect[0]!r} has no effect on "
             "it. Leave it out, and do in the model what it asks for."
         )
-    has_memory = settings["use_lstm"] or settings["use_gru"]
+    has_memory = bool(memories(settings))
     vf_hiddens, gains = settings["vf_hiddens"], settings["orthogonal_gains"]
     if vf_hiddens is not None:
         _check_widths("vf_hiddens", vf_hiddens)
         if settings["vf_share_layers"] or has_memory:
             raise ValueError(
-                f"model={{'vf_hiddens': {list(vf_hiddens)}}} gives the value layers of its own. Set 'vf_share_layers': "
-                "False, and neither 'use_lstm' nor 'use_gru'."
+                f"model={{'vf_hiddens': {list(vf_hiddens)}}} gives the value separate layers. Set 'vf_share_layers': "
+                f"False, and none of {', '.join(MEMORIES)}."
             )
     known = ("hidden", "policy", "value")
     if not isinstance(gains, Mapping) or not set(gains) <= set(known) or not all(map(_is_positive, gains.values())):
@@ -178,13 +189,20 @@ def _check_sizes_and_noise(settings: dict) -> None:
         )
     if not _is_number(settings["log_std_init"]):
         raise ValueError(f"model['log_std_init'] must be a number like -0.5, but got {settings['log_std_init']!r}")
+    if settings["log_std_init"] and not (
+        settings["output_layer_use_bias"] or settings["free_log_std"] or settings["use_sde"]
+    ):
+        raise ValueError(
+            f"model={{'log_std_init': {settings['log_std_init']}}} is where a bias of the policy's last layer begins, "
+            "but 'output_layer_use_bias' is False. Set 'free_log_std': True, or leave one of the two out."
+        )
     freq = settings["sde_sample_freq"]
     if type(freq) is not int or (freq < 1 and freq != -1):
         raise ValueError(f"model['sde_sample_freq'] must be a positive number of steps, or -1, but got {freq!r}")
     if settings["use_sde"] and (settings["free_log_std"] or has_memory or not settings["fcnet_hiddens"]):
         raise ValueError(
             "model={'use_sde': True} computes standard deviations from the last of 'fcnet_hiddens'. Give one or more, "
-            "and leave out 'free_log_std', 'use_lstm' and 'use_gru'."
+            f"and leave out 'free_log_std', {', '.join(MEMORIES)}."
         )
 
 
@@ -196,30 +214,72 @@ def _is_positive(value) -> bool:
     return _is_number(value) and value > 0
 
 
+MEMORIES = ("use_lstm", "use_gru", "use_attention")
+# What makes observations tell the step before.
+PREVIOUS_STEP = (
+    *("lstm_use_prev_action", "lstm_use_prev_reward"),
+    *("attention_use_n_prev_actions", "attention_use_n_prev_rewards"),
+)
+_ATTENTION_SIZES = (
+    *("attention_num_transformer_units", "attention_dim", "attention_num_heads", "attention_head_dim"),
+    *("attention_memory_inference", "attention_memory_training", "attention_position_wise_mlp_dim"),
+)
+
+
+def memories(settings: Mapping) -> list[str]:
+    """The settings among MEMORIES that are on."""
+    return [key for key in MEMORIES if settings[key]]
+
+
 def _check_memory(settings: dict) -> None:
-    if settings["use_lstm"] and settings["use_gru"]:
-        raise ValueError("model={'use_lstm': True, 'use_gru': True} asks for two cells; set one of them")
-    for key in ("lstm_cell_size", "max_seq_len"):
+    asked = memories(settings)
+    if len(asked) > 1:
+        raise ValueError(
+            f"model={{{', '.join(f'{key!r}: True' for key in asked)}}} asks for several memories; set one of them"
+        )
+    for key in ("lstm_cell_size", "max_seq_len", *_ATTENTION_SIZES):
         if type(settings[key]) is not int or settings[key] < 1:
             raise ValueError(f"model[{key!r}] must be a positive integer, but got {settings[key]!r}")
-    has_memory = settings["use_lstm"] or settings["use_gru"]
-    told = [key for key in ("lstm_use_prev_action", "lstm_use_prev_reward") if settings[key]]
-    if told and not has_memory:
+    told = [key for key in PREVIOUS_STEP if settings[key]]
+    if told and not asked:
         raise ValueError(
-            f"model={{{told[0]!r}: True}} is for a network with a memory. Set 'use_lstm' or 'use_gru', too."
+            f"model={{{told[0]!r}: {settings[told[0]]}}} is for a network with a memory. Set one of "
+            f"{', '.join(MEMORIES)}, too."
         )
-    if has_memory and settings["layer_norm"]:
+    for key, value in (("layer_norm", True), ("output_layer_use_bias", False)) if asked else ():
+        if settings[key] is value:
+            raise ValueError(f"model={{{key!r}: {value}}} is not available with {asked[0]!r} yet. Leave {key!r} out.")
+    if settings["use_attention"]:
+        _check_attention(settings)
+
+
+def _check_attention(settings: dict) -> None:
+    acting, learning = settings["attention_memory_inference"], settings["attention_memory_training"]
+    if acting != learning:
         raise ValueError(
-            "model={'layer_norm': True} is not available with 'use_lstm' or 'use_gru' yet. Leave 'layer_norm' out."
+            f"model={{'attention_memory_inference': {acting}, 'attention_memory_training': {learning}}}: learning with "
+            "another memory than that of acting would compute other actions' probabilities than those that were "
+            f"acted by. Set both to {acting}."
+        )
+    for key in ("attention_use_n_prev_actions", "attention_use_n_prev_rewards"):
+        if settings[key] not in (0, 1):
+            raise ValueError(
+                f"model[{key!r}] must be 0 or 1, but got {settings[key]!r}. The memory holds the observations of the "
+                f"last {acting} steps, so 1 makes it hold that many of the steps before them, too."
+            )
+    if not _is_number(settings["attention_init_gru_gate_bias"]):
+        raise ValueError(
+            "model['attention_init_gru_gate_bias'] must be a number like 2.0, but got "
+            f"{settings['attention_init_gru_gate_bias']!r}"
         )
 
 
 def _check_custom_model(settings: dict) -> None:
     if settings["custom_model"] is not None:
         resolved("custom_model", settings["custom_model"])
-        if settings["use_lstm"] or settings["use_gru"]:
+        if asked := memories(settings):
             raise ValueError(
-                "model={'custom_model': ...} has its own layers, so 'use_lstm' and 'use_gru' put no cell behind them. "
+                f"model={{'custom_model': ...}} has its own layers, so {asked[0]!r} puts no memory behind them. "
                 "Give the custom model a memory (docs/networks.md), or leave it out."
             )
     if settings["custom_action_dist"] is not None:

@@ -4,6 +4,7 @@ A module is described without torch, by an object with
 
 - `layout(widths)`: where its parameters lie in a flat vector, a models/layout.py: Layout;
 - `initialize(layout, weights, rng)`: fills its slice of the vector;
+- `numpy(layout, weights)`, where it has a closed form: computes in numpy on its slice, see NumpyLayers;
 - `torch(layout, flat)`: the torch.nn.Module that losses call, on its slice of a flat tensor: a FlatModule around any
   torch.nn.Module, or an object with the attributes of one (models/torch_network.py).
 
@@ -15,29 +16,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models.batch_renorm import BatchRenorm
 from rllib.models.initializers import INITIALIZERS
 from rllib.models.layout import LayersLayout, Layout
+from rllib.models.numpy_layers import NumpyLayers
 
 
 @dataclass(frozen=True)
 class FullyConnected:
-    """A module of fully connected layers. Losses call it with its inputs `reads`, [B, width] each, in that order.
+    """Fully connected layers, once or several times. Losses call them with their inputs `reads`, [B, width] each.
 
     Attributes:
         reads: what its first layer reads: "observation" (encoded, as in a learner's minibatches), "action", or both.
         hiddens: widths of the hidden layers.
         num_outputs: numbers that it computes for a row; of 1, the results are [B] instead of [B, 1].
+        copies: how many separate networks; all are computed by one product for each layer. With several (an ensemble
+            of critics), the results are [copies, B] or [copies, B, num_outputs].
         activation: of the hidden layers, "tanh", "relu", "swish" or "linear".
         layer_norm: hidden layers are normalised before their activation.
         initializer: of the weights, a name in models/initializers.py.
+        batch_renorm: what each layer reads is normalised before, without layer_norm. Calls then take `by_batch`: True
+            normalises by the rows of the call, and the running statistics follow; False, by these.
     """
 
     reads: tuple[str, ...] = ("observation", "action")
     hiddens: tuple[int, ...] = (256, 256)
     num_outputs: int = 1
+    copies: int | None = None
     activation: str = "relu"
     layer_norm: bool = False
     initializer: str = "uniform"
+    batch_renorm: BatchRenorm | None = None
 
     def layout(self, widths: Mapping[str, int]) -> LayersLayout:
         """Where the parameters lie; `widths` has the length of each thing that can be read."""
@@ -45,15 +54,23 @@ class FullyConnected:
         if unknown or not self.reads:
             raise ValueError(f"a module can read {', '.join(widths)} of this policy, but reads={self.reads} was given")
         num_inputs = sum(widths[name] for name in self.reads)
-        return LayersLayout(num_inputs, self.hiddens, {"": self.num_outputs}, shared="", layer_norm=self.layer_norm)
+        if self.copies is None:
+            heads, shared = {"": self.num_outputs}, ""
+        else:
+            heads, shared = {str(index): self.num_outputs for index in range(self.copies)}, None
+        norms = {"layer_norm": self.layer_norm, "batch_renorm": self.batch_renorm}
+        return LayersLayout(num_inputs, self.hiddens, heads, shared=shared, **norms)
 
     def initialize(self, layout: LayersLayout, weights: np.ndarray, rng: np.random.Generator) -> None:
         INITIALIZERS[self.initializer](layout, weights, rng)
 
+    def numpy(self, layout: LayersLayout, weights: np.ndarray) -> NumpyLayers:
+        return NumpyLayers(layout, (self.activation,) * len(self.hiddens), weights, self.reads, self.copies)
+
     def torch(self, layout: LayersLayout, flat):
         from rllib.models.torch_network import TorchLayers
 
-        return TorchLayers(layout, (self.activation,) * len(self.hiddens), flat, self.reads)
+        return TorchLayers(layout, (self.activation,) * len(self.hiddens), flat, self.reads, self.copies is not None)
 
 
 @dataclass(frozen=True)

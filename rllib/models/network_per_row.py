@@ -40,6 +40,8 @@ class NetworkPerRow:
             apply, z = ACTIVATIONS[activation].apply, np.empty((rows, 1, width), np.float32)
             self._steps.append((layout.layer(blocks, index, 0), norm, apply, z, augmented[:, :, :-1], augmented))
         self._head = layout.head(blocks, "policy")
+        # Without a bias the head leaves the closing 1 out; 0: it reads everything.
+        self._num_read = 0 if layout.head_bias else self._head.shape[1]
         self._log_std = blocks.get("log_std")
         num_outputs = layout.heads["policy"]
         self._result = np.empty((rows, num_outputs + layout.num_log_std), np.float32)
@@ -58,6 +60,8 @@ class NetworkPerRow:
                 norm.forward(column, column, active.swapaxes(1, 2))
             apply(z, active)
             h = augmented
+        if self._num_read:
+            h = h[:, :, : self._num_read]
         self._outputs[:] = np.matmul(h, self._head)[:, 0]
         if self._log_std is not None:
             self._result[:, self._outputs.shape[1] :] = self._log_std

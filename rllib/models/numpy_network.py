@@ -41,7 +41,7 @@ class NumpyNetwork:
         layout: where the parameters lie.
         activations: of each hidden layer, names in ACTIVATIONS.
         weights: flat float32 [layout.size]; the network reads this very memory.
-        gradient: float32 [layout.size], where `backward` writes; by default memory of its own.
+        gradient: float32 [layout.size], where `backward` writes; by default new memory.
 
     Attributes:
         gives_values: whether policy and value share their layers, so that `forward_policy` can write values as well.
@@ -58,14 +58,20 @@ class NumpyNetwork:
         gradient: np.ndarray | None = None,
     ):
         check_weights(layout, weights)
-        self.layout = layout
+        self.layout, self.weights = layout, weights
         self.activations = [ACTIVATIONS[name] for name in activations]
         self.blocks = layout.blocks(weights)
         self.gradient = np.zeros(layout.size, np.float32) if gradient is None else gradient
         self.gradient_blocks = layout.blocks(self.gradient)
-        self._training = BuffersByRows(lambda rows: _TrainingBuffers(self, rows))
-        self._towers = {head: Tower(self, head) for head in layout.heads}
+        self._training = BuffersByRows(self._training_buffers)
+        self._towers = {head: self._tower(head) for head in layout.heads}
         self.gives_values = "policy" in self._towers and self._towers["policy"].gives_values
+
+    def _training_buffers(self, rows: int) -> "TrainingBuffers":
+        return TrainingBuffers(self, rows)
+
+    def _tower(self, head: str) -> "Tower":
+        return Tower(self, head)
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
@@ -79,6 +85,19 @@ class NumpyNetwork:
         """
         self._training[len(gradients[0])].backward(*gradients)
         return self.gradient
+
+    def all_outputs(self, inputs: np.ndarray) -> np.ndarray:
+        """The results [all outputs, B] of all heads, one below the other; remembers what gradients need."""
+        return self._training[len(inputs)].outputs_of(inputs)
+
+    def weight_gradient(self, d_outputs: np.ndarray) -> np.ndarray:
+        """`backward`, given the gradient with respect to `all_outputs`, [all outputs, B]."""
+        self._training[d_outputs.shape[1]].weight_gradient(d_outputs)
+        return self.gradient
+
+    def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
+        """The gradient with respect to some of the last inputs, [inputs, B], without that of the weights."""
+        return self._training[d_outputs.shape[1]].input_gradient(d_outputs, which)
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
         """Distribution inputs [B, outputs] alone, for acting.
@@ -121,6 +140,8 @@ class Tower:
             for index, activation in zip(range(len(layout.hiddens)), network.activations, strict=True)
         ]
         self.head = layout.head(blocks, tower).T
+        # Without a bias the head leaves the closing 1 out; 0: it reads everything.
+        self._num_read = 0 if layout.head_bias else self.head.shape[1]
         self.gives_values = tower == "policy" and layout.shared is not None and "value" in layout.heads
         self.value_head = layout.head(blocks, "value")[:, 0] if self.gives_values else None
         self.log_std = blocks["log_std"][:, None] if tower == "policy" and layout.num_log_std else None
@@ -133,7 +154,7 @@ class Tower:
             inputs: see above.
             values: float32 [B], contiguous, receives the values, where it gives them.
         """
-        steps, head_out, result = self._buffers[len(inputs)]
+        steps, num_read, head_out, result = self._buffers[len(inputs)]
         h = inputs.T
         for weights, norm, apply, z, active, augmented in steps:
             np.dot(weights, h, out=z)
@@ -141,6 +162,8 @@ class Tower:
                 norm.forward(z, z, active)
             apply(z, active)
             h = augmented
+        if num_read:
+            h = h[:num_read]
         np.dot(self.head, h, out=head_out)
         if values is not None:
             np.dot(self.value_head, h, out=values)
@@ -150,7 +173,7 @@ class Tower:
 
     def features(self, rows: int) -> np.ndarray:
         """What the head read in the last `forward` with this number of rows, [width, B]."""
-        steps, _, _ = self._buffers[rows]
+        steps, *_ = self._buffers[rows]
         return steps[-1][-2]
 
     def _allocate(self, rows: int) -> tuple:
@@ -162,15 +185,15 @@ class Tower:
             steps.append((weights, norm, apply, np.empty((width, rows), np.float32), augmented[:-1], augmented))
         num_log_std = 0 if self.log_std is None else len(self.log_std)
         result = np.empty((len(self.head) + num_log_std, rows), np.float32)
-        return steps, result[: len(self.head)], result
+        return steps, self._num_read, result[: len(self.head)], result
 
 
-class _TrainingBuffers:
+class TrainingBuffers:
     """Forward and backward of one batch size, with every view of the weights and buffers made once."""
 
     def __init__(self, network: NumpyNetwork, rows: int):
         layout, blocks = network.layout, network.blocks
-        self.gradients = network.gradient_blocks
+        self.gradients, self.first_weights = network.gradient_blocks, blocks.get("hidden_0")
         self.inputs = None
         scratch = np.empty(layout.num_towers * max(layout.hiddens, default=0) * rows, np.float32)
         self.layers = [_Layer(network, index, rows, scratch) for index in range(len(layout.hiddens))]
@@ -186,6 +209,7 @@ class _TrainingBuffers:
             self.log_std = blocks["log_std"][:, None]
             self.dist_inputs = np.empty((num_outputs + layout.num_log_std, rows), np.float32)
         self.ones = np.ones(rows, np.float32)
+        self.head_bias = layout.head_bias
         # Of each tower: the weights of its heads, their gradient, and the rows of their results.
         self.heads, start = [], 0
         for name in layout.head_blocks:
@@ -194,11 +218,15 @@ class _TrainingBuffers:
             self.heads.append((weights, self.gradients[name], self.outputs[results], self.output_gradient[results]))
             start = results.stop
 
-    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def outputs_of(self, inputs: np.ndarray) -> np.ndarray:
         self.inputs = inputs
         self._forward_hidden(inputs)
         for features, (weights, _, results, _) in zip(self._features(), self.heads):
             np.dot(weights.T, features, out=results)
+        return self.outputs
+
+    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.outputs_of(inputs)
         if self.log_std is not None:
             self.dist_inputs[: self.num_outputs] = self.outputs[: self.num_outputs]
             self.dist_inputs[self.num_outputs :] = self.log_std
@@ -217,8 +245,10 @@ class _TrainingBuffers:
             before = layer
 
     def _features(self):
-        """What the heads of each tower read, [width + 1, B] each."""
-        return self.layers[-1].augmented if self.layers else [self.inputs.T] * len(self.heads)
+        """What the heads of each tower read, [width + 1, B] each, without a bias [width, B]."""
+        if self.layers:
+            return self.layers[-1].augmented if self.head_bias else self.layers[-1].h
+        return [self.inputs.T if self.head_bias else self.inputs.T[:-1]] * len(self.heads)
 
     def backward(self, d_dist_inputs: np.ndarray, d_values: np.ndarray) -> None:
         d_inputs_t = d_dist_inputs.T
@@ -226,26 +256,47 @@ class _TrainingBuffers:
         self.value_gradient[:] = d_values
         if self.log_std is not None:
             np.dot(d_inputs_t[self.num_outputs :], self.ones, out=self.gradients["log_std"])
-        top = self.layers[-1].gradient if self.layers else None
-        for tower, (features, (weights, gradient, _, d_results)) in enumerate(zip(self._features(), self.heads)):
-            np.dot(features, d_results.T, out=gradient)
-            if top is not None:
-                np.dot(weights[:-1], d_results, out=top[tower])
-        self._backward_hidden()
+        self.weight_gradient(self.output_gradient)
 
-    def _backward_hidden(self) -> None:
+    def weight_gradient(self, d_outputs: np.ndarray) -> None:
+        self._enter_backward(d_outputs)
+        for features, (_, gradient, _, d_results) in zip(self._features(), self.heads):
+            np.dot(features, d_results.T, out=gradient)
         gradients = self.gradients
         for index in reversed(range(len(self.layers))):
-            layer = self.layers[index]
-            layer.activation.multiply_derivative(layer.gradient, layer.h, layer.y, layer.scratch)
-            if layer.norm is not None:
-                layer.norm.backward(layer.gradient, layer.z, gradients[f"norm_{index}"], layer.scratch)
+            layer = self._through_activation(index)
             if index:
                 before = self.layers[index - 1]
                 np.matmul(before.augmented, layer.gradient_t, out=gradients[f"hidden_{index}"])
                 np.matmul(layer.weights_without_bias, layer.gradient, out=before.gradient)
             else:
                 np.dot(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
+
+    def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
+        self._enter_backward(d_outputs)
+        if not self.layers:
+            return sum(np.dot(weights[which], d_results) for weights, _, _, d_results in self.heads)
+        for index in reversed(range(len(self.layers))):
+            layer = self._through_activation(index)
+            if index:
+                np.matmul(layer.weights_without_bias, layer.gradient, out=self.layers[index - 1].gradient)
+        return np.dot(self.first_weights[which], layer.gradient_flat)
+
+    def _enter_backward(self, d_outputs: np.ndarray) -> None:
+        """Takes the gradient of all outputs to what the heads have read."""
+        if d_outputs is not self.output_gradient:
+            np.copyto(self.output_gradient, d_outputs)
+        for tower, (weights, _, _, d_results) in enumerate(self.heads if self.layers else ()):
+            gradient = self.layers[-1].gradient[tower]
+            np.dot(weights[: len(gradient)], d_results, out=gradient)
+
+    def _through_activation(self, index: int) -> "_Layer":
+        """Turns a layer's gradient into that with respect to its affine map."""
+        layer = self.layers[index]
+        layer.activation.multiply_derivative(layer.gradient, layer.h, layer.y, layer.scratch)
+        if layer.norm is not None:
+            layer.norm.backward(layer.gradient, layer.z, self.gradients[f"norm_{index}"], layer.scratch)
+        return layer
 
 
 class _Layer:

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from rllib.models.custom import TorchLayout
 from rllib.models.own_model_probe import Probe, form_of
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.recurrent import RecurrentActing, Unrolled
+from rllib.models.recurrent import Unrolled
 from rllib.models.structure import Structure
-from rllib.models.torch_network import ActingNetwork, FlatModule
+from rllib.models.torch_network import ActingNetwork, FlatModule, RecurrentActing
 
 
 @dataclass(frozen=True)

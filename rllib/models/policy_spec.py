@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 
 from rllib.models.action_distributions import distribution_from_json
-from rllib.models.described import as_lists, as_tuples
+from rllib.models.attention import Attention, AttentionLayout
+from rllib.models.batch_renorm import BatchRenorm
+from rllib.models.described import as_lists, as_tuples, from_json
 from rllib.models.distributions import Distribution
 from rllib.models.encoders import Encoder, MaskedEncoder, encoder_from_json
 from rllib.models.filters import CLIP, Filter, MeanStdFilter, NoFilter
 from rllib.models.initializers import GAINS, INITIALIZERS
 from rllib.models.layout import LayersLayout, Layout
 from rllib.models.masks import MaskedNetwork, MaskedNetworkPerRow
-from rllib.models.memory import Memory, MemoryLayout, memory_from_json
+from rllib.models.memory import Memory
 from rllib.models.network_per_row import NetworkPerRow
 from rllib.models.noisy_network import NoisyLayout, NoisyNetwork, initialize_sigmas
+from rllib.models.numpy_attention import NumpyAttentionNetwork
 from rllib.models.numpy_memory import NumpyMemoryNetwork
 from rllib.models.numpy_network import NumpyNetwork
 from rllib.models.numpy_torso import ConvolutionalNetwork
+from rllib.models.renormalized_network import RenormalizedNetwork
 from rllib.models.separate_networks import SeparateLayout, SeparateNetwork
 from rllib.models.state_dependent_noise import StateDependentLayout, StateDependentNetwork
 from rllib.models.torso import Torso, torso_from_json
@@ -46,7 +50,7 @@ class PolicySpec:
         initializer: of the weights, a name in models/initializers.py.
         noisy_layers: number of last layers, head included, with noise in their weights (single tower).
         sigma0: initial scale of this noise (noisy_network.py).
-        memory: a recurrent cell between the hidden layers and the heads; None without.
+        memory: a recurrent cell, or attention, between the hidden layers and the heads; None without.
         observation_clip: bound of filtered observations, in standard deviations; None: unbounded.
         log_std_init: initial logarithm of the standard deviation of continuous actions; with state_dependent_noise of
             sigma.
@@ -54,6 +58,9 @@ class PolicySpec:
         vf_hiddens: widths of the value's own hidden layers, where they differ from the policy's; None: the same.
         state_dependent_noise: the standard deviation is sigma times what the policy's head reads
             (state_dependent_noise.py).
+        head_bias: whether the policy's head and the value's have a bias.
+        batch_renorm: what hidden layers and head read is normalised before (batch_renorm.py); for fully connected
+            networks without layer_norm.
     """
 
     encoder: Encoder
@@ -69,12 +76,14 @@ class PolicySpec:
     initializer: str = "orthogonal"
     noisy_layers: int = 0
     sigma0: float = 0.5
-    memory: Memory | None = None
+    memory: Memory | Attention | None = None
     observation_clip: float | None = CLIP
     log_std_init: float = 0.0
     gains: tuple[float, float, float] | None = None
     vf_hiddens: tuple[int, ...] | None = None
     state_dependent_noise: bool = False
+    head_bias: bool = True
+    batch_renorm: BatchRenorm | None = None
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -127,14 +136,13 @@ class PolicySpec:
         shared = "shared" if self.vf_share_layers or not has_layers or not self.critic else None
         rest = self.hiddens, heads, shared, num_log_std, self.layer_norm, self.torso
         if self.memory:
-            return MemoryLayout(num_inputs, *rest, self.memory)
-        plain = LayersLayout(num_inputs, *rest)
+            return self.memory.layout(num_inputs, *rest)
+        plain = LayersLayout(num_inputs, *rest, head_bias=self.head_bias, batch_renorm=self.batch_renorm)
         if self.vf_hiddens is not None:
+            both = {"layer_norm": self.layer_norm, "head_bias": self.head_bias}
             plain = SeparateLayout(
-                LayersLayout(
-                    num_inputs, self.hiddens, {"policy": heads["policy"]}, "policy", num_log_std, self.layer_norm
-                ),
-                LayersLayout(num_inputs, self.vf_hiddens, {"value": 1}, "value", layer_norm=self.layer_norm),
+                LayersLayout(num_inputs, self.hiddens, {"policy": heads["policy"]}, "policy", num_log_std, **both),
+                LayersLayout(num_inputs, self.vf_hiddens, {"value": 1}, "value", **both),
             )
         if self.state_dependent_noise:
             return StateDependentLayout(plain, self.hiddens[-1], self.distribution.size)
@@ -147,7 +155,7 @@ class PolicySpec:
             layout, weights = layout.plain, weights[: layout.plain.size]
         INITIALIZERS[self.initializer](layout, weights, rng, self.gains or GAINS)
         if self.memory:
-            layout.initialize_cells(weights, rng, self.initializer)
+            layout.initialize_memory(weights, rng, self.initializer)
         if self.log_std_init:
             named = layout.named_parameters(weights)
             has_own = self.free_log_std or self.state_dependent_noise
@@ -162,6 +170,8 @@ class PolicySpec:
         """
         if isinstance(layout, NoisyLayout):
             return NoisyNetwork(layout, lambda summed: self.network(layout.plain, summed), weights)
+        if isinstance(layout, AttentionLayout):
+            return NumpyAttentionNetwork(layout, self.activations, weights)
         if self.memory:
             return NumpyMemoryNetwork(layout, self.activations, weights)
         if isinstance(layout, StateDependentLayout):
@@ -174,7 +184,8 @@ class PolicySpec:
             return ConvolutionalNetwork(layout, self.activations, weights)
         if isinstance(layout, SeparateLayout):
             return SeparateNetwork(layout, self._separate_activations, weights, *gradient)
-        return NumpyNetwork(layout, self.activations, weights, *gradient)
+        kind = RenormalizedNetwork if layout.batch_renorm else NumpyNetwork
+        return kind(layout, self.activations, weights, *gradient)
 
     @property
     def _separate_activations(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -183,6 +194,7 @@ class PolicySpec:
 
     def torch(self, layout: Layout, flat, acting):
         """The torch module that learns, on a flat tensor, but for a mask; it shares the noise of `acting`."""
+        from rllib.models.torch_attention import TorchAttentionNetwork
         from rllib.models.torch_composed import SeparateTorchNetwork, StateDependentTorchNetwork
         from rllib.models.torch_memory import TorchMemoryNetwork
         from rllib.models.torch_network import NoisyTorchNetwork, TorchNetwork
@@ -193,6 +205,8 @@ class PolicySpec:
             return StateDependentTorchNetwork(layout, lambda plain: self.torch(layout.plain, plain, acting), flat)
         if isinstance(layout, SeparateLayout):
             return SeparateTorchNetwork(layout, self._separate_activations, flat)
+        if isinstance(layout, AttentionLayout):
+            return TorchAttentionNetwork(layout, self.activations, flat)
         return (TorchMemoryNetwork if self.memory else TorchNetwork)(layout, self.activations, flat)
 
     def opened(self, module) -> tuple[Any, Callable]:
@@ -251,10 +265,19 @@ class PolicySpec:
         return cls(**{name: _READERS.get(name, as_tuples)(value) for name, value in data.items()})
 
 
+def _batch_renorm_from_json(data: dict | None) -> BatchRenorm | None:
+    return data and from_json(data, (BatchRenorm,))
+
+
+def _memory_from_json(data: dict | None) -> Memory | Attention | None:
+    return data and from_json(data, (Memory, Attention))
+
+
 # Attribute -> what reads its own `to_json`; the others are numbers, texts, and tuples of them.
 _READERS = {
     "encoder": encoder_from_json,
     "distribution": distribution_from_json,
     "torso": torso_from_json,
-    "memory": memory_from_json,
+    "memory": _memory_from_json,
+    "batch_renorm": _batch_renorm_from_json,
 }

@@ -1,10 +1,10 @@
 """Action distributions of the user's, in torch: model={"custom_action_dist": Class}, shaped like RLlib's.
 
-    class Dist(TorchDistributionWrapper):
-        def __init__(self, inputs, model): ...       # inputs [B, K], what the network computed
-        def deterministic_sample(self): ...          # -> the actions to take without exploration [B, ...]
-        @staticmethod
-        def required_model_output_shape(action_space, model_config): ...    # -> K
+class Dist(TorchDistributionWrapper):
+    def __init__(self, inputs, model): ...       # inputs [B, K], what the network computed
+    def deterministic_sample(self): ...          # -> the actions to take without exploration [B, ...]
+    @staticmethod
+    def required_model_output_shape(action_space, model_config): ...    # -> K
 """
 
 import logging
@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
+
+from rllib.models.flat_spaces import action_form
 
 logger = logging.getLogger(__name__)
 
@@ -85,8 +87,8 @@ class TorchDistribution:
                 "model_config) that returns how many numbers the network computes for an action"
             )
         num_inputs = int(np.prod(user_class.required_model_output_shape(action_space, dict(model))))
-        dtype = "float32" if np.issubdtype(action_space.dtype, np.floating) else "int64"
-        return cls(name, num_inputs, tuple(action_space.shape), dtype, user_class)
+        shape, dtype = action_form(action_space)
+        return cls(name, num_inputs, shape, dtype.name, user_class)
 
     @property
     def action_dtype(self) -> np.dtype:

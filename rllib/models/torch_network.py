@@ -90,22 +90,29 @@ class StackedLayers(nn.Module):
         self._parts = _pieces(layout, flat)
         self.leaves = [part.requires_grad_() for part in self._parts.values()]
         self._gradients = list(_pieces(layout, self.flat.grad).values())
+        # Autograd must not see that these change: it would take them for changes of the weights beside them.
+        self._state = layout.blocks(flat.data) if layout.batch_renorm else {}
         register_parameters(self)
 
-    def outputs(self, inputs: Tensor) -> Sequence[Tensor]:
+    def outputs(self, inputs: Tensor, by_batch: bool = False) -> Sequence[Tensor]:
         """The result [B, outputs] of each head.
 
         Args:
             inputs: [B, num_inputs + 1], closing with a 1 that stands for the first layer's bias; with a torso, rows as
                 they are stored.
+            by_batch: batch renormalisation is by the statistics of these rows, which the running ones follow, instead
+                of by the running ones.
         """
-        if not self.layout.torso and not self.layout.hiddens:
-            return (inputs @ self._parts["head"]).split(tuple(self.layout.heads.values()), dim=1)
-        return self._results(self._features(inputs))
+        if not self.layout.torso and not self.layout.hiddens and not self.layout.batch_renorm:
+            read = inputs if self.layout.head_bias else inputs[:, :-1]
+            return (read @ self._parts["head"]).split(tuple(self.layout.heads.values()), dim=1)
+        return self._results(self._features(inputs, by_batch))
 
-    def _features(self, inputs: Tensor) -> Tensor:
+    def _features(self, inputs: Tensor, by_batch: bool = False) -> Tensor:
         """What the heads of each tower read, [towers, B, width]."""
         layout, parts = self.layout, self._parts
+        if layout.batch_renorm:
+            return self._renormalized_features(inputs[:, :-1], by_batch)
         if layout.torso:
             features = torso_features(layout.torso, parts, inputs, layout.num_towers)
         else:
@@ -116,10 +123,43 @@ class StackedLayers(nn.Module):
             features = self._activations[index](self._normalized(index, torch.baddbmm(bias, features, weight)))
         return features
 
+    def _renormalized_features(self, inputs: Tensor, by_batch: bool) -> Tensor:
+        parts, features = self._parts, inputs.expand(self.layout.num_towers, -1, -1)
+        for index, activation in enumerate(self._activations):
+            normal = self._renormalized(index, features, by_batch)
+            weight, bias = parts[f"hidden_{index}.weight"], parts[f"hidden_{index}.bias"]
+            features = activation(torch.baddbmm(bias, normal, weight))
+        features = self._renormalized(len(self._activations), features, by_batch)
+        if by_batch:
+            self._state["passes"] += 1
+        return features
+
+    def _renormalized(self, index: int, x: Tensor, by_batch: bool) -> Tensor:
+        """models/batch_renorm.py of x [towers, B, width]."""
+        constants, epsilon = self.layout.batch_renorm, self.layout.batch_renorm.epsilon
+        scale, shift = self._parts[f"renorm_{index}.weight"], self._parts[f"renorm_{index}.bias"]
+        running_mean, running_variance = self._state[f"running_{index}"].split(1, dim=1)
+        running_std = (running_variance + epsilon).sqrt()
+        if not by_batch:
+            return torch.addcmul(shift, x - running_mean, scale / running_std)
+        variance, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
+        std = (variance + epsilon).sqrt()
+        with torch.no_grad():
+            is_warm = self._state["passes"] >= constants.warm_up
+            r = torch.where(is_warm, (std / running_std).clamp(1 / constants.r_max, constants.r_max), 1.0)
+            d = ((mean - running_mean) / running_std).clamp(-constants.d_max, constants.d_max)
+            d = torch.where(is_warm, d, 0.0)
+            running_mean.lerp_(mean, constants.momentum)
+            running_variance.lerp_(variance, constants.momentum)
+        return torch.addcmul(shift + d * scale, x - mean, r * scale / std)
+
     def _results(self, features: Tensor) -> list[Tensor]:
         found, parts = [], self._parts
         for (name, heads), read in zip(self.layout.head_blocks.items(), features.unbind()):
-            results = torch.addmm(parts[f"{name}.bias"], read, parts[f"{name}.weight"])
+            if self.layout.head_bias:
+                results = torch.addmm(parts[f"{name}.bias"], read, parts[f"{name}.weight"])
+            else:
+                results = read @ parts[name]
             found += results.split(tuple(heads.values()), dim=1) if len(heads) > 1 else [results]
         return found
 
@@ -136,9 +176,9 @@ class StackedLayers(nn.Module):
 class TorchNetwork(StackedLayers):
     """The network of a policy, with or without a value head."""
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, inputs: Tensor, by_batch: bool = False) -> tuple[Tensor, Tensor]:
         """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; values [0] without their head."""
-        dist_inputs, *values = self.outputs(inputs)
+        dist_inputs, *values = self.outputs(inputs, by_batch)
         if self.layout.num_log_std:
             dist_inputs = torch.cat([dist_inputs, self._parts["log_std"].expand(len(dist_inputs), -1)], dim=1)
         return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
@@ -156,19 +196,28 @@ class TorchLayers(StackedLayers):
     Args:
         layout, activations, flat: as for StackedLayers.
         reads: what the arguments of a call are; "observation" closes with a 1 already.
+        stacked: whether the results of several networks are stacked.
     """
 
-    def __init__(self, layout: LayersLayout, activations: tuple[str, ...], flat: Tensor, reads: tuple[str, ...]):
+    def __init__(
+        self,
+        layout: LayersLayout,
+        activations: tuple[str, ...],
+        flat: Tensor,
+        reads: tuple[str, ...],
+        stacked: bool = False,
+    ):
         super().__init__(layout, activations, flat)
-        self._reads = reads
+        self._reads, self._stacked = reads, stacked
 
-    def forward(self, *read: Tensor) -> Tensor:
-        """[B, outputs], or [B] of a single one, from what it reads, [B, ...] each."""
+    def forward(self, *read: Tensor, by_batch: bool = False) -> Tensor:
+        """[B, outputs], or [B] of a single one, from what it reads, [B, ...] each; of several networks, stacked."""
         # The bias is the last row of the first layer's weights, so a column of ones comes last, once.
         parts = [part.flatten(1) for part in read]
         parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
-        (outputs,) = self.outputs(torch.cat([*parts, parts[0].new_ones((len(parts[0]), 1))], dim=1))
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+        results = self.outputs(torch.cat([*parts, parts[0].new_ones((len(parts[0]), 1))], dim=1), by_batch)
+        outputs = torch.stack(results) if self._stacked else results[0]
+        return outputs[..., 0] if outputs.shape[-1] == 1 else outputs
 
 
 def with_gradient(flat: Tensor) -> Tensor:
@@ -193,17 +242,21 @@ def _pieces(layout: LayersLayout, flat: Tensor) -> dict[str, Tensor]:
 
     Without a torso the first layer's bias stays the last row of its weights, as inputs then close with a 1.
 
+    Running statistics are left out: no gradient moves them.
+
     Autograd would write a gradient as long as the whole vector for every slice of it, so what is sliced here, once and
     outside of any graph, are the leaves of the graph.
     """
     blocks, torso = layout.blocks(flat.detach()), layout.torso
     parts = torso_pieces(torso, blocks, layout.num_towers) if torso else {}
     for name, block in blocks.items():
-        if name.startswith("image_"):
+        if name.startswith(("image_", "running_")) or name == "passes":
             continue
-        if name == "hidden_0":
+        is_first = name == "hidden_0" and not layout.batch_renorm
+        if is_first:
             block = block.reshape(len(block), layout.num_towers, -1).transpose(0, 1)
-        if name == "log_std" or (torso is None and (name == "hidden_0" or not layout.hiddens)):
+        is_whole = torso is None and (is_first or not (layout.hiddens or layout.batch_renorm))
+        if name == "log_std" or is_whole or (name in layout.head_blocks and not layout.head_bias):
             parts[name] = block
         else:
             parts[f"{name}.weight"], parts[f"{name}.bias"] = block[..., :-1, :], block[..., -1:, :]
@@ -307,6 +360,46 @@ class ActingNetwork:
     def forward_value(self, inputs: np.ndarray) -> np.ndarray:
         """Values [B]."""
         return self.forward(inputs)[1]
+
+
+class RecurrentActing:
+    """The network of a policy with a memory, for acting: on the CPU, without gradients.
+
+    Args:
+        module: computes sequences (inputs, seq_lens, state), by its `step` one row of each (observations, states), and
+            has the `width` of observations: Unrolled in recurrent.py, TorchAttentionNetwork.
+    """
+
+    closed_form = False
+    gives_values = True
+
+    def __init__(self, module: nn.Module):
+        self._module, self._step, self._width = module, module.step, module.width
+
+    @torch.inference_mode()
+    def forward(self, inputs: np.ndarray, seq_lens: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distribution inputs [B, K] and values [B] of sequences; arguments as for the module."""
+        dist_inputs, values = self._module(
+            *(torch.from_numpy(np.require(each, requirements="W")) for each in (inputs, seq_lens, state))
+        )
+        return dist_inputs.numpy(), values.numpy()
+
+    @torch.inference_mode()
+    def step(
+        self, inputs: np.ndarray, state: np.ndarray, next_state: np.ndarray, values: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Distribution inputs [B, K]; writes the next states [B, state_size], and the values [B] if they are given."""
+        observations = first_columns(torch.from_numpy(inputs), self._width)
+        dist_inputs, computed, following = self._step(observations, torch.from_numpy(state))
+        next_state[:] = following.numpy()
+        if values is not None:
+            values[:] = computed.numpy()
+        return dist_inputs.numpy()
+
+
+def first_columns(rows: Tensor, width: int) -> Tensor:
+    """The first numbers of each row; images [B, ...] as they are."""
+    return rows[:, :width] if rows.dim() == 2 else rows
 
 
 # ---------------------------------------------------------------------- the convolutions of a torso

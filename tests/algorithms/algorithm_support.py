@@ -1,6 +1,7 @@
 """What tests of several algorithms ask of one."""
 
 import os
+import time
 
 import numpy as np
 
@@ -30,3 +31,17 @@ def q_values(algo, *observations: float) -> np.ndarray:
 
 def worker_pids(algo) -> list[int]:
     return algo.workers.foreach_worker(lambda worker: os.getpid())
+
+
+def shard_pids(algo) -> list[int]:
+    """Of a replay in processes of its own."""
+    return list(algo.replay.fleet.ask_all(lambda shard, _: shard.pid.remote(), is_work=False).values())
+
+
+def train_until(algo, condition, timeout_s=30):
+    """Iterations until the result is as wished; less than 30 s, as everything after a death has to be."""
+    started = time.monotonic()
+    while not condition(result := algo.train()):
+        assert time.monotonic() - started < timeout_s
+    assert time.monotonic() - started < timeout_s
+    return result

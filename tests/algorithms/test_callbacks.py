@@ -164,8 +164,10 @@ def test_the_hooks_of_a_vector_environment(mode, journal):
 
     with config().environment(create).callbacks(Counts).build() as algo:
         result = algo.train()
+        evaluation = algo.evaluate(num_episodes=6)
     assert (result["custom_metrics"]["length_min"], result["custom_metrics"]["length_max"]) == (4, 6)
-    assert result["episode_len_mean"] == result["custom_metrics"]["length_mean"]
+    for each in (result, evaluation):
+        assert each["episode_len_mean"] == each["custom_metrics"]["length_mean"]
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -184,7 +186,7 @@ def test_the_hooks_of_workers_and_of_evolution_strategies(journal):
     with config(num_workers=1).callbacks(Journal).build() as algo:
         assert algo.train()["custom_metrics"]["total_max"] == 21
     strategies = ESConfig().environment(CountingEnv, env_config={"lengths": [4, 6]}).callbacks(Journal)
-    strategies.training(episodes_per_batch=4, train_batch_size=1, noise_size=100_000)
+    strategies.training(episodes_per_batch=4, train_batch_size=1, noise_size=100_000, eval_prob=0)
     with strategies.rollouts(num_rollout_workers=0).build() as algo:
         algo.train()
         assert sum(call[0] == "end" for call in journal) == 4

@@ -108,6 +108,8 @@ def test_every_name_with_a_changed_value_is_among_these():
         "prioritized_replay_alpha",
         "prioritized_replay_beta",
         "prioritized_replay_eps",
+        "replay_buffer_class",
+        "replay_buffer_kwargs",
     }
 
 

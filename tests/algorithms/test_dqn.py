@@ -203,6 +203,20 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
         assert np.array_equal(algo.target.weights, other.target.weights)
 
 
+def test_a_replay_on_the_disk_changes_no_bit_and_is_saved_and_restored(tmp_path):
+    config = make_config(store_buffer_in_checkpoints=True, training_intensity=5)
+    on_disk = config.copy().training(replay_buffer_config={"storage": str(tmp_path)})
+    with config.build() as algo, on_disk.build() as other, on_disk.build() as third:
+        for each in (algo, other):
+            train(each, 2)
+        third.restore(other.save(tmp_path / "checkpoint"))
+        algo.restore(algo.save(tmp_path / "checkpoint in memory"))
+        assert len(third.replay) == len(algo.replay)
+        for each in (algo, third):
+            train(each, 1)
+        assert np.array_equal(algo.policy.weights, third.policy.weights)
+
+
 @pytest.mark.parametrize("added", [50, 130])
 def test_a_replay_that_was_saved_as_steps_of_environments_becomes_rows(added):
     """Format 1 had a ring of steps [T, E], here of 100 steps of 2 environments; their numbers are the observations."""
@@ -324,6 +338,8 @@ def test_rays_default_replay_settings_are_accepted(algorithm):
         ({"noisy": True, "sigma0": 0}, "sigma0=0.0 must be a number > 0"),
         ({"target_network_update_freq": 0}, "must be an integer >= 1"),
         ({"replay_buffer_config": {"capacity": 10**13}}, "GiB are free"),
+        ({"replay_buffer_config": {"capacity": 10**12, "storage": "disk"}}, "GiB free. Use"),
+        ({"replay_buffer_config": {"storage": "/none/such"}}, "storage='/none/such' must be 'memory', 'disk'"),
         ({"num_atoms": 5, "v_min": float("-inf")}, "v_min=-inf must be below v_max=10.0, and both be finite"),
         ({"noisy": True, "sigma0": float("inf")}, "sigma0=inf must be a number > 0 and finite"),
         ({"training_intensity": float("inf")}, "training_intensity=inf must be a number > 0 and finite"),

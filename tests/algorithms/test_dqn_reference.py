@@ -82,7 +82,7 @@ def test_weights_after_1_and_128_updates(learner, double_q, kind):
         reference = Reference(algo.policy, double_q, kind)
         draws = copy.deepcopy(algo._learner_rng)  # private: draws the same rows
         for update in range(1, 129):
-            stats = algo.update(algo.config.lr)
+            stats = algo.update(lr=algo.config.lr)
             rows = (draws.random(BATCH) * len(algo.replay)).astype(int)
             loss = reference.update(*transitions(algo.replay, rows))
             assert stats["total_loss"] == pytest.approx(loss, rel=1e-3, abs=1e-5)

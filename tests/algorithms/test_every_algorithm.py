@@ -10,15 +10,21 @@ import rllib
 from rllib.algorithms.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
 from rllib.metrics import RESULT_KEYS
-from tests.envs import ConstantReward
+from tests.envs import BoundedAction, ConstantReward
 
 # What makes an iteration short, where an algorithm has the setting.
 SMALL = {
     "train_batch_size": 64, "sgd_minibatch_size": 32, "num_sgd_iter": 2, "hiddens": [8], "v_min": 0.0, "v_max": 100.0,
     "num_steps_sampled_before_learning_starts": 50, "replay_buffer_config": {"capacity": 2000},
+    "q_model_config": {"fcnet_hiddens": [8]},
     "num_replay_buffer_shards": 1, "noise_size": 50_000, "episodes_per_batch": 4, "num_rollouts": 2, "rollouts_used": 2,
 }  # fmt: skip
 NAMES = algorithm_names()
+# For those that need continuous actions.
+ENVIRONMENT = dict.fromkeys(("TQC", "CrossQ", "TD3", "DDPG", "ApexDDPG", "APEX_DDPG"), "Pendulum-v1")
+APEX = ("ApexDQN", "ApexDDPG")
+# Model settings beside fcnet_hiddens.
+MODEL = {"R2D2": {"use_gru": True, "lstm_cell_size": 8}}
 # API.md 1.7; those that Tune adds to a trial's results (trial_id, experiment_id, ...) are not the algorithm's.
 KEYS = """
 episode_reward_mean episode_reward_max episode_reward_min episode_len_mean episodes_this_iter episodes_total
@@ -43,14 +49,17 @@ def small_settings(config) -> dict:
     settings = {name: value for name, value in SMALL.items() if name in config.settings}
     if "rollouts_used" in settings:
         del settings["train_batch_size"]  # ARS counts pairs of episodes alone
+    if "zero_init_states" in config.settings:
+        settings["training_intensity"] = 8  # R2D2's is 150
     return settings
 
 
 def small(name: str):
     """The algorithm's config, by its class, for iterations of some hundred steps in this process."""
-    config = getattr(rllib, f"{name}Config")().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    config = getattr(rllib, f"{name}Config")().environment(ENVIRONMENT.get(name, "CartPole-v1"))
+    config.rollouts(num_rollout_workers=0)
     return (
-        config.training(model={"fcnet_hiddens": [8]}, **small_settings(config))
+        config.training(model={"fcnet_hiddens": [8], **MODEL.get(name, {})}, **small_settings(config))
         # Ape-X's replay is another process: an iteration lasts until something has been learned.
         .reporting(
             min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=200, min_train_timesteps_per_iteration=1
@@ -61,7 +70,7 @@ def small(name: str):
 
 
 # The others have no learning rate, and Ape-X's iterations are of several updates.
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"ES", "ARS", "ApexDQN"}))
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"ES", "ARS", *APEX}))
 def test_a_learning_rate_that_falls_to_zero_is_not_zero_in_the_last_update(name):
     """A batch is learned from by the schedule's value before it was sampled."""
     total, rates = 400, []
@@ -71,8 +80,9 @@ def test_a_learning_rate_that_falls_to_zero_is_not_zero_in_the_last_update(name)
         while algo.timesteps < total:
             before = algo.timesteps
             stats = algo.train()["info"]["learner"].get("default_policy", {}).get("learner_stats", {})
-            if "cur_lr" in stats:
-                rates.append((stats["cur_lr"], pytest.approx(1e-3 * (1 - before / total))))
+            rate = stats.get("cur_lr", stats.get("cur_actor_lr"))
+            if rate is not None:
+                rates.append((rate, pytest.approx(1e-3 * (1 - before / total))))
     assert rates and rates[-1][0] > 0
     assert all(rate == expected for rate, expected in rates), rates
 
@@ -95,26 +105,29 @@ def test_results_have_rays_keys(name):
     if name not in ("ES", "ARS"):
         assert stats["policy_lag_updates"] == 0  # this process samples and learns in turn
         assert learner["diff_num_grad_updates_vs_sampler_policy"] == 0
-        assert "gradients_default_optimizer_global_norm" in result["learners"]["default_policy"]
+        norms = {"gradients_default_optimizer_global_norm", "gradients_qf_global_norm"}
+        assert norms & result["learners"]["default_policy"].keys()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "APEX"])
+@pytest.mark.parametrize("name", [*NAMES, "APEX", "APEX_DDPG"])
 def test_the_command_trains_it(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = {**small_settings(get_algorithm_config(name)), "min_sample_timesteps_per_iteration": 100}
     words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    words += [f"model.{key}={json.dumps(value)}" for key, value in MODEL.get(name, {}).items()]
     words += ["min_time_s_per_iteration=0", "num_rollout_workers=1", "model.fcnet_hiddens=[8]", "--seed", "3"]
-    outcome = CliRunner().invoke(command, ["train", name, "CartPole-v1", *words, "--stop", "iterations=2", "-q"])
+    env = ENVIRONMENT.get(name, "CartPole-v1")
+    outcome = CliRunner().invoke(command, ["train", name, env, *words, "--stop", "iterations=2", "-q"])
     assert outcome.exit_code == 0, outcome.output
     (run,) = (tmp_path / "results").iterdir()
     assert [json.loads(line)["training_iteration"] for line in (run / "result.json").open()] == [1, 2]
     assert (run / "checkpoint_000002").is_dir()
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "ApexDQN"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in APEX])
 def test_a_restored_run_goes_on_exactly(name, tmp_path):
     """Where docs/architecture.md promises it: episodes of one step are all over at the checkpoint."""
-    config = small(name).environment(ConstantReward)
+    config = small(name).environment(BoundedAction if name in ENVIRONMENT else ConstantReward)
     if "store_buffer_in_checkpoints" in config:
         config.training(store_buffer_in_checkpoints=True)
     with config.build() as algo, config.build() as other:

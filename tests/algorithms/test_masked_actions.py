@@ -11,6 +11,7 @@ from rllib import (
     A2CConfig,
     A3CConfig,
     Algorithm,
+    ApexDQNConfig,
     APPOConfig,
     ARSConfig,
     DQNConfig,
@@ -113,6 +114,20 @@ def test_networks_with_a_memory_and_of_the_users_take_legal_actions(model, learn
         algo.training_step()
         algo.training_step()
         algo.evaluate(4)
+
+
+def test_ape_x_takes_the_best_legal_actions_and_no_other():
+    """Its worker draws two of five actions at random, and the environment raises on an illegal one."""
+    config = ApexDQNConfig().training(
+        **{**REPLAY, "training_intensity": 8}, num_replay_buffer_shards=1, replay_buffer_config={"capacity": 5000}
+    )
+    with build(config.rollouts(rollout_fragment_length=20), workers=1) as algo:
+        for _ in range(20):
+            algo.train()
+            if takes_the_best_legal_actions(algo):
+                break
+        assert takes_the_best_legal_actions(algo)
+        assert algo.evaluate(50)["episode_reward_mean"] > 1.35
 
 
 def test_a3c_takes_legal_actions():

@@ -82,6 +82,61 @@ APEX_DQN = {
 }  # fmt: skip
 for _name in ("type", "initial_epsilon", "final_epsilon", "epsilon_timesteps"):
     del APEX_DQN[f"exploration_config.{_name}"]
+R2D2 = {
+    **DQN, "zero_init_states": True, "use_h_function": True, "h_function_epsilon": 1e-3, "adam_epsilon": 1e-3,
+    "lr": 1e-4, "gamma": 0.997, "train_batch_size": 1000, "target_network_update_freq": 1000,
+    "training_intensity": 150, "num_rollout_workers": 2, "batch_mode": "complete_episodes",
+    "replay_buffer_config.type": "MultiAgentReplayBuffer", "replay_buffer_config.capacity": 100_000,
+    "replay_buffer_config.storage_unit": "sequences", "replay_buffer_config.replay_sequence_length": -1,
+    "replay_buffer_config.replay_burn_in": 0,
+}  # fmt: skip
+for _name in ("alpha", "beta", "eps"):
+    del R2D2[f"replay_buffer_config.prioritized_replay_{_name}"]
+del R2D2["replay_buffer_config.worker_side_prioritization"]
+_ACTOR_CRITIC = {
+    **COMMON, "n_step": 1, "training_intensity": None, "store_buffer_in_checkpoints": False,
+    "target_network_update_freq": 0, "train_batch_size": 256, "rollout_fragment_length": "auto",
+    "num_steps_sampled_before_learning_starts": 1500, "model.fcnet_activation": "relu", "adam_epsilon": 1e-8,
+    "replay_buffer_config.type": "MultiAgentPrioritizedReplayBuffer", "replay_buffer_config.capacity": 1_000_000,
+    "replay_buffer_config.prioritized_replay_alpha": 0.6, "replay_buffer_config.prioritized_replay_beta": 0.4,
+    "replay_buffer_config.prioritized_replay_eps": 1e-6, "replay_buffer_config.worker_side_prioritization": False,
+}  # fmt: skip
+# Its rates are those of RLlib's `optimization`, its layers those of q_model_config and policy_model_config.
+SAC = {
+    **_ACTOR_CRITIC, "twin_q": True, "tau": 5e-3, "initial_alpha": 1.0, "target_entropy": "auto", "lr": 3e-4,
+    "min_time_s_per_iteration": 1, "min_sample_timesteps_per_iteration": 100,
+}  # fmt: skip
+_DETERMINISTIC = {
+    **{name: default for name, default in _ACTOR_CRITIC.items() if not name.startswith("exploration_config")},
+    "evaluation_config.explore": False, "target_noise": 0.2, "target_noise_clip": 0.5, "use_huber": False,
+    "huber_threshold": 1.0, "lr": 1e-3, "model.fcnet_hiddens": [400, 300], "min_time_s_per_iteration": None,
+    "min_sample_timesteps_per_iteration": 1000,
+}  # fmt: skip
+DDPG = {
+    **_DETERMINISTIC, "twin_q": False, "policy_delay": 1, "smooth_target_policy": False, "l2_reg": 1e-6, "tau": 0.002,
+    "replay_buffer_config.capacity": 50_000,
+    "exploration_config": {
+        "type": "OrnsteinUhlenbeckNoise", "random_timesteps": 1000, "ou_base_scale": 0.1, "ou_theta": 0.15,
+        "ou_sigma": 0.2, "initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000,
+    },
+}  # fmt: skip
+TD3 = {
+    **_DETERMINISTIC, "twin_q": True, "policy_delay": 2, "smooth_target_policy": True, "l2_reg": 0.0, "tau": 5e-3,
+    "train_batch_size": 100, "num_steps_sampled_before_learning_starts": 10_000,
+    "replay_buffer_config.type": "MultiAgentReplayBuffer",
+    "exploration_config": {
+        "type": "GaussianNoise", "random_timesteps": 10_000, "stddev": 0.1, "initial_scale": 1.0, "final_scale": 1.0,
+        "scale_timesteps": 1,
+    },
+}  # fmt: skip
+APEX_DDPG = {
+    **DDPG, "max_weight_sync_delay": 400, "num_replay_buffer_shards": 4, "n_step": 3, "train_batch_size": 512,
+    "target_network_update_freq": 500_000, "training_intensity": 1, "num_steps_sampled_before_learning_starts": 50_000,
+    "max_requests_in_flight_per_replay_worker": float("inf"), "max_requests_in_flight_per_sampler_worker": 2,
+    "replay_buffer_config.capacity": 2_000_000, "replay_buffer_config.worker_side_prioritization": True,
+    "num_rollout_workers": 32, "rollout_fragment_length": 50, "min_time_s_per_iteration": 30,
+    "min_sample_timesteps_per_iteration": 25_000, "exploration_config": {"type": "PerWorkerOrnsteinUhlenbeckNoise"},
+}  # fmt: skip
 _EVOLUTION = {
     **COMMON, "noise_stdev": 0.02, "noise_size": 250_000_000, "eval_prob": 0.03, "report_length": 10,
     "observation_filter": "MeanStdFilter", "evaluation_config.explore": False,
@@ -92,11 +147,12 @@ ES = {
 }  # fmt: skip
 ARS = {
     **_EVOLUTION, "action_noise_std": 0.0, "num_rollouts": 32, "rollouts_used": 32, "sgd_stepsize": 0.01, "offset": 0,
-    "num_rollout_workers": 2,
+    "num_rollout_workers": 2, "model.output_layer_use_bias": True,
 }  # fmt: skip
 RLLIB = {
     "PG": PG, "A2C": A2C, "A3C": A3C, "PPO": PPO, "IMPALA": IMPALA, "APPO": APPO, "SimpleQ": SIMPLE_Q, "DQN": DQN,
-    "ApexDQN": APEX_DQN, "ES": ES, "ARS": ARS,
+    "ApexDQN": APEX_DQN, "R2D2": R2D2, "SAC": SAC, "TD3": TD3, "DDPG": DDPG,
+    "ApexDDPG": APEX_DDPG, "ES": ES, "ARS": ARS,
 }  # fmt: skip
 # RLlib's A2C is its A3C's child, but asks for nothing ahead.
 del A2C["max_requests_in_flight_per_sampler_worker"]

@@ -3,15 +3,22 @@
 import numpy as np
 import pytest
 
-from rllib import A2CConfig, DQNConfig, PGConfig, PPOConfig, PQNConfig
+from rllib import A2CConfig, DDPGConfig, DQNConfig, PGConfig, PPOConfig, PQNConfig, R2D2Config, SACConfig, TD3Config
 
 SPLITS = [(0, 4), (1, 4), (2, 2), (4, 1)]
 MODEL = {"fcnet_hiddens": [32, 32]}
+ATTENTION = {"use_attention": True, "attention_dim": 16, "fcnet_hiddens": [16], "max_seq_len": 7}
 PPO = {"train_batch_size": 128, "sgd_minibatch_size": 64, "num_sgd_iter": 2, "lr": 1e-3, "model": MODEL}
 
 
 def algorithms() -> dict:
     """By name, how each of them is configured; with few steps between updates."""
+    critics = {
+        "num_steps_sampled_before_learning_starts": 64,
+        "train_batch_size": 32,
+        "model": MODEL,
+        "replay_buffer_config": {"capacity": 1000},
+    }
     dqn = {"num_steps_sampled_before_learning_starts": 64, "lr": 1e-3, "model": {"fcnet_hiddens": [32]}}
     return {
         "ppo": PPOConfig().training(**PPO).rollouts(rollout_fragment_length=16),  # two rounds a batch
@@ -28,6 +35,9 @@ def algorithms() -> dict:
         "ppo with an lstm": PPOConfig()
         .training(**PPO | {"model": {"use_lstm": True, "lstm_cell_size": 16, "fcnet_hiddens": [16], "max_seq_len": 7}})
         .rollouts(rollout_fragment_length=16),  # two rounds a batch
+        "ppo with attention": PPOConfig()
+        .training(**PPO | {"model": ATTENTION})
+        .rollouts(rollout_fragment_length=16, observation_filter="MeanStdFilter"),
         "a2c with grus, filtered": A2CConfig()
         .training(train_batch_size=80, lr=1e-3, model={"use_gru": True, "lstm_cell_size": 16, "vf_share_memory": False})
         .rollouts(observation_filter="MeanStdFilter"),
@@ -36,6 +46,35 @@ def algorithms() -> dict:
         "dqn": DQNConfig().training(**dqn, hiddens=[32]),
         "dqn of noisy distributions": DQNConfig().training(
             **dqn, hiddens=[32], num_atoms=11, v_min=0.0, v_max=50.0, n_step=3, noisy=True
+        ),
+        "dqn with hindsight": DQNConfig()
+        .environment("rllib.env.sparse_tasks:BitFlipping", env_config={"length": 5})
+        .rollouts(rollout_fragment_length=3)
+        .training(**dqn, hiddens=[32], n_step=2, replay_buffer_config={"type": "HindsightReplayBuffer"}),
+        "sac of n steps, random at first": SACConfig()
+        .environment("Pendulum-v1")
+        .training(**critics, n_step=3)
+        .exploration(exploration_config={"random_timesteps": 40}),
+        "sac of discrete actions": SACConfig().training(**critics),
+        "td3": TD3Config()
+        .environment("Pendulum-v1")
+        .training(**critics)
+        .exploration(exploration_config={"random_timesteps": 40}),
+        "ddpg of n steps, filtered": DDPGConfig()
+        .environment("Pendulum-v1")
+        .rollouts(observation_filter="MeanStdFilter")
+        .training(**critics, n_step=2)
+        .exploration(exploration_config={"random_timesteps": 40, "scale_timesteps": 100}),
+        "r2d2 with stored states and burn-in": R2D2Config().training(
+            num_steps_sampled_before_learning_starts=64,
+            lr=1e-3,
+            hiddens=[8],
+            zero_init_states=False,
+            n_step=2,
+            train_batch_size=42,
+            training_intensity=2,
+            replay_buffer_config={"replay_burn_in": 3, "capacity": 1000},
+            model={"use_lstm": True, "lstm_cell_size": 16, "fcnet_hiddens": [16], "max_seq_len": 7},
         ),
     }
 
@@ -54,7 +93,7 @@ def test_weights_are_equal_bits_after_every_update_however_environments_are_shar
                 algo.train()
                 if algo.num_updates > updates:
                     updates = algo.num_updates
-                    weights.append(algo.policy.weights.copy())
+                    weights.append(algo.learner.weights.copy())
             runs[num_workers, num_envs] = (algo.timesteps, weights)
     timesteps, expected = runs[0, 4]
     assert not np.array_equal(expected[0], expected[-1])

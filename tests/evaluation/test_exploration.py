@@ -9,12 +9,11 @@ from rllib.env.actions import ActionMapper
 from rllib.env.registry import resolve
 from rllib.evaluation import exploration as ex
 from rllib.evaluation.exploration import (
-    ADAPTATION,
     GaussianNoise,
     OrnsteinUhlenbeckNoise,
-    ParameterNoise,
     RandomActions,
 )
+from rllib.evaluation.parameter_noise import ADAPTATION, ParameterNoise
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.models.catalog import policy_spec
@@ -168,6 +167,17 @@ def test_gaussian_noise_shrinks_after_the_random_steps():
     np.testing.assert_allclose(actions[:1000].std(), 1 / np.sqrt(3), atol=0.03)  # uniform in [-1, 1]
     np.testing.assert_allclose(actions[1000:1200].std(), 0.096, atol=0.015)
     np.testing.assert_allclose(actions[3000:].std(), 0.02, atol=0.001)
+
+
+@pytest.mark.parametrize("kind", [ex.PerWorkerGaussianNoise, ex.PerWorkerOrnsteinUhlenbeckNoise])
+def test_each_worker_has_its_scale_of_noise(kind):
+    """That of Ape-X's epsilons for the whole run; without workers the schedule, none in this process beside workers."""
+    noise = kind(random_timesteps=0, final_scale=0.5, scale_timesteps=1)
+    scale = (lambda each: each.scale) if kind is ex.PerWorkerGaussianNoise else (lambda each: each.base_scale)
+    of_workers = [scale(noise.in_worker(ex.Place(i, 3, 1)))(np.array([0, 10**6])) for i in range(4)]
+    expected = 0.1 * np.array([0, 0.4, 0.4**4.5, 0.4**8])
+    np.testing.assert_allclose(of_workers, np.stack([expected, expected], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(scale(noise.in_worker(ex.Place(0, 0, 1)))(np.array([0, 10**6])), [0.1, 0.05], rtol=1e-6)
 
 
 def test_ornstein_uhlenbeck_noise_against_its_recursion():

@@ -110,15 +110,30 @@ def test_what_is_bootstrapped_from_stands_in_its_sequence(kind):
     np.testing.assert_allclose(advantages[:, 0], computed[sb.ADVANTAGES], atol=1e-5)
 
 
-LSTM = {"use_lstm": True, "lstm_cell_size": SIZE, "fcnet_hiddens": [3], "vf_share_memory": False}
+MODELS = {
+    "lstm": {"use_lstm": True, "lstm_cell_size": SIZE, "fcnet_hiddens": [3], "vf_share_memory": False},
+    # Windows shorter and longer than the episodes.
+    **{
+        f"attention to {window}": {
+            "use_attention": True,
+            "attention_dim": SIZE,
+            "attention_memory_inference": window,
+            "attention_memory_training": window,
+            "fcnet_hiddens": [3],
+        }
+        for window in (2, 9)
+    },
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fragment_length", [3, 7, 50])
-def test_states_carried_over_fragments_are_one_long_sequence(kind, fragment_length):
+@pytest.mark.parametrize("memory", MODELS)
+def test_states_carried_over_fragments_are_one_long_sequence(kind, fragment_length, memory):
     """Each episode from its first observation and zeros, however it is cut, gives what acting gave."""
     env, options = KINDS[kind]
-    sampler = worker(env, model=LSTM | {"max_seq_len": 4}, num_envs=1, fragment_length=fragment_length, **options)
+    model = MODELS[memory] | {"max_seq_len": 4}
+    sampler = worker(env, model=model, num_envs=1, fragment_length=fragment_length, **options)
     parts = [sampler.sample()[0] for _ in range(60 // fragment_length + 1)]
     rows = {
         name: np.concatenate([part[name] for part in parts]) for name in (sb.OBS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS)

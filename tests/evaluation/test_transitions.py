@@ -105,7 +105,7 @@ class Steps:
     def rows(self, pieces, n_step, has_gaps=False):
         """The batches of fragments of these lengths, by one maker of rows."""
         postprocess = Transitions((1,), "float32", 0.5, n_step)
-        made, start, batches = postprocess.make_rows(), 0, []
+        made, start, batches = postprocess.make_rows(None, ()), 0, []
         for length in pieces:
             fragment = self.fragment(start, start + length, postprocess)
             batches.append(made.of(fragment, None, 0, has_gaps))

@@ -10,7 +10,10 @@ from rllib.sample_batch import SampleBatch
 
 SETTINGS = {"clip_param": 0.2, "kl_coeff": 0.2, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "vf_clip_param": 10.0}
 BOX = gym.spaces.Box(-np.inf, np.inf, (4,))
-ACTION_SPACES = [gym.spaces.Discrete(3), gym.spaces.MultiDiscrete([2, 3]), gym.spaces.Box(-1, 1, (2,))]
+ACTION_SPACES = [
+    *(gym.spaces.Discrete(3), gym.spaces.MultiDiscrete([2, 3]), gym.spaces.Box(-1, 1, (2,))),
+    gym.spaces.Tuple([gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(3)]),
+]
 
 
 def make_policy(action_space=ACTION_SPACES[0], observation_space=BOX, seed=0, **model):

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.losses.td import DistributionalLoss, TDLoss, next_values, project, td_targets
+from rllib.losses.td import (
+    DistributionalLoss,
+    TDLoss,
+    next_values,
+    project,
+    q_targets,
+    rescaled,
+    td_targets,
+    unrescaled,
+)
 from rllib.models.q_values import QValues
 from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
 
@@ -103,3 +112,33 @@ def test_the_loss_is_a_mean():
     twice, (halved, _), _ = TDLoss().numpy(values, (np.concatenate([inputs, inputs]), np.empty(0)), doubled)
     np.testing.assert_allclose(twice, once, rtol=1e-5)
     np.testing.assert_allclose(halved[:33], gradient / 2, atol=1e-7)
+
+
+def test_rescaling_and_its_inverse_gold():
+    """The inverse as R2D2's appendix writes it; both ways from the smallest to the largest numbers."""
+    epsilon = 1e-3
+    x = np.logspace(-6, 6, 121)
+    x = np.concatenate([-x, [0.0], x])
+    h = rescaled(x, epsilon)
+    np.testing.assert_allclose(h, np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + epsilon * x, rtol=1e-9, atol=1e-15)
+    inverse = np.sign(h) * (((np.sqrt(1 + 4 * epsilon * (abs(h) + 1 + epsilon)) - 1) / (2 * epsilon)) ** 2 - 1)
+    np.testing.assert_allclose(unrescaled(h, epsilon), inverse, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(unrescaled(h, epsilon), x, rtol=1e-12)
+    single = unrescaled(rescaled(x.astype(np.float32), epsilon), epsilon)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, x, rtol=2e-6)
+    np.testing.assert_allclose(unrescaled(rescaled(x, 0.0), 0.0), x, rtol=1e-9)
+
+
+def test_targets_of_rescaled_values():
+    """h(r + discount h^-1(Q)), and a terminal row is h(r)."""
+    q = np.float32([[1.0, 3.0], [2.0, 0.5]])
+    judged = QValues(2).at(q)
+    rewards, discounts = np.float32([1.0, -4.0]), np.float32([0.9, 0.0])
+    name, targets = q_targets(QValues(2), judged, q, rewards, discounts, rescaling=1e-3)
+    later = 3.0 * 1.0
+    u = 2 * later / (1.002 + np.sqrt(1.002**2 + 0.004 * later))
+    first = 1.0 + 0.9 * u * (u + 2)
+    expected = [np.sqrt(first + 1) - 1 + 1e-3 * first, -(np.sqrt(5.0) - 1) - 4e-3]
+    assert name == TD_TARGETS
+    np.testing.assert_allclose(targets, expected, rtol=1e-6)

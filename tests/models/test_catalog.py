@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rllib.models.attention import Attention
 from rllib.models.catalog import policy_spec
 from rllib.models.distributions import Categorical, DiagGaussian, MultiCategorical
 from rllib.models.encoders import BoxEncoder, FlatEncoder, OneHotEncoder
@@ -129,10 +130,10 @@ def test_observation_filter():
 
 def test_settings_of_parts_that_are_off_are_taken():
     """Published configs carry all of Ray's keys."""
-    model = {"use_lstm": False, "lstm_cell_size": 64, "max_seq_len": 20, "attention_dim": 32, "custom_model_config": {}}
-    assert check_model(model) == MODEL_DEFAULTS | {"lstm_cell_size": 64}
-    with pytest.raises(ValueError, match="'use_attention': True} is not available yet"):
-        check_model({**model, "use_attention": True})
+    model = {"use_lstm": False, "lstm_cell_size": 64, "max_seq_len": 20, "attention_dim": 32, "_time_major": False}
+    assert check_model(model) == MODEL_DEFAULTS | {"lstm_cell_size": 64, "attention_dim": 32}
+    with pytest.raises(ValueError, match="'encoder_latent_dim': 8} is not available yet"):
+        check_model({**model, "encoder_latent_dim": 8})
 
 
 def test_a_memory():
@@ -143,6 +144,15 @@ def test_a_memory():
     assert spec.state_shapes == ((8,), (8,)) and spec.state_size == 16
     assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": False}).state_size == 32
+
+
+def test_attention():
+    model = {"use_attention": True, "attention_dim": 8, "attention_memory_inference": 5, "attention_memory_training": 5}
+    spec = policy_spec(BOX, DISCRETE, {**model, "attention_num_transformer_units": 2, "fcnet_hiddens": [16]})
+    assert spec.memory == Attention(num_units=2, size=8, window=5) and spec.vf_share_layers
+    assert spec.state_shapes == ((5, 8), (5, 8), (1,)) and spec.state_size == 81
+    assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert policy_spec(BOX, DISCRETE, {**model, "vf_share_memory": False}).state_size == 81
 
 
 def test_settings_that_ask_for_nothing_are_taken():
@@ -157,8 +167,14 @@ def test_settings_that_ask_for_nothing_are_taken():
         ({"use_lstm": True, "use_gru": True}, "set one of them"),
         ({"use_lstm": True, "lstm_cell_size": 0}, "must be a positive integer"),
         ({"use_gru": True, "layer_norm": True}, "Leave 'layer_norm' out"),
-        ({"lstm_use_prev_action": True}, "Set 'use_lstm' or 'use_gru', too"),
-        ({"use_attention": True}, "not available yet"),
+        ({"lstm_use_prev_action": True}, "Set one of use_lstm, use_gru, use_attention, too"),
+        ({"use_attention": True, "use_lstm": True}, "asks for several memories"),
+        ({"use_attention": True, "layer_norm": True}, "Leave 'layer_norm' out"),
+        ({"use_attention": True, "attention_dim": 0}, "must be a positive integer"),
+        ({"use_attention": True, "attention_memory_training": 20}, "Set both to 50"),
+        ({"use_attention": True, "attention_use_n_prev_actions": 3}, "must be 0 or 1"),
+        ({"use_attention": True, "attention_init_gru_gate_bias": "2"}, "must be a number like 2.0"),
+        ({"attention_use_n_prev_rewards": 1}, "Set one of use_lstm, use_gru, use_attention, too"),
         ({"fcnet_hiddens": 64}, "list of positive integers"),
         ({"fcnet_hiddens": [64, 0]}, "list of positive integers"),
         ({"fcnet_hiddens": [64.0]}, "list of positive integers"),
@@ -177,13 +193,13 @@ def test_wrong_settings_say_what_to_do(model, message):
 @pytest.mark.parametrize(
     ("observation_space", "action_space", "message"),
     [
-        (gym.spaces.Text(5), DISCRETE, "observations of Text"),
-        (gym.spaces.Sequence(BOX), DISCRETE, "observations of Sequence"),
-        (gym.spaces.Dict(a=gym.spaces.Sequence(BOX)), DISCRETE, "observations of Dict"),
+        (gym.spaces.Text(5), DISCRETE, "observation_space is Text.*not supported"),
+        (gym.spaces.Sequence(BOX), DISCRETE, "observation_space is Sequence"),
+        (gym.spaces.Dict(a=gym.spaces.Sequence(BOX)), DISCRETE, r"observation_space\['a'\] is Sequence"),
         (gym.spaces.Discrete(10**6), DISCRETE, "too large for one-hot"),
         (gym.spaces.Dict(a=gym.spaces.Discrete(10**6)), DISCRETE, r"observations\['a'\].*too large for one-hot"),
-        (BOX, gym.spaces.Text(5), "actions of Text"),
-        (BOX, gym.spaces.Dict(a=DISCRETE), "actions of Dict"),
+        (BOX, gym.spaces.Text(5), "action_space is Text.*not supported"),
+        (BOX, gym.spaces.Dict(a=gym.spaces.Graph(BOX, None)), r"action_space\['a'\] is Graph"),
         (BOX, gym.spaces.Box(0, 10_000, (2,), np.int64), r"one of the numbers has 10,001 values.*a Box of floats"),
         (BOX, gym.spaces.Box(-(2**31), 2**31 - 1, (2,), np.int32), "has 4,294,967,296 values"),
         (BOX, gym.spaces.Box(-1, 1, ()), "at least one number"),

@@ -1,4 +1,4 @@
-"""Networks of different sizes for policy and value, and with state-dependent noise: numpy, torch, the formulas."""
+"""Networks of different sizes, with state-dependent noise, without a bias: numpy, torch, the formulas."""
 
 import gymnasium as gym
 import numpy as np
@@ -23,6 +23,10 @@ MODELS = {
     "gSDE": {**SEPARATE, "use_sde": True},
     "gSDE, shared layers": {**SEPARATE, "vf_share_layers": True, "use_sde": True},
     "gSDE, other sizes": {**SEPARATE, "use_sde": True, "vf_hiddens": [32]},
+    "no bias": {**SEPARATE, "output_layer_use_bias": False},
+    "no bias, shared layers": {**SEPARATE, "vf_share_layers": True, "output_layer_use_bias": False},
+    "no bias, linear": {"fcnet_hiddens": [], "output_layer_use_bias": False, "free_log_std": True},
+    "no bias, other sizes": {**SEPARATE, "vf_hiddens": [], "output_layer_use_bias": False},
 }
 each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
@@ -77,6 +81,17 @@ def test_each_has_the_sizes_that_were_asked_for():
     assert named["policy.hidden_1.weight"].shape == (8, 16)
 
 
+@pytest.mark.parametrize("hiddens", [[], [8]])
+def test_what_a_head_without_bias_gives_is_a_product(hiddens):
+    policy = make_policy({"fcnet_hiddens": hiddens, "output_layer_use_bias": False})
+    head = policy.layout.named_parameters(policy.weights)["policy.head.weight"]
+    assert head.shape == (4, hiddens[0] if hiddens else 4)
+    assert not [name for name in policy.layout.named_parameters(policy.weights) if name.endswith("head.bias")]
+    observations = np.random.default_rng(0).standard_normal((5, 4), dtype=np.float32)
+    if not hiddens:
+        np.testing.assert_allclose(policy.dist_inputs(observations), observations @ head.T, rtol=1e-5, atol=1e-6)
+
+
 def test_a_mask_goes_around_networks_of_different_sizes():
     space = gym.spaces.Dict({"action_mask": gym.spaces.MultiBinary(3), "observations": BOX})
     model = {**SEPARATE, "vf_hiddens": [8]}
@@ -125,6 +140,9 @@ def test_log_std_init_and_gains():
         ({"orthogonal_gains": {"policy": -1.0}}, ACTIONS, "must map some of hidden, policy, value"),
         ({"orthogonal_gains": {"policy": 1.0}, "fcnet_weights_initializer": "uniform"}, ACTIONS, "needs orthogonal"),
         ({"log_std_init": "small"}, ACTIONS, "must be a number"),
+        ({"log_std_init": -1.0, "output_layer_use_bias": False}, ACTIONS, "Set 'free_log_std': True"),
+        ({"use_lstm": True, "output_layer_use_bias": False}, ACTIONS, "False} is not available with 'use_lstm'"),
+        ({"output_layer_use_bias": 0}, ACTIONS, "must be True or False"),
         ({"use_sde": True, "custom_model": torch.nn.Module}, ACTIONS, "'use_sde' has no effect on it"),
     ],
 )

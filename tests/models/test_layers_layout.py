@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rllib.models.batch_renorm import BatchRenorm
 from rllib.models.layout import LayersLayout
 
 BOTH, POLICY = {"policy": 3, "value": 1}, {"policy": 3}
@@ -16,6 +17,8 @@ LAYOUTS = [
     LayersLayout(4, (), POLICY),
     LayersLayout(4, (8, 6), BOTH, None, layer_norm=True),
     LayersLayout(4, (8, 6), POLICY, layer_norm=True),
+    LayersLayout(4, (8, 6), BOTH, None, batch_renorm=BatchRenorm()),
+    LayersLayout(4, (8,), POLICY, batch_renorm=BatchRenorm()),
     LayersLayout(4, (8, 6), {"policy": 3, "value": 1, "q1": 2, "q2": 2}, None),
     LayersLayout(4, (8, 6), {"policy": 3, "value": 1, "q1": 2, "q2": 2}),
 ]

@@ -215,12 +215,12 @@ def test_the_order_of_steps():
 def test_initial_weights():
     layout = layout_of("lstm")
     weights = np.full(layout.size, np.nan, np.float32)
-    layout.initialize_cells(weights, np.random.default_rng(0), "orthogonal")
+    layout.initialize_memory(weights, np.random.default_rng(0), "orthogonal")
     named = layout.named_parameters(weights)
     for gate in np.split(named["shared.lstm.weight_hh_l0"], 4):
         np.testing.assert_allclose(gate @ gate.T, np.eye(SIZE), atol=1e-6)
     assert not named["shared.lstm.bias_ih_l0"].any() and not named["shared.lstm.bias_hh_l0"].any()
-    layout.initialize_cells(weights, np.random.default_rng(0), "uniform")
+    layout.initialize_memory(weights, np.random.default_rng(0), "uniform")
     assert abs(named["shared.lstm.bias_ih_l0"]).max() <= SIZE**-0.5 and named["shared.lstm.bias_ih_l0"].all()
 
 

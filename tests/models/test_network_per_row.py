@@ -24,6 +24,8 @@ OBSERVATIONS = Box(-1.0, 1.0, (5,), np.float32)
         (Box(-1.0, 1.0, (2,), np.float32), {"fcnet_hiddens": [8], "free_log_std": True}),
         (Discrete(3), {"fcnet_hiddens": [8, 6], "layer_norm": True}),
         (Discrete(3), {"fcnet_hiddens": [8], "layer_norm": True, "vf_share_layers": True}),
+        (Discrete(3), {"fcnet_hiddens": [], "output_layer_use_bias": False}),
+        (Discrete(3), {"fcnet_hiddens": [8], "output_layer_use_bias": False}),
     ],
 )
 def test_each_row_is_what_a_policy_with_its_weights_computes(actions, model, critic):

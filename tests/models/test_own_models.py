@@ -1,7 +1,10 @@
 """Networks of the user's by the plain contract: what they are called with, and what is refused."""
 
+import importlib
 import pickle
+import sys
 import threading
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -311,8 +314,21 @@ def test_what_was_registered_is_registered_in_another_process(monkeypatch):
     for entry in pickle.loads(sent):
         entry.register()
     assert registry.resolved("custom_model", "sent") is Net
-    with pytest.raises(ValueError, match="'stays' is no registered name"):
+    with pytest.raises(ValueError, match=r"'stays' was registered in another process and cannot be sent here \(Type"):
         registry.resolved("custom_model", "stays")
+
+
+def test_another_process_imports_no_module_for_a_registered_network_that_it_does_not_use(monkeypatch, tmp_path):
+    Path(tmp_path, "large_module.py").write_text("class Net: ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_registered", {"custom_model": {}, "custom_action_dist": {}})
+    register_model("unused", importlib.import_module("large_module").Net)
+    sent = pickle.dumps(registry.registered_code())
+    del sys.modules["large_module"]
+    for entry in pickle.loads(sent):
+        entry.register()
+    assert "large_module" not in sys.modules
+    assert registry.resolved("custom_model", "unused").__module__ in sys.modules
 
 
 class ThreadLock:

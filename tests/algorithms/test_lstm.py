@@ -212,7 +212,8 @@ def test_a_player_remembers(num_episodes):
                     assert found == other
                 before = {"prev_action": action, "prev_reward": reward, "explore": False}
                 action, state, _ = algo.compute_single_action(observation, state, **before)
-                np.testing.assert_array_equal(np.concatenate(player._states[0]), np.concatenate(state))
+                # Matrix products of one row and of two may differ in the last bit.
+                np.testing.assert_allclose(np.concatenate(player._states[0]), np.concatenate(state), rtol=1e-5)
                 assert found == action
                 reward = float(rng.normal())
             player.reset()

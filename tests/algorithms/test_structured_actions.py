@@ -103,7 +103,10 @@ def test_actions_are_computed_in_the_form_of_the_space():
         assert len(actions) == 2 and all(action in SPACE for action in actions) and states == [[], []]
         assert fetches["action_logp"].shape == (2,)
         by_agent = algo.compute_actions({"a": seen(0), "b": seen(1)}, explore=False)
-        np.testing.assert_equal(by_agent["b"], algo.compute_single_action(seen(1), explore=False))
+        alone = algo.compute_single_action(seen(1), explore=False)
+        assert by_agent["b"]["jump"] == alone["jump"] and by_agent["b"]["arm"][1] == alone["arm"][1]
+        # Matrix products of one row and of two may differ in the last bit.
+        np.testing.assert_allclose(by_agent["b"]["arm"][0], alone["arm"][0], rtol=1e-5)
         assert algo.make_player().act(seen(0)) in SPACE
         assert all(action in SPACE for action in algo.make_player(2).act([seen(0), seen(1)]))
 

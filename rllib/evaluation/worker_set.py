@@ -17,6 +17,7 @@ from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleRepor
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
+from runtime.machine import cpu_count
 from runtime.util.fleet import FaultTolerance, Fleet, Request
 
 logger = logging.getLogger(__name__)
@@ -242,6 +243,12 @@ def allocator(num_workers: int) -> Callable[..., np.ndarray]:
         return np.empty
     ensure_runtime()
     return runtime.empty
+
+
+def num_cores() -> int:
+    """Cores that this process may use; in a trial or another actor the CPUs that it holds, at least 1."""
+    held = runtime.get_runtime_context().get_assigned_resources() if runtime.is_initialized() else {}
+    return max(1, int(held["CPU"])) if "CPU" in held else cpu_count()
 
 
 def ensure_runtime() -> None:

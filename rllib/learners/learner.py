@@ -294,6 +294,7 @@ def make_learner(
     kind: str = "auto",
     device: str = "cpu",
     rng: np.random.Generator | None = None,
+    threads: int = 1,
 ) -> Learner:
     """Chooses and builds a learner.
 
@@ -307,6 +308,7 @@ def make_learner(
             have it).
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
+        threads: of the matrix products in numpy, at most; as many as these are worth.
 
     Raises:
         ValueError: for an unknown choice or module, or one that cannot be had (the numpy learner on a GPU, CUDA where
@@ -345,4 +347,4 @@ def make_learner(
         from rllib.learners.torch_learner import TorchBackend
 
         return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device))
-    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets))
+    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, threads))

@@ -9,7 +9,11 @@ from rllib.errors import LearnerError
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import clip_gradient, global_norm
 from rllib.learners.target_copy import TargetCopy
+from rllib.models.blas import blas_threads
 from rllib.sample_batch import OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
+
+# Multiplications in a forward pass of all modules that are worth a thread: 0.4 ms of a core.
+WORTH_A_THREAD = 2**24
 
 
 class NumpyBackend:
@@ -19,15 +23,23 @@ class NumpyBackend:
         vector: the modules, whose weights are trained in place.
         objectives: what is minimised, one after the other on each minibatch; each moves one module, in closed form.
         targets: copies of modules; losses over modules find them as "target_MODULE".
+        threads: of the matrix products in `train`, at most; as many as these are worth.
     """
 
-    def __init__(self, vector: ModuleVector, objectives: Sequence[Objective], targets: Iterable[TargetCopy] = ()):
+    def __init__(
+        self,
+        vector: ModuleVector,
+        objectives: Sequence[Objective],
+        targets: Iterable[TargetCopy] = (),
+        threads: int = 1,
+    ):
         modules = {POLICY: vector.policy.network}
         if any(each.is_over_modules for each in objectives):
             modules |= {name: vector.modules[name].numpy(vector.layouts[name], vector[name]) for name in vector.modules}
             for target in targets:
                 modules[f"target_{target.module}"] = _on_weights(vector, target.module, target.weights)
         self._descents = [_Descent(each, modules, vector) for each in objectives]
+        self._threads, self._size = threads, len(vector.flat)
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
@@ -80,8 +92,10 @@ class NumpyBackend:
         for descent, _, _ in active:
             descent.steps = []
         epoch = epoch_of(columns, inputs)
+        work = min(minibatch_size, microbatch_size, len(inputs)) * self._size
+        threads = max(1, min(self._threads, work // WORTH_A_THREAD))
         # What overflows is reported by name, not by numpy's warnings.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), blas_threads(threads):
             for number, order in enumerate(orders):
                 if refresh is not None and number:
                     epoch.replace(refresh())

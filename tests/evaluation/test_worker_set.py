@@ -13,9 +13,10 @@ import runtime
 from rllib import PPOConfig
 from rllib import sample_batch as sb
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
-from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator
+from rllib.evaluation.worker_set import FaultTolerance, WorkerSet, allocator, num_cores
 from rllib.policy import Snapshot
 from runtime.errors import ActorDiedError
+from runtime.machine import cpu_count
 from tests.envs import CountingEnv, ProbeFailure, RaisingEnv, SleepEnv
 from tests.evaluation.test_rollout_worker import settings
 
@@ -55,6 +56,16 @@ def test_workers_may_share_a_cpu_in_thirds():
     with config(num_workers=3, num_envs=1).resources(num_cpus_per_worker=1 / 3).build():
         held = runtime.cluster_resources()["CPU"] - runtime.available_resources()["CPU"]
         assert held == pytest.approx(3 * 0.3333)
+
+
+def test_a_process_may_use_the_cores_that_it_holds():
+    with config(num_workers=1, num_envs=1).build() as algo:
+        assert num_cores() == cpu_count()
+        assert algo.workers.foreach_worker(lambda worker: num_cores()) == [1]
+    of_task = runtime.remote(num_cores)
+    assert runtime.get(of_task.options(num_cpus=0.5).remote()) == 1
+    if cpu_count() > 1:
+        assert runtime.get(of_task.options(num_cpus=2).remote()) == 2
 
 
 def test_equal_seeds_give_equal_bits_with_two_workers():

@@ -46,6 +46,8 @@ from rllib.sample_batch import SampleBatch
 TEMPERATURE_FILE = "temperature.safetensors"
 # Of the largest entropy, for discrete actions.
 DISCRETE_SHARE = 0.5
+# Of means before tanh, with state-dependent noise: beyond it noise hardly moves an action. As in Stable-Baselines3.
+SDE_MEAN_LIMIT = 2.0
 
 
 class SACConfig(OffPolicyActorCriticConfig):
@@ -102,7 +104,9 @@ class SAC(OffPolicyActorCritic):
             return self.plain_spec(observation_space, action_space)
         self.check_bounded(action_space)
         spec = self.plain_spec(observation_space, action_space, squash_actions=True)
-        return dataclasses.replace(spec, distribution=BoundedSquashedGaussian(spec.distribution.action_shape))
+        limit = SDE_MEAN_LIMIT if spec.state_dependent_noise else None
+        distribution = BoundedSquashedGaussian(spec.distribution.action_shape, limit)
+        return dataclasses.replace(spec, distribution=distribution, noise_trains_features=spec.state_dependent_noise)
 
     def critic_module(self, policy: Policy) -> FullyConnected:
         if self.is_discrete:

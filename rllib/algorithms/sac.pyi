@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 C = TypeVar("C")
 TEMPERATURE_FILE: str
 DISCRETE_SHARE: float
+SDE_MEAN_LIMIT: float
 
 class SACConfig(OffPolicyActorCriticConfig):
     initial_alpha: float

@@ -67,13 +67,16 @@ class NumpyNetwork:
         """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
         return self._training[len(inputs)].forward(inputs)
 
-    def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    def backward(
+        self, gradients: tuple[np.ndarray, np.ndarray], d_features: np.ndarray | None = None
+    ) -> np.ndarray:
         """The gradient with respect to the weights, float32 [layout.size], in a buffer that the next call overwrites.
 
         Args:
             gradients: of the loss with respect to the two results of the last forward with this number of rows.
+            d_features: with respect to the `policy_features` [width, B] beside these results.
         """
-        self._training[len(gradients[0])].backward(*gradients)
+        self._training[len(gradients[0])].backward(*gradients, d_features)
         return self.gradient
 
     def all_outputs(self, inputs: np.ndarray) -> np.ndarray:
@@ -240,16 +243,18 @@ class TrainingBuffers:
             return self.layers[-1].augmented if self.head_bias else self.layers[-1].h
         return [self.inputs.T if self.head_bias else self.inputs.T[:-1]] * len(self.heads)
 
-    def backward(self, d_dist_inputs: np.ndarray, d_values: np.ndarray) -> None:
+    def backward(self, d_dist_inputs: np.ndarray, d_values: np.ndarray, d_features: np.ndarray | None) -> None:
         d_inputs_t = d_dist_inputs.T
         self.output_gradient[: self.num_outputs] = d_inputs_t[: self.num_outputs]
         self.value_gradient[:] = d_values
         if self.log_std is not None:
             np.dot(d_inputs_t[self.num_outputs :], self.ones, out=self.gradients["log_std"])
-        self.weight_gradient(self.output_gradient)
+        self.weight_gradient(self.output_gradient, d_features)
 
-    def weight_gradient(self, d_outputs: np.ndarray) -> None:
+    def weight_gradient(self, d_outputs: np.ndarray, d_features: np.ndarray | None = None) -> None:
         self._enter_backward(d_outputs)
+        if d_features is not None:
+            self.layers[-1].gradient[0] += d_features
         for features, (_, gradient, _, d_results) in zip(self._features(), self.heads):
             np.dot(features, d_results.T, out=gradient)
         gradients = self.gradients

@@ -58,6 +58,7 @@ class PolicySpec:
         vf_hiddens: widths of the value's own hidden layers, where they differ from the policy's; None: the same.
         state_dependent_noise: the standard deviation is sigma times what the policy's head reads
             (state_dependent_noise.py).
+        noise_trains_features: gradients flow from these standard deviations into what the head reads.
         head_bias: whether the policy's head and the value's have a bias.
         batch_renorm: what hidden layers and head read is normalised before (batch_renorm.py); for fully connected
             networks without layer_norm.
@@ -82,6 +83,7 @@ class PolicySpec:
     gains: tuple[float, float, float] | None = None
     vf_hiddens: tuple[int, ...] | None = None
     state_dependent_noise: bool = False
+    noise_trains_features: bool = False
     head_bias: bool = True
     batch_renorm: BatchRenorm | None = None
 
@@ -145,7 +147,8 @@ class PolicySpec:
                 LayersLayout(num_inputs, self.vf_hiddens, {"value": 1}, "value", **both),
             )
         if self.state_dependent_noise:
-            return StateDependentLayout(plain, self.hiddens[-1], self.distribution.size)
+            width, size = self.hiddens[-1], self.distribution.size
+            return StateDependentLayout(plain, width, size, trains_features=self.noise_trains_features)
         return NoisyLayout(plain, self.noisy_layers) if self.noisy_layers else plain
 
     def initialize(self, layout: Layout, weights: np.ndarray, rng: np.random.Generator) -> None:

@@ -92,7 +92,7 @@ class _Training(TrainingBuffers):
     def _features(self):
         return self._renorms[-1].augmented
 
-    def weight_gradient(self, d_outputs: np.ndarray) -> None:
+    def weight_gradient(self, d_outputs: np.ndarray, d_features: None = None) -> None:
         self._descend(d_outputs, learns=True)
 
     def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:

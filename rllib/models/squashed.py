@@ -48,20 +48,29 @@ class BoundedSquashedGaussian(SquashedGaussian):
     """The same with bounded standard deviations, for learning from a replay: probabilities of old actions are not kept.
 
     Losses draw actions of their own, with gradients: see `torch_draw`.
+
+    Attributes:
+        mean_limit: means are clipped to it on both sides, before tanh; None: they are not.
     """
 
+    mean_limit: float | None = None
     kind = "bounded_squashed_gaussian"
     has_log_prob = False
 
     def sample(self, inputs: np.ndarray, noise: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        return super().sample(np.concatenate([inputs[:, : self.size], self._log_std(inputs)], axis=1), noise, out)
+        log_std = np.clip(inputs[:, self.size :], *LOG_STD)
+        return super().sample(np.concatenate([self._mean(inputs), log_std], axis=1), noise, out)
 
-    def _log_std(self, inputs):
-        return np.clip(inputs[:, self.size :], *LOG_STD)
+    def mode(self, inputs: np.ndarray) -> np.ndarray:
+        return self._mean(inputs).reshape(-1, *self.action_shape)
+
+    def _mean(self, inputs):
+        mean = inputs[:, : self.size]
+        return mean if self.mean_limit is None else np.clip(mean, -self.mean_limit, self.mean_limit)
 
     def draw(self, inputs: np.ndarray, noise: np.ndarray) -> "Draw":
         """Actions whose gradients are known; arguments and result as for `torch_draw`, arrays instead of tensors."""
-        return Draw(self.size, inputs, noise)
+        return Draw(self.size, inputs, noise, self.mean_limit)
 
     def torch_draw(self, inputs, noise) -> tuple:
         """Actions that have a gradient (appendix C of the paper).
@@ -75,6 +84,8 @@ class BoundedSquashedGaussian(SquashedGaussian):
         """
         mean, log_std = inputs.chunk(2, dim=-1)
         log_std = log_std.clamp(*LOG_STD)
+        if self.mean_limit is not None:
+            mean = mean.clamp(-self.mean_limit, self.mean_limit)
         u = mean + log_std.exp() * noise
         # -((u - mean) / std)^2 / 2 is -noise^2 / 2, without a gradient.
         log_prob = -(0.5 * noise.square() + log_std + HALF_LOG_2_PI) - _torch_log_slope(u)
@@ -89,10 +100,13 @@ class Draw:
         log_prob: log p(tanh(u)), [B].
     """
 
-    def __init__(self, size: int, inputs: np.ndarray, noise: np.ndarray):
+    def __init__(self, size: int, inputs: np.ndarray, noise: np.ndarray, mean_limit: float | None = None):
         mean, given = inputs[:, :size], inputs[:, size:]
         log_std = np.clip(given, *LOG_STD)
-        self._is_free = log_std == given
+        self._is_free, self._mean_is_free = log_std == given, None
+        if mean_limit is not None:
+            self._mean_is_free = np.abs(mean) <= mean_limit
+            mean = np.clip(mean, -mean_limit, mean_limit)
         self._deviation = np.exp(log_std) * noise
         u = mean + self._deviation
         self.actions = np.tanh(u)
@@ -110,7 +124,8 @@ class Draw:
         a, weight = self.actions, np.float32(d_log_prob)
         d_u = d_actions * (1 - a * a) + 2 * weight * a
         d_log_std = (d_u * self._deviation - weight) * self._is_free
-        return np.concatenate([d_u, d_log_std], axis=1)
+        d_mean = d_u if self._mean_is_free is None else d_u * self._mean_is_free
+        return np.concatenate([d_mean, d_log_std], axis=1)
 
 
 class SquashedGaussianBatch(DiagGaussianBatch):

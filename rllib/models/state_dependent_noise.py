@@ -6,8 +6,9 @@ normal with
 
     std(s)^2 = sum_j phi_j^2 sigma_j^2 + 1e-6
 
-The network gives [mean, log std(s)], hence losses and statistics are those of a Gaussian. As in Stable-Baselines3,
-nothing flows from std(s) into phi. The explorer draws Theta (evaluation/exploration.py: StateDependentNoise).
+The network gives [mean, log std(s)], hence losses and statistics are those of a Gaussian. As in Stable-Baselines3, no
+gradient flows from std(s) into phi, except in SAC and its relatives (`trains_features`). The explorer draws Theta
+(evaluation/exploration.py: StateDependentNoise).
 """
 
 import numpy as np
@@ -25,13 +26,14 @@ class StateDependentLayout(Layout):
         plain: where the network's own parameters lie.
         width: of phi.
         num_actions: components of an action.
+        trains_features: whether gradients flow from std(s) into phi.
     """
 
     torso = None
 
-    def __init__(self, plain: Layout, width: int, num_actions: int):
+    def __init__(self, plain: Layout, width: int, num_actions: int, trains_features: bool = False):
         super().__init__({"plain": (plain.size,), "log_std": (width, num_actions)})
-        self.plain = plain
+        self.plain, self.trains_features = plain, trains_features
 
     def named_parameters(self, flat) -> dict:
         """Parameter name -> view of `flat`: those of the network, and "policy.log_std" [width, actions]."""
@@ -58,11 +60,12 @@ class StateDependentNetwork:
         self._num_actions = self._log_std.shape[1]
         self.gives_values = self._plain.gives_values
         self._results = BuffersByRows(lambda rows: np.empty((2 * self._num_actions, rows), np.float32))
-        self._squares = self._variance = None
+        self._features = self._squares = self._variance = None
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         means, values = self._plain.forward(inputs)
-        self._squares = np.square(self._plain.policy_features(len(inputs)))
+        self._features = self._plain.policy_features(len(inputs))
+        self._squares = np.square(self._features)
         self._variance = self._variance_of(self._squares)
         result = np.empty((2 * self._num_actions, len(inputs)), np.float32)
         result[: self._num_actions] = means.T
@@ -72,11 +75,13 @@ class StateDependentNetwork:
 
     def backward(self, gradients: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         d_dist_inputs, d_values = gradients
-        self._plain.backward((d_dist_inputs[:, : self._num_actions], d_values))
-        # d log std(s) / d log sigma_j = phi_j^2 sigma_j^2 / std(s)^2
+        # d log std(s) / d log sigma_j = phi_j^2 sigma_j^2 / std(s)^2, and by phi_j it is phi_j sigma_j^2 / std(s)^2.
         weighted = d_dist_inputs[:, self._num_actions :].T / self._variance
+        sigma_squared = np.exp(np.float32(2) * self._log_std)
         np.dot(self._squares, weighted.T, out=self._d_log_std)
-        self._d_log_std *= np.exp(np.float32(2) * self._log_std)
+        self._d_log_std *= sigma_squared
+        into_features = (np.dot(sigma_squared, weighted) * self._features,) if self.layout.trains_features else ()
+        self._plain.backward((d_dist_inputs[:, : self._num_actions], d_values), *into_features)
         return self.gradient
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:

@@ -71,7 +71,8 @@ class StateDependentTorchNetwork(nn.Module):
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Means and log standard deviations [B, K], and values [B]."""
         means, values, features = self._plain[0].with_features(inputs)
-        variance = features.detach().square() @ (2 * self._log_std).exp() + float(EPSILON)
+        features = features if self.layout.trains_features else features.detach()
+        variance = features.square() @ (2 * self._log_std).exp() + float(EPSILON)
         return torch.cat([means, 0.5 * variance.log()], dim=1), values
 
     @property

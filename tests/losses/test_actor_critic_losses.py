@@ -1,9 +1,13 @@
 """The losses of SAC, TQC, TD3 and DDPG: their closed forms in numpy give what torch's autograd does."""
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 import torch
 
+from rllib import PPOConfig, SACConfig
 from rllib.learners.learner import make_learner
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
@@ -24,6 +28,7 @@ OBSERVATION, ACTION, ROWS, QUANTILES = 3, 2, 32, 5
 # name -> distribution, what critics read and give, losses, their settings, names of noise columns
 KINDS = {
     "sac": (BoundedSquashedGaussian((ACTION,)), sac.CRITIC_LOSS, sac.ACTOR_LOSS, {"alpha": 0.3}),
+    "sac, gSDE": (BoundedSquashedGaussian((ACTION,), 0.003), sac.CRITIC_LOSS, sac.ACTOR_LOSS, {"alpha": 0.3}),
     "discrete sac": (Categorical(4), sac.DISCRETE_CRITIC_LOSS, sac.DISCRETE_ACTOR_LOSS, {"alpha": 0.3}),
     "tqc": (BoundedSquashedGaussian((ACTION,)), tqc.critic_loss(2), tqc.ACTOR_LOSS, {"alpha": 0.3}),
     "ddpg": (
@@ -36,6 +41,8 @@ KINDS = {
 def make(name, kind, critics=2, layer_norm=False):
     distribution, critic_loss, actor_loss, _ = KINDS[name]
     spec = PolicySpec(BoxEncoder((OBSERVATION,)), distribution, (16, 16), ("relu", "relu"), critic=False)
+    if name == "sac, gSDE":
+        spec = dataclasses.replace(spec, state_dependent_noise=True, noise_trains_features=True, log_std_init=-1.0)
     is_discrete = isinstance(distribution, Categorical)
     module = FullyConnected(
         ("observation",) if is_discrete else ("observation", "action"),
@@ -119,3 +126,24 @@ def test_the_gradient_of_the_actor_does_not_reach_the_critics():
         learner.update(make_batch("sac", 0), rng=np.random.default_rng(0), lr={"critics": 0.0, "actor": 0.1}, **given)
         np.testing.assert_array_equal(learner.vector["critics"], before[learner.vector.slices["critics"]])
         assert (learner.vector["policy"] != before[learner.vector.slices["policy"]]).any()
+
+
+def test_state_dependent_noise_trains_features_and_clips_means():
+    """As in Stable-Baselines3's SAC; there and here PPO's does neither."""
+    learner = make("sac, gSDE", "numpy")
+    policy = learner.policy
+    rows = policy.encode(np.random.default_rng(0).standard_normal((8, OBSERVATION), dtype=np.float32))
+    dist_inputs, _ = policy.network.forward(rows)
+    means = policy.distribution.mode(dist_inputs)
+    assert (abs(dist_inputs[:, :ACTION]) > 0.003).any() and abs(means).max() == np.float32(0.003)
+    only_deviations = np.zeros_like(dist_inputs)
+    only_deviations[:, ACTION:] = 1.0
+    named = policy.layout.named_parameters(policy.network.backward((only_deviations, np.empty(0, np.float32))))
+    assert all((named[f"shared.hidden_{i}.weight"] != 0).any() for i in range(2))
+    assert (named["policy.head.weight"] == 0).all()
+    with SACConfig().training(model={"use_sde": True}).build(env="Pendulum-v1") as algo:
+        spec = algo.policy.spec
+        assert spec.noise_trains_features and spec.distribution.mean_limit == 2.0
+        assert PolicySpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    with PPOConfig().training(model={"use_sde": True}).build(env="Pendulum-v1") as algo:
+        assert not algo.policy.spec.noise_trains_features

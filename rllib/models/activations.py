@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 ZERO = np.float32(0)
+ZEROS = np.zeros(4096, np.float32)
 ONE = np.float32(1)
 
 
@@ -28,6 +29,12 @@ def _tanh_derivative(gradient, h, z, scratch):
     np.multiply(h, h, out=scratch)
     np.subtract(ONE, scratch, out=scratch)
     np.multiply(gradient, scratch, out=gradient)
+
+
+def _relu(z, out):
+    # From 64 columns on numpy compares two arrays 1.4 to 2.4 times as fast as an array and a number.
+    columns = z.shape[-1]
+    np.maximum(z, ZEROS[:columns] if 64 <= columns <= len(ZEROS) else ZERO, out=out)
 
 
 def _relu_derivative(gradient, h, z, scratch):
@@ -55,7 +62,7 @@ def _swish_derivative(gradient, h, z, scratch):
 
 ACTIVATIONS = {
     "tanh": Activation(lambda z, out: np.tanh(z, out=out), _tanh_derivative),
-    "relu": Activation(lambda z, out: np.maximum(z, ZERO, out=out), _relu_derivative),
+    "relu": Activation(_relu, _relu_derivative),
     "swish": Activation(_swish, _swish_derivative, keeps_input=True),
     "linear": Activation(lambda z, out: np.copyto(out, z), lambda gradient, h, z, scratch: None),
 }

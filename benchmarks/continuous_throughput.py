@@ -1,9 +1,9 @@
 """SAC, TQC, CrossQ, TD3 and DDPG on Pendulum-v1, sampling and training: environment steps a second.
 
-Networks of 256x256, batches of 256, uniform replay of a million rows, one environment (with 2 workers one in each) and
-one update per environment step. SBX and Stable-Baselines3 do the same with the same numbers; SBX computes on all the
-cores that a side may use, Stable-Baselines3 and ours on one in each process. Every side of a round is a process of its
-own, so that the time from the start of learning to the end of the first update has everything in it that is compiled.
+Networks of 256x256, batches of 256, uniform replay of a million rows, one environment (with 2 workers one in each)
+and one update per environment step. SBX and Stable-Baselines3 do the same with the same numbers. SBX and ours compute
+on all cores that a side may use, Stable-Baselines3 on one. Every side of a round is a process of its own, so that the
+time from the start of learning to the end of the first update has everything in it that is compiled.
 
 `--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
 the environment, choosing actions and updates took.
@@ -12,6 +12,7 @@ the environment, choosing actions and updates took.
 import argparse
 import functools
 import json
+import os
 import time
 
 from measure import Rounds, Row, aligned, arguments, machine, ours, peer, rows, table
@@ -134,6 +135,7 @@ def main() -> None:
     parser.add_argument("--shares", action="store_true", help="print what the time is spent on")
     parser.add_argument("--one", action="store_true", help="run one algorithm of ours once and print its JSON line")
     options = parser.parse_args()
+    os.environ.pop("OPENBLAS_NUM_THREADS")  # which measure.py sets; ours chooses a number for each update
     if options.one:
         keep_to(options.cores)
         print(json.dumps(measured(*options.algorithms, *options.workers, options)))

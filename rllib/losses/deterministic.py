@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from rllib.losses.loss import LossOverModules
+from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.sac import CRITIC_STATS, READ_BY_CRITICS, fit, fit_in_numpy, half_square, half_square_in_numpy
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 
@@ -74,7 +74,7 @@ def actor_loss(l2: float) -> LossOverModules:
         gradient = np.zeros_like(values)
         gradient[0] = np.float32(-1 / rows)
         d_actions = modules["critics"].input_gradient(gradient, "action")
-        policy.backward((d_actions * (1 - actions * actions), np.empty(0, np.float32)))
+        policy.backward((d_actions * (1 - actions * actions), NO_VALUES))
         return ((_penalise(policy.gradient, policy.weights, l2) - values[0].mean(),),)
 
     return LossOverModules((), ("actor_loss",), compute, (), compute_in_numpy)

@@ -10,6 +10,8 @@ from rllib.sample_batch import ACTION_LOGP, ACTIONS
 
 # Numbers whose relative spread is below this differ by rounding alone: their variance counts as zero.
 ROUNDING = 1e-6
+# The gradient of the values of a network that has none.
+NO_VALUES = np.empty(0, np.float32)
 
 
 class Loss(Protocol):

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from rllib.losses.loss import LossOverModules
+from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 
 # Columns of standard normal numbers [B, action size], for the actions that the losses draw.
@@ -99,7 +99,7 @@ def _actor_in_numpy(distribution, modules, minibatch, *, alpha):
     gradient = np.zeros_like(values)
     np.put_along_axis(gradient, least, np.float32(-1 / rows), axis=0)
     d_actions = modules["critics"].input_gradient(gradient, "action")
-    modules["policy"].backward((drawn.gradient(d_actions, alpha / rows), _NONE))
+    modules["policy"].backward((drawn.gradient(d_actions, alpha / rows), NO_VALUES))
     entropy = -drawn.log_prob.mean()
     loss = -alpha * entropy - np.take_along_axis(values, least, axis=0).mean()
     return ((loss, entropy),)
@@ -148,11 +148,10 @@ def _discrete_actor_in_numpy(distribution, modules, minibatch, *, alpha):
     p, entropy = policy.probabilities, policy.entropy()
     mean = (p * values).sum(-1, keepdims=True)
     gradient = policy.gradient(None, -alpha / rows) - p * (values - mean) * np.float32(1 / rows)
-    modules["policy"].backward((gradient, _NONE))
+    modules["policy"].backward((gradient, NO_VALUES))
     return ((-(mean.mean() + alpha * entropy.mean()), entropy.mean()),)
 
 
-_NONE = np.empty(0, np.float32)  # the gradient of the values that an actor has not
 READ_BY_CRITICS = (ACTIONS, REWARDS, DISCOUNTS, NEXT_OBS, WEIGHTS)
 CRITIC_LOSS = LossOverModules((*READ_BY_CRITICS, NEXT_NOISE), CRITIC_STATS, _critic, ("td_error",), _critic_in_numpy)
 ACTOR_LOSS = LossOverModules((NOISE,), ("actor_loss", "entropy"), _actor, (), _actor_in_numpy)

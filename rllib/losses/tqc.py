@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from rllib.losses.loss import LossOverModules
+from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.sac import CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 
@@ -124,7 +124,7 @@ def _actor_in_numpy(distribution, modules, minibatch, *, alpha):
     quantiles = modules["critics"].forward(observations, drawn.actions)
     gradient = np.full_like(quantiles, -1 / quantiles.size)
     d_actions = modules["critics"].input_gradient(gradient, "action")
-    modules["policy"].backward((drawn.gradient(d_actions, alpha / rows), np.empty(0, np.float32)))
+    modules["policy"].backward((drawn.gradient(d_actions, alpha / rows), NO_VALUES))
     entropy = -drawn.log_prob.mean()
     return ((-alpha * entropy - quantiles.mean(), entropy),)
 

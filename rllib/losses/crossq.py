@@ -12,7 +12,6 @@ import functools
 from types import SimpleNamespace
 
 import numpy as np
-import torch
 
 from rllib.losses.loss import LossOverModules
 from rllib.losses.sac import ACTOR_LOSS as SAC_ACTOR_LOSS
@@ -21,6 +20,8 @@ from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 
 
 def _critic(distribution, modules, minibatch, *, alpha):
+    import torch
+
     with torch.no_grad():
         dist_inputs = modules["policy"](minibatch[NEXT_OBS])[0]
         following, log_prob = distribution.torch_draw(dist_inputs, minibatch[NEXT_NOISE])

@@ -10,8 +10,6 @@ bound c are in the policy's units, in which actions are within [-1, 1]. With one
 import functools
 
 import numpy as np
-import torch
-from torch.nn import functional
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.sac import CRITIC_STATS, READ_BY_CRITICS, fit, fit_in_numpy, half_square, half_square_in_numpy
@@ -31,6 +29,8 @@ def critic_loss(smooths_target: bool, l2: float, huber: float | None) -> LossOve
     """
 
     def compute(distribution, modules, minibatch):
+        import torch
+
         with torch.no_grad():
             actions = modules["target_policy"](minibatch[NEXT_OBS])[0].tanh()
             if smooths_target:
@@ -81,6 +81,9 @@ def actor_loss(l2: float) -> LossOverModules:
 
 
 def _huber(errors, threshold: float):
+    import torch
+    from torch.nn import functional
+
     return functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=threshold)
 
 

@@ -16,7 +16,6 @@ Learning rates and the temperature alpha are settings: learners/temperature.py l
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.sample_batch import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
@@ -40,6 +39,8 @@ def fit(values, targets, minibatch, of_error=half_square, penalty=0.0) -> tuple:
         of_error: the loss of each TD error.
         penalty: added to the sum of the critics' losses.
     """
+    import torch
+
     errors = values - targets
     loss = (minibatch[WEIGHTS] * of_error(errors)).mean(-1).sum() + penalty
     with torch.no_grad():
@@ -64,6 +65,8 @@ def fit_in_numpy(values, targets, minibatch, of_error: Callable = half_square_in
 
 
 def _critic(distribution, modules, minibatch, *, alpha):
+    import torch
+
     with torch.no_grad():
         dist_inputs = modules["policy"](minibatch[NEXT_OBS])[0]
         actions, log_prob = distribution.torch_draw(dist_inputs, minibatch[NEXT_NOISE])
@@ -106,6 +109,8 @@ def _actor_in_numpy(distribution, modules, minibatch, *, alpha):
 
 
 def _discrete_critic(distribution, modules, minibatch, *, alpha):
+    import torch
+
     with torch.no_grad():
         policy = distribution.torch_at(modules["policy"](minibatch[NEXT_OBS])[0])
         following = modules["target_critics"](minibatch[NEXT_OBS]).amin(0)
@@ -133,6 +138,8 @@ def _discrete_critic_in_numpy(distribution, modules, minibatch, *, alpha):
 
 
 def _discrete_actor(distribution, modules, minibatch, *, alpha):
+    import torch
+
     policy = distribution.torch_at(modules["policy"](minibatch[OBS])[0])
     with torch.no_grad():
         values = modules["critics"](minibatch[OBS]).amin(0)

@@ -12,8 +12,6 @@ weights w and alpha are as in losses/sac.py. The TD error of a row is that of th
 """
 
 import numpy as np
-import torch
-from torch.nn import functional
 
 from rllib.losses.loss import NO_VALUES, LossOverModules
 from rllib.losses.sac import CRITIC_STATS, NEXT_NOISE, NOISE, READ_BY_CRITICS
@@ -28,6 +26,8 @@ def critic_loss(dropped: int) -> LossOverModules:
     """
 
     def compute(distribution, modules, minibatch, *, alpha):
+        import torch
+
         with torch.no_grad():
             following = minibatch[NEXT_OBS]
             actions, log_prob = distribution.torch_draw(modules["policy"](following)[0], minibatch[NEXT_NOISE])
@@ -65,6 +65,9 @@ def fit_quantiles(quantiles, targets, minibatch) -> tuple:
         quantiles, targets: tensors.
         minibatch: with the column of importance weights.
     """
+    import torch
+    from torch.nn import functional
+
     count = quantiles.shape[-1]
     levels = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype)[:, None] + 0.5) / count
     errors = targets[:, None, :] - quantiles[..., None]

@@ -317,6 +317,21 @@ assert "torch" not in sys.modules
     subprocess.run([sys.executable, "-c", code, here], check=True, timeout=60)
 
 
+@pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG", "TQC", "CrossQ"])
+def test_actor_critics_with_a_replay_never_import_torch(name):
+    code = f"""
+import sys
+from rllib.algorithms.registry import get_algorithm_config
+config = get_algorithm_config({name!r}).rollouts(num_rollout_workers=0)
+config.training(num_steps_sampled_before_learning_starts=10, train_batch_size=16, model={{"fcnet_hiddens": [8]}})
+config.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=20)
+with config.build(env="Pendulum-v1") as algo:
+    assert algo.train()["counters/num_updates"] > 0
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_nan_log_probabilities_are_named_and_not_taken_for_other_weights():
     policy = make_policy()
     batch = make_batch(policy, 128)

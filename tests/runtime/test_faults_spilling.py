@@ -1,5 +1,6 @@
 """Objects beyond the shared memory: they go to the disk, come back equal, and leave nothing there."""
 
+import contextlib
 import os
 import signal
 
@@ -21,7 +22,10 @@ def full(value, megabytes=8):
 def files_on_disk(place):
     """Number of files without a name in a directory that the node has open."""
     directory = f"/proc/{context.current_engine().node_pid}/fd"
-    links = [os.readlink(f"{directory}/{fd}") for fd in os.listdir(directory)]
+    links = []
+    for fd in os.listdir(directory):
+        with contextlib.suppress(FileNotFoundError):  # the node has closed it meanwhile
+            links.append(os.readlink(f"{directory}/{fd}"))
     return sum(link.startswith(str(place)) and link.endswith("(deleted)") for link in links)
 
 

@@ -27,6 +27,7 @@ from time import monotonic
 import numpy as np
 
 from . import wire
+from .spilling import is_in_memory
 
 SEGMENT_HEADER = 4096  # bytes before the first block: one page, of which the first bytes name the segment
 SMALLEST_CLASS = 4096
@@ -38,15 +39,17 @@ LARGEST_WRITE = 2**30  # pwrite stops a little short of 2 GiB
 IDLE_SEGMENT_S = 10.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_mmap, _mremap, _munmap = _libc.mmap, _libc.mremap, _libc.munmap
+_mmap, _mremap, _munmap, _madvise = _libc.mmap, _libc.mremap, _libc.munmap, _libc.madvise
 _mmap.restype = _mremap.restype = ctypes.c_void_p
 _mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 _mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 _munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _PRIVATE_HERE = mmap.MAP_PRIVATE | 0x10  # MAP_FIXED
 _MOVE_HERE = 1 | 2  # MREMAP_MAYMOVE | MREMAP_FIXED
 _MOVE_PAGES = 1 | 4  # MREMAP_MAYMOVE | MREMAP_DONTUNMAP: the old address stays mapped, without pages; Linux 5.13
+_POPULATE_READ = 22  # MADV_POPULATE_READ; Linux 5.14
 
 
 def size_class(size: int) -> int:
@@ -198,6 +201,7 @@ class Store:
         self._used: dict[bytes, tuple[Segment, int]] = {}  # key of a block in use -> where it is
         self._own: dict[int, Segment] = {}
         self._mapped: dict[int, mmap.mmap] = {}  # segments of others, and own ones as others see them
+        self._on_disk: set[int] = set()  # those of `_own` and `_mapped` that are files on a disk
         self._sealed: dict[bytes, int] = {}  # key of a block -> address of its shared pages
         self.idle_segments = 0
         self.ended: list[Segment] = []
@@ -225,6 +229,8 @@ class Store:
             place = segment, segment.free.pop()
             with self._lock:
                 self._own[number] = segment
+                if on_disk:
+                    self._on_disk.add(number)
                 self._classes.setdefault(block_bytes, []).append(segment)
         segment, index = place
         key = self._new_key()
@@ -292,7 +298,7 @@ class Store:
         return np.array_equal(np.frombuffer(view, np.uint8), stored)
 
     def view(self, segment: int, fd: int, offset: int, size: int, hold: Hold) -> Block:
-        """Read-only bytes of a segment, kept alive with `hold`.
+        """Read-only bytes of a segment, kept alive with `hold`; those on a disk are read before it returns.
 
         Raises:
             FileNotFoundError: the segment is gone.
@@ -309,6 +315,8 @@ class Store:
         block.segment, block.fd = segment, fd
         if own is not None:
             block.flags.writeable = False
+        if segment in self._on_disk:
+            _read_in(block)
         return block
 
     def free(self, key: bytes) -> None:
@@ -348,12 +356,13 @@ class Store:
 
     def _remove(self, segment):
         del self._own[segment.number]
-        self._mapped.pop(segment.number, None)
+        self.forget(segment.number)
         self._classes[segment.block_bytes].remove(segment)
 
     def forget(self, segment: int) -> None:
         """A segment of another process has ended; arrays that look at it keep their mapping."""
         self._mapped.pop(segment, None)
+        self._on_disk.discard(segment)
 
     def close(self) -> None:
         """Lets go of all memory but what arrays still look at."""
@@ -366,6 +375,7 @@ class Store:
         self._own.clear()
         self._classes.clear()
         self._mapped.clear()
+        self._on_disk.clear()
 
     def _take(self, block_bytes):
         for segment in self._classes.get(block_bytes, ()):
@@ -380,6 +390,8 @@ class Store:
             expected = wire.segment_header(segment)
             if os.pread(file, len(expected), 0) != expected:
                 raise FileNotFoundError(f"segment {segment} is gone")
+            if not is_in_memory(self._path(fd)):
+                self._on_disk.add(segment)
             return mmap.mmap(file, 0, prot=mmap.PROT_READ)
         finally:
             os.close(file)
@@ -400,6 +412,12 @@ def _block(mapping, size, offset, hold):
     block = Block.__new__(Block, size, np.uint8, mapping, offset)
     block.hold, block.offset = hold, offset
     return block
+
+
+def _read_in(block):
+    # Page faults would read the same at half the disk's speed. An older kernel refuses, and leaves it to them.
+    address = _address(block)
+    _madvise(address & -mmap.PAGESIZE, block.nbytes + address % mmap.PAGESIZE, _POPULATE_READ)
 
 
 def _write_file(file, part, offset):

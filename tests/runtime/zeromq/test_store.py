@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.engines.zeromq import wire
+from runtime.engines.zeromq.spilling import is_in_memory, unnamed_file
 from runtime.engines.zeromq.store import (
     SEGMENT_HEADER,
     Block,
@@ -20,9 +21,10 @@ from runtime.engines.zeromq.store import (
 
 
 class Memory:
-    """Two stores, a writer and a reader, and the node's part: making segments."""
+    """Two stores, a writer and a reader, and the node's part: making segments, in a directory of a disk if given."""
 
-    def __init__(self):
+    def __init__(self, directory=None):
+        self.directory = directory
         self.files, self.returned, self.dropped, self.serial = {}, [], [], 0
         self.writer = self.store()
         self.reader = self.store()
@@ -32,10 +34,14 @@ class Memory:
 
     def grow(self, size):
         number = len(self.files) + 1
-        file = self.files[number] = os.memfd_create("test")
-        os.ftruncate(file, size)
+        file = self.files[number] = unnamed_file(self.directory, size) if self.directory else self.memory_file(size)
         os.pwrite(file, wire.segment_header(number), 0)
-        return number, file, False
+        return number, file, self.directory is not None
+
+    def memory_file(self, size):
+        file = os.memfd_create("test")
+        os.ftruncate(file, size)
+        return file
 
     def new_key(self):
         self.serial += 1
@@ -79,6 +85,28 @@ def test_what_is_written_is_read(memory):
         view = memory.reader.view(block.segment, block.fd, block.offset + offset, len(part), hold)
         assert bytes(view) == part
         assert not view.flags.writeable
+
+
+@pytest.mark.parametrize("who", ["writer", "reader"])
+def test_what_the_page_cache_has_let_go_of_is_read_in_at_once(tmp_path, who):
+    if is_in_memory(str(tmp_path)):
+        pytest.skip(f"{tmp_path} is not on a disk")
+    memory, size = Memory(str(tmp_path)), 2**24
+    block, _ = written(memory.writer, np.arange(size, dtype=np.uint8))
+    file = memory.files[block.segment]
+    os.fsync(file)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    with pytest.raises(BlockingIOError):
+        cached_bytes(file, size, block.offset)
+    view = getattr(memory, who).view(block.segment, block.fd, block.offset, size, block.hold)
+    assert cached_bytes(file, size, block.offset) == size
+    assert np.array_equal(view, np.arange(size, dtype=np.uint8))
+    memory.close()
+
+
+def cached_bytes(file, size, offset):
+    """The bytes from an offset on that can be read without waiting for the disk."""
+    return os.preadv(file, [bytearray(size)], offset, os.RWF_NOWAIT)
 
 
 def test_own_blocks_are_read_only_when_read(memory):

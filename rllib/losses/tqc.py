@@ -86,12 +86,14 @@ def fit_quantiles_in_numpy(quantiles: np.ndarray, targets: np.ndarray, minibatch
     # The network's memory is [critics, M, B]. The pairs with one target at a time fit into the processor's cache.
     theta = quantiles.swapaxes(1, 2)
     error, slope, below = (np.empty_like(theta) for _ in range(3))
-    slopes, slopes_below, halves, halves_below = (np.zeros_like(theta) for _ in range(4))
+    slopes, slopes_below, halves, halves_below, zero = (np.zeros_like(theta) for _ in range(5))
+    one = np.ones_like(theta)  # numpy is four times as fast with two arrays as with an array and a number
+    minus_one = -one
     for target in np.ascontiguousarray(targets.T):
         np.subtract(target, theta, out=error)
-        np.maximum(error, -1, out=slope)
-        np.minimum(slope, 1, out=slope)  # d huber / d error
-        np.minimum(slope, 0, out=below)
+        np.maximum(error, minus_one, out=slope)
+        np.minimum(slope, one, out=slope)  # d huber / d error
+        np.minimum(slope, zero, out=below)
         slopes += slope
         slopes_below += below
         # huber(x) = s (x - s / 2), where s is its slope

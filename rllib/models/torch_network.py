@@ -105,7 +105,8 @@ class StackedLayers(nn.Module):
         """
         if not self.layout.torso and not self.layout.hiddens and not self.layout.batch_renorm:
             read = inputs if self.layout.head_bias else inputs[:, :-1]
-            return (read @ self._parts["head"]).split(tuple(self.layout.heads.values()), dim=1)
+            heads = self.layout.head_blocks.items()
+            return [out for name, sizes in heads for out in (read @ self._parts[name]).split(tuple(sizes.values()), 1)]
         return self._results(self._features(inputs, by_batch))
 
     def _features(self, inputs: Tensor, by_batch: bool = False) -> Tensor:

@@ -1,5 +1,6 @@
 """Shared memory under pressure: who frees what, and when; nothing is lost, mixed up, or left."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -7,12 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
-from runtime_support import wait_until
+from runtime_support import unsettled, wait_until
 
 import runtime
+from runtime.engines.zeromq.shared_items import SETTLE_S
 
 MB = 2**20
 
@@ -55,6 +58,48 @@ def unwrap(refs):
 
 def full(value, megabytes=8):
     return np.full(megabytes * MB, value, np.uint8)
+
+
+@runtime.remote
+class Quick:
+    """Replies so quickly that replies wait for one another, and kills itself while some of them wait."""
+
+    def make(self, last):
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return runtime.empty(MB // 4, np.uint8)
+
+
+def test_what_a_killed_actor_had_not_sent_yet_is_freed(fresh):
+    fresh(object_store_memory=64 * MB)
+    for _ in range(5):
+        actor = Quick.remote()
+        refs = [actor.make.remote(number == 24) for number in range(25)]
+        arrived = 0
+        for ref in refs:
+            with contextlib.suppress(runtime.ActorDiedError):
+                arrived += runtime.get(ref, timeout=60).nbytes == MB // 4
+        assert arrived < 25
+        del actor, ref, refs
+    wait_until(lambda: not unsettled(), 30, lambda: f"left: {unsettled()}")
+
+
+def test_values_outlive_the_actor_that_has_sent_them(fresh):
+    fresh(object_store_memory=64 * MB)
+    actor = Holder.remote()
+    arrays = runtime.get([actor.make.remote(1, value) for value in range(10)])
+    pid = runtime.get(actor.pid.remote())
+    os.kill(pid, signal.SIGKILL)
+    del actor
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
+    asked_at = time.monotonic() + SETTLE_S + 1
+    while time.monotonic() < asked_at:
+        runtime.get(runtime.put(full(1, 1)))  # what was freed would be used again
+        time.sleep(0.05)
+    assert [(int(array[0]), int(array[-1])) for array in arrays] == [(value, value) for value in range(10)]
+    assert unsettled()
+    arrays.clear()
+    wait_until(lambda: not unsettled(), 30, lambda: f"left: {unsettled()}")
 
 
 def test_dropped_values_are_freed(fresh):

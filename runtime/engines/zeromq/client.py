@@ -137,6 +137,7 @@ class Client:
             wire.FREED: local_refs.on_freed,
             wire.CLOSED: local_refs.on_closed,
             wire.GONE: self._on_gone,
+            wire.SETTLE: local_refs.on_settle,
             wire.COLLECT: self._on_collect,
         }
 

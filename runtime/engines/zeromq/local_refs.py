@@ -6,6 +6,7 @@ know (`settle_one`), and what is not needed here any more (`flush`, after the la
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +22,19 @@ from .store import Hold, Store
 from .streams import Streams
 
 _unpack_value = wire.VALUE.unpack_from
+_REPLIES = (wire.REPLY, wire.ITEM)
+
+
+class Share(Hold):
+    """A Hold of what came in a reply of process `replier`; `number` tells it from all others of this process."""
+
+    __slots__ = ("number", "replier")
+
+    def __init__(self, key: bytes, release: Callable[[tuple[bytes, int, int]], None], replier: int, number: int):
+        self.key, self.release, self.replier, self.number = key, release, replier, number
+
+    def __del__(self):
+        self.release((self.key, self.replier, self.number))
 
 
 class LocalRefs:
@@ -38,14 +52,18 @@ class LocalRefs:
         next_serial: a new number for a call, a value or a block.
         store: the blocks of shared memory.
         streams: the generators whose results come here.
-        dropped: items whose last Hold went away; `flush` looks at them.
+        dropped: items whose last Hold, and (item, replier, number) whose Share went away; `flush` looks at them.
     """
 
     def __init__(
         self, engine, mailbox: Mailbox, next_serial: Callable[[], int], node_requests: NodeRequests, node_pid: int
     ):
         self.engine, self._mailbox, self._process, self.next_serial = engine, mailbox, mailbox.process, next_serial
-        self.dropped: deque[bytes] = deque()
+        self.dropped: deque[bytes | tuple[bytes, int, int]] = deque()
+        self._shares: dict[int, dict[int, bytes]] = {}  # replier -> number of the share -> key
+        self._share_numbers = itertools.count()
+        self._settled: set[int] = set()  # repliers that have ended, and that the node was told about
+        self._late: deque[bytes] = deque()  # what has come from them since
         self._known: weakref.WeakValueDictionary[bytes, Reference] = weakref.WeakValueDictionary()
         self._registered: set[bytes] = set()  # own blocks the node knows of
         self.store = Store(node_pid, node_requests.grow, node_requests.give_back, self.new_key, self.release)
@@ -87,15 +105,23 @@ class LocalRefs:
 
     def flush(self):
         """Frees and releases what is not needed here any more. Lock held."""
-        release = []
+        release, release_replied = [], []
+        while self._late:
+            self._send(hold=[(self._late.popleft(), self._process)])
         while self.dropped:
             key = self.dropped.popleft()
-            if self.store.owns(key) and key not in self._registered:
+            if type(key) is tuple:
+                key, replier, number = key
+                if self._shares.get(replier, {}).pop(number, None) is None:  # they have been settled
+                    release.append(key)
+                else:
+                    release_replied.append((key, replier))
+            elif self.store.owns(key) and key not in self._registered:
                 self.store.free(key)
             else:
                 release.append(key)
-        if release:
-            self._send([], [], [], release)
+        if release or release_replied:
+            self._send(release=release, release_replied=release_replied)
         if self.store.ended:
             self._give_back_ended()
 
@@ -108,13 +134,13 @@ class LocalRefs:
 
     # -- sharing ------------------------------------------------------------------------------------------------------
 
-    def escape(self, items, pins, receiver):
+    def escape(self, items, pins, receiver, in_reply=False):
         """Items go to another process: the node learns of them, and that the receiver holds them. Lock held."""
         blocks, objects = [], []
         self._register(items, pins, blocks, objects)
         hold = [(key, receiver) for key in items] if receiver is not None else []
         if blocks or objects or hold:
-            self._send(blocks, objects, hold, [])
+            self._send(blocks, objects, **{"reply" if in_reply else "hold": hold})
 
     def _register(self, items, pins, blocks, objects):
         for key, pin in zip(items, pins):
@@ -139,8 +165,8 @@ class LocalRefs:
             ref.error_seen()
         return ref.value_bytes(), items
 
-    def _send(self, blocks, objects, hold, release):
-        body = structs.encode(structs.References(blocks, objects, hold, release))
+    def _send(self, blocks=(), objects=(), hold=(), release=(), reply=(), release_replied=()):
+        body = structs.encode(structs.References(blocks, objects, hold, release, reply, release_replied))
         self._mailbox.tell_node(wire.REFERENCES, body=body)
 
     # -- values that come ---------------------------------------------------------------------------------------------
@@ -160,7 +186,7 @@ class LocalRefs:
     def claim(self, key) -> Hold:
         """A key came outside of messages: from now on this process holds the item."""
         with self._mailbox.lock:
-            self._send([], [], [(key, self._process)], [])
+            self._send(hold=[(key, self._process)])
         return Hold(key, self.release)
 
     def subscribe(self, ref):
@@ -172,7 +198,17 @@ class LocalRefs:
         """The shares that came with a value."""
         if _unpack_value(frame, start)[1] == 0:
             return ()
-        return tuple(Hold(key, self.release) for key in wire.items_at(frame, start))
+        keys = wire.items_at(frame, start)
+        # A definition is kept without the header that it came with.
+        if not start or frame[wire.KIND_AT] not in _REPLIES:
+            return tuple(Hold(key, self.release) for key in keys)
+        replier = wire.HEADER.unpack_from(frame)[3]
+        if replier in self._settled:
+            self._late.extend(keys)
+            return tuple(Hold(key, self.release) for key in keys)
+        numbered = [(next(self._share_numbers), key) for key in keys]
+        self._shares.setdefault(replier, {}).update(numbered)
+        return tuple(Share(key, self.release, replier, number) for number, key in numbered)
 
     def settle(self, refs, frame, start, pins=()):
         """Gives one value (usually an error) to all results of a call. Lock held."""
@@ -186,7 +222,7 @@ class LocalRefs:
             blocks, objects = [], []
             value, items = self._published(ref, blocks, objects)
             objects.append((ref.id, value, items))
-            self._send(blocks, objects, [], [])
+            self._send(blocks, objects)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -200,6 +236,13 @@ class LocalRefs:
             ref = self._known.get(wire.key(head[4], head[5]))
             if ref is not None and ref.frame is None:
                 ref.settle(frame, wire.HEADER_BYTES, pins)
+
+    def on_settle(self, frame, head):
+        """A process has ended some time ago: the node is told what of its replies has come and is still here."""
+        with self._mailbox.lock:
+            self._settled.add(head[5])
+            shares = self._shares.pop(head[5], {})
+            self._mailbox.tell_node(wire.SETTLED, a=head[5], body=b"".join(shares.values()))
 
     def on_freed(self, frame, head):
         for key in wire.keys(frame, wire.HEADER_BYTES):

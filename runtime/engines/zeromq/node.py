@@ -182,6 +182,7 @@ class Node:
             wire.SUBMIT: lambda f, source, serial, a, c: state.submit(source, serial, structs.task(f, a), f),
             wire.DONE: lambda f, source, serial, a, c: state.done(source, serial, a),
             wire.REFERENCES: lambda f, source, *_: state.references(source, decode(structs.References, f)),
+            wire.SETTLED: lambda f, source, serial, a, c: state.settled(source, a, wire.keys(f, wire.HEADER_BYTES)),
             wire.BLOCKED: lambda f, source, *_: state.blocked(source),
             wire.UNBLOCKED: lambda f, source, *_: state.unblocked(source),
             wire.WAITING: lambda f, source, *_: state.waiting(source, decode(structs.Waits, f)),

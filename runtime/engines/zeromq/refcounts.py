@@ -1,7 +1,8 @@
 """Who still needs what: the node's table of holders, as pure data.
 
 An *item* is a block of shared memory, an object that more than its owner knows, or an actor. A *holder* is a process
-(its number) or a thing the node keeps itself (a key: a queued task, a published object, an actor's arguments).
+(its number), a process by what came to it from another worker (both numbers: an account, see shared_items.py), or a
+thing the node keeps itself (a key: a queued task, a published object, an actor's arguments).
 
 Counts are signed, because messages of different senders overtake one another: the RELEASE of a receiver may arrive
 before the HOLD of the sender. An item is free when its creator has registered it and every count is zero. This is safe
@@ -16,6 +17,9 @@ from collections import Counter
 import msgspec
 
 BLOCK, OBJECT, ACTOR = "block", "object", "actor"
+
+
+Holder = int | tuple[int, int] | bytes
 
 
 class Item(msgspec.Struct):
@@ -44,7 +48,7 @@ class RefCounts:
     def __init__(self):
         self.items: dict[bytes, Item] = {}
         self.freed: list[tuple[bytes, Item]] = []
-        self._counts: dict[int | bytes, dict[bytes, int]] = {}  # holder -> key -> count, never zero
+        self._counts: dict[Holder, dict[bytes, int]] = {}  # holder -> key -> count, never zero
 
     def register(self, key: bytes, kind: str, creator: int, segment: int = 0) -> Item:
         """The creator makes an item known and holds it."""
@@ -56,7 +60,7 @@ class RefCounts:
             self.add(key, creator, 1)
         return item
 
-    def add(self, key: bytes, holder: int | bytes, amount: int) -> None:
+    def add(self, key: bytes, holder: Holder, amount: int) -> None:
         """Changes the count of a holder."""
         item = self.items.get(key)
         if item is None:
@@ -75,7 +79,7 @@ class RefCounts:
         if item.unbalanced == 0:
             self._settle(key, item)
 
-    def drop_holder(self, holder: int | bytes) -> None:
+    def drop_holder(self, holder: Holder) -> None:
         """A process has died, or the node lets go of a task or an object: all its counts vanish."""
         for key in self._counts.pop(holder, ()):
             item = self.items[key]  # there as long as a count is not zero
@@ -83,27 +87,22 @@ class RefCounts:
             if item.unbalanced == 0:
                 self._settle(key, item)
 
-    def held_by(self, holder: int | bytes) -> dict[bytes, int]:
+    def held_by(self, holder: Holder) -> dict[bytes, int]:
         """Key -> count of a holder."""
         return self._counts.get(holder, {})
 
     def block_counts(self) -> Counter[int | bytes]:
-        """Holder -> number of blocks that it holds."""
-        return Counter(
-            {
-                holder: number
-                for holder, counts in self._counts.items()
-                if (number := sum(1 for key in counts if self.items[key].kind == BLOCK))
-            }
-        )
+        """Holder -> number of blocks that it holds, those of its accounts included."""
+        held = {(_process(holder), key) for holder, counts in self._counts.items() for key in counts}
+        return Counter(holder for holder, key in held if self.items[key].kind == BLOCK)
 
     def holders(self) -> dict[bytes, list[int | bytes]]:
-        """Key -> who holds it."""
-        found: dict[bytes, list[int | bytes]] = {}
+        """Key -> who holds it; a process is named once, whatever accounts it has."""
+        found: dict[bytes, dict[int | bytes, None]] = {}
         for holder, counts in self._counts.items():
             for key in counts:
-                found.setdefault(key, []).append(holder)
-        return found
+                found.setdefault(key, {})[_process(holder)] = None
+        return {key: list(holders) for key, holders in found.items()}
 
     def take_freed(self) -> list[tuple[bytes, Item]]:
         """What became free since the last call."""
@@ -117,3 +116,7 @@ class RefCounts:
             self.drop_holder(key)  # an object lets go of what its value needs
         else:
             del self.items[key]  # nothing is known of it but counts, and they are even
+
+
+def _process(holder):
+    return holder[0] if isinstance(holder, tuple) else holder

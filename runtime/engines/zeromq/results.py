@@ -69,14 +69,14 @@ class Results:
                 self._refuse(value, error)
             if encoded[1]:
                 with self._mailbox.lock:
-                    self._local_refs.escape(encoded.items, encoded.pins, source)
+                    self._local_refs.escape(encoded.items, encoded.pins, source, in_reply=True)
             return wire.HEADER.pack(self._seal, wire.REPLY, 0, self._process, serial, 1, 0, 0) + encoded[0]
         if num_returns >= DYNAMIC:
             return self.reply(source, serial, 1, self._iterate(source, serial, num_returns, value))
         parts = [self._encode_part(part) for part in split_returns(value, num_returns, self._running.call_name())]
         with self._mailbox.lock:
             for part in parts:
-                self._local_refs.escape(part.items, part.pins, source)
+                self._local_refs.escape(part.items, part.pins, source, in_reply=True)
         body = b"".join(wire.pad(part.data) for part in parts)
         return wire.message(wire.REPLY, self._process, serial, len(parts), body=body)
 
@@ -146,7 +146,7 @@ class Results:
         encoded = self._encode_part(value)
         frame = wire.message(wire.ITEM, self._process, serial, index, body=encoded.data)
         with self._mailbox.lock:
-            self._local_refs.escape(encoded.items, encoded.pins, source)
+            self._local_refs.escape(encoded.items, encoded.pins, source, in_reply=True)
             self._mailbox.send(source, frame)
 
     def on_credit(self, frame, head):

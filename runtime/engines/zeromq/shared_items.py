@@ -1,14 +1,24 @@
-"""What the processes of a session share, as its node knows it: objects, blocks of memory, functions and classes."""
+"""What the processes of a session share, as its node knows it: objects, blocks of memory, functions and classes.
+
+A worker that replies to a call tells the node first that the caller holds what the value needs. If it is killed in
+between, the reply never arrives. So what a caller gets in replies counts on an account of the two until the worker has
+ended. Then the caller says what has arrived and is still needed, and the account is closed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from . import structs, wire
-from .entities import Process, Send
+from .entities import Later, Process, Send
 from .process_table import ProcessTable
-from .refcounts import ACTOR, BLOCK, OBJECT, RefCounts
+from .refcounts import ACTOR, BLOCK, OBJECT, Holder, RefCounts
 from .shared_memory import SharedMemory
+
+SETTLE = b"settle"  # what a `Later` calls the time for the accounts of a process that has ended
+# By then its last replies have long been read, unless a caller was stopped all the time. It claims what comes too late,
+# which may have gone.
+SETTLE_S = 2.0
 
 
 class SharedItems:
@@ -27,6 +37,7 @@ class SharedItems:
     def __init__(self, table: ProcessTable, memory: SharedMemory, handles_gone: Callable[[bytes], None]):
         self._table, self._processes, self._memory, self._handles_gone = table, table.by_number, memory, handles_gone
         self.refcounts = RefCounts()
+        self._accounts: dict[int, set[int]] = {}  # caller -> processes whose replies it has got
         self._objects = ObjectDirectory(self.refcounts, self.hold, table.tell)
         self.definitions: dict[bytes, tuple[bytes, list[bytes]]] = {}
 
@@ -60,8 +71,12 @@ class SharedItems:
             self._objects.publish(source, key, value, items)
         for key, receiver in changes.hold:
             self.hold(key, receiver)
+        for key, caller in changes.reply:
+            self.hold(key, caller, source)
         for key in changes.release:
             self.refcounts.add(key, source, -1)
+        for key, replier in changes.release_replied:
+            self.refcounts.add(key, self._holder(source, replier), -1)
         self.settle()
 
     def subscribe(self, source: int, key: bytes) -> None:
@@ -72,16 +87,49 @@ class SharedItems:
         """The values that a dead process owned and had not published will never come."""
         self._objects.owner_ended(process)
 
-    def hold(self, key: bytes, process: int) -> None:
-        """A process holds an item from now on."""
+    def hold(self, key: bytes, process: int, replier: int = wire.NODE) -> None:
+        """A process holds an item from now on.
+
+        Args:
+            replier: the process in whose reply it comes.
+        """
         if process not in self._processes:
             return
-        self.refcounts.add(key, process, 1)
+        self.refcounts.add(key, self._holder(process, replier), 1)
         item = self.refcounts.items.get(key)
         if item is not None and item.kind == BLOCK:
             self._memory.read_by(item.segment, process)
 
-    def drop_holder(self, holder: int | bytes) -> None:
+    def _holder(self, caller, replier):
+        """A caller's account with a process that replies; the caller itself if that has ended without one."""
+        if replier in self._processes and replier != wire.NODE:
+            self._accounts.setdefault(caller, set()).add(replier)
+        return (caller, replier) if replier in self._accounts.get(caller, ()) else caller
+
+    def ended(self, process: int) -> None:
+        """A process has ended: what only it held is closed, forgotten or ended; its callers are asked later."""
+        for replier in self._accounts.pop(process, ()):
+            self.refcounts.drop_holder((process, replier))
+        if any(process in repliers for repliers in self._accounts.values()):
+            self._table.instruct(Later(SETTLE_S, SETTLE, process))
+        self.drop_holder(process)
+
+    def ask_callers(self, process: int) -> None:
+        """Asks who has an account with a process that has ended what has arrived."""
+        for caller, repliers in self._accounts.items():
+            if process in repliers:
+                self._table.tell(caller, wire.message(wire.SETTLE, wire.NODE, a=process))
+
+    def settled(self, source: int, process: int, keys: list[bytes]) -> None:
+        """A caller says what it has of the replies of a process that has ended: their account is closed."""
+        if process in self._processes or process not in self._accounts.get(source, ()):
+            return
+        self._accounts[source].discard(process)
+        for key in keys:
+            self.refcounts.add(key, source, 1)
+        self.drop_holder((source, process))
+
+    def drop_holder(self, holder: Holder) -> None:
         """A process, a task or an actor has ended: what only it held is closed, forgotten or ended."""
         self.refcounts.drop_holder(holder)
         self.settle()

@@ -19,7 +19,7 @@ from .file_budget import FileBudget
 from .memory_pressure import MemoryPressure
 from .process_table import ProcessTable
 from .scheduler import Scheduler
-from .shared_items import SharedItems
+from .shared_items import SETTLE, SharedItems
 from .shared_memory import SharedMemory
 
 NOTICE_AFTER_TICKS = 10  # ticks come once a second while a task or an actor waits
@@ -30,7 +30,7 @@ class NodeState:
     """The state of a session, and every decision of its node.
 
     `submit`, `done`, `cancel`, `blocked`, `unblocked` and `task` are those of Scheduler; `not_created`, `alive`,
-    `start_failed`, `kill` and `watch` those of ActorTable; `define`, `references` and `subscribe` those of
+    `start_failed`, `kill` and `watch` those of ActorTable; `define`, `references`, `settled` and `subscribe` those of
     SharedItems; `returned` and `disk_refused` those of SharedMemory; `take`, `tell`, `driver_joined`, `driver_of` and
     `name_of` those of ProcessTable.
 
@@ -71,6 +71,7 @@ class NodeState:
         self.not_created, self.alive, self.start_failed = actors.not_created, actors.alive, actors.start_failed
         self.kill, self.watch = actors.kill, actors.watch
         self.define, self.references, self.subscribe = shared.define, shared.references, shared.subscribe
+        self.settled = shared.settled
         self.returned, self.disk_refused = self.memory.returned, self.memory.disk_refused
         self.take, self.tell, self.driver_joined = table.take, table.tell, table.driver_joined
         self.driver_of, self.name_of = table.driver_of, table.name_of
@@ -87,6 +88,9 @@ class NodeState:
 
     def due(self, key: bytes, process: int) -> None:
         """The time of a `Later` has come."""
+        if key == SETTLE:
+            self._shared.ask_callers(process)
+            return
         self._actors.due(key, process)
         self._scheduler.dispatch()
 
@@ -170,7 +174,7 @@ class NodeState:
             if group.owner == process:
                 self.remove_group(group.id)
         self._shared.owner_ended(process)
-        self._shared.drop_holder(process)
+        self._shared.ended(process)
         for other in sorted(worker.contacts):
             self.tell(other, wire.message(wire.GONE, wire.NODE, a=process))
         self.memory.process_ended(process)

@@ -152,13 +152,16 @@ class Define(msgspec.Struct, array_like=True, frozen=True):
 
 class References(msgspec.Struct, array_like=True, frozen=True):
     """Changes to who holds what, in this order: `blocks` are new (key, segment); `objects` are now known to others
-    (key, value or none yet, keys of its items); `hold` adds a holder (key, process); `release` takes the sender away.
+    (key, value or none yet, keys of its items); `hold` adds a holder (key, process), `reply` one who gets a value that
+    a call of his has given; `release` takes the sender away, `release_replied` where he had got a value from a process.
     """
 
     blocks: list[tuple[Key, int]]
     objects: list[tuple[Key, bytes | None, list[Key]]]
     hold: list[tuple[Key, int]]
     release: list[Key]
+    reply: list[tuple[Key, int]] = []
+    release_replied: list[tuple[Key, int]] = []
 
 
 class Waits(msgspec.Struct, array_like=True, frozen=True):

@@ -67,6 +67,7 @@ NEW_GROUP = 40  # serial of the placement group, which is that of the request; s
 REMOVE_GROUP = 41  # serial, a: process of the placement group
 GROUPS = 42  # serial of the request; answered in kind: struct
 HOLDERS = 39  # serial of the request; answered in kind: text: who holds the shared memory
+SETTLED = 47  # a: process that has ended; keys of what the sender has got in its replies and still has
 WAITING = 33  # struct: what the sender's call has waited for during some seconds; nothing when that is over
 CANCEL = 35  # serial, a: owner of the call; flags: FORCE, RECURSIVE; also to the owner, and to the process that has it
 POKE = 36  # a: process that is to read its mailbox even while user code runs
@@ -83,6 +84,7 @@ GRANTED = 24  # serial of the request, a: segment (0: refused), b: fd, c: bytes;
 FREED = 25  # keys of blocks that may be used again
 CLOSED = 26  # a: segment that has ended; also "return what you do not need" when 0
 GONE = 27  # a: process that has ended
+SETTLE = 46  # a: process that has ended some time ago; answered by SETTLED
 LOG = 28  # flags: STDOUT or STDERR; text for this stream of the driver
 NOTICE = 29  # flags: level; text for the driver's logger
 MOVE = 45  # text: the environment in which the worker is from now on: the session's own, but for the namespace
@@ -318,7 +320,7 @@ def value_starts(frame: bytes, start: int, count: int) -> list[int]:
 
 
 def keys(frame: bytes, start: int) -> list[bytes]:
-    """The keys in the rest of a frame (FREED).
+    """The keys in the rest of a frame (FREED, SETTLED).
 
     Raises:
         Malformed: not a whole number of keys.

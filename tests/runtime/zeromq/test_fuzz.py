@@ -27,7 +27,7 @@ ENDS = wire.SHUTDOWN, wire.STOP, wire.GOODBYE  # these are meant, whoever sends 
 TO_CLIENTS = {
     wire.CALL, wire.REPLY, wire.ITEM, wire.ACTOR_STATE, wire.FAILED, wire.OBJECT, wire.GRANTED, wire.FREED, wire.CLOSED,
     wire.GONE, wire.LOG, wire.NOTICE, wire.COLLECT, wire.NAMED, wire.CANCEL, wire.CREDIT, wire.DEFINE, wire.BATCH,
-    wire.CALL_WITH, wire.PACKED_CALLS, wire.PACKED_REPLIES, wire.MOVE,
+    wire.CALL_WITH, wire.PACKED_CALLS, wire.PACKED_REPLIES, wire.MOVE, wire.SETTLE,
 }  # fmt: skip
 TO_THE_NODE = {*range(1, wire.LAST_KIND + 1)} - TO_CLIENTS - {*ENDS} | {wire.CANCEL, wire.CREDIT, wire.DEFINE}
 

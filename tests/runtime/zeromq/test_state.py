@@ -10,6 +10,7 @@ from runtime.engines.zeromq.actor_table import BACK_OFF_S, STEADY_S
 from runtime.engines.zeromq.entities import Close, Grow, Kill, Later, Poke, Send, Spawn
 from runtime.engines.zeromq.file_budget import PROCESS_FILES, SEGMENT_FILES
 from runtime.engines.zeromq.session_reports import memory_report
+from runtime.engines.zeromq.shared_items import SETTLE
 from runtime.engines.zeromq.state import NodeState
 from runtime.scheduling import Placement
 
@@ -471,6 +472,91 @@ def test_blocks_outlive_their_creator():
     taken = d.take()
     assert Close(grow.segment) in taken and d.state.memory.size_bytes == 0
     assert kinds(taken, 1) == [wire.CLOSED], "the reader forgets its mapping"
+
+
+class Replied:
+    """A worker that has made two blocks and told the node that the driver gets both in replies."""
+
+    def __init__(self):
+        self.driven = d = Driven()
+        _, self.worker = d.start_actor()
+        d.state.grant(self.worker, 1, 100)
+        [grow] = d.take()
+        self.keys = [wire.key(serial, self.worker) for serial in (9, 10)]
+        blocks, reply = [(key, grow.segment) for key in self.keys], [(key, 1) for key in self.keys]
+        d.state.references(self.worker, structs.References(blocks, [], [], self.keys, reply=reply))
+
+    def release(self, *keys):
+        replied = [(key, self.worker) for key in keys]
+        self.driven.state.references(1, structs.References([], [], [], [], release_replied=replied))
+
+    def end(self):
+        """Kills the worker; whether its callers are to be asked later."""
+        self.driven.state.exited(self.worker, "signal SIGKILL")
+        return any(later.key == SETTLE and later.process == self.worker for later in self.driven.take(Later))
+
+    def held(self):
+        """The keys that somebody holds."""
+        return set(self.driven.state.refcounts.items) & set(self.keys)
+
+
+@pytest.mark.parametrize("arrived", [0, 1, 2])
+def test_what_a_killed_worker_could_not_send_is_freed(arrived):
+    replied = Replied()
+    assert replied.end() and replied.held() == set(replied.keys), "what has arrived is not known yet"
+    d = replied.driven
+    d.state.due(SETTLE, replied.worker)
+    [frame] = frames(d.take(), 1)
+    assert wire.header(frame)[1] == wire.SETTLE and wire.header(frame)[5] == replied.worker
+    d.state.settled(1, replied.worker, replied.keys[:arrived])
+    assert replied.held() == set(replied.keys[:arrived])
+    d.state.settled(1, replied.worker, replied.keys)  # a second answer changes nothing
+    assert replied.held() == set(replied.keys[:arrived])
+    d.state.references(1, structs.References([], [], [], replied.keys[:arrived]))
+    assert not replied.held()
+
+
+def test_replies_may_be_released_before_and_after_the_end_of_their_worker():
+    replied = Replied()
+    replied.release(replied.keys[0])
+    assert replied.end() and replied.held() == {replied.keys[1]}
+    replied.release(replied.keys[1])
+    assert not replied.held()
+    replied.driven.state.settled(1, replied.worker, [])
+    assert not replied.held()
+
+
+def test_a_release_may_overtake_the_reply_that_it_releases():
+    d = Driven()
+    _, worker = d.start_actor()
+    key = wire.key(9, worker)
+    d.state.references(1, structs.References([], [], [], [], release_replied=[(key, worker)]))
+    d.state.references(worker, structs.References([(key, 0)], [], [], [key], reply=[(key, 1)]))
+    assert key not in d.state.refcounts.items
+
+
+def test_an_account_ends_with_its_caller():
+    d = Driven()
+    _, caller = d.start_actor()
+    _, worker = d.start_actor()
+    key = wire.key(9, worker)
+    d.state.references(worker, structs.References([(key, 0)], [], [], [key], reply=[(key, caller)]))
+    assert key in d.state.refcounts.items
+    d.state.exited(caller, "signal SIGKILL")
+    assert key not in d.state.refcounts.items
+    d.take()
+    d.state.exited(worker, "signal SIGKILL")
+    assert not [later for later in d.take(Later) if later.key == SETTLE], "nobody is left to be asked"
+
+
+def test_only_what_a_process_got_from_one_that_has_ended_is_settled():
+    replied = Replied()
+    state, keys = replied.driven.state, set(replied.keys)
+    state.settled(1, replied.worker, [])
+    assert replied.held() == keys, "it lives"
+    replied.end()
+    state.settled(7, replied.worker, list(keys))
+    assert replied.held() == keys, "7 has got nothing from it"
 
 
 def test_freed_blocks_go_back_to_their_creator():

@@ -106,6 +106,8 @@ GATES = {
         "-157, RL Baselines3 Zoo, one run; -144.8, Stable-Baselines3, two seeds; -151 at 300k steps, SLM Lab",
         seeds=5,
     ),
+    "A30-TQC": Gate("tqc/pendulum", -185, "-157, RL Baselines3 Zoo's SAC, one run", seeds=5),
+    "A30-hindsight": Gate("tqc/fetchreach", -2.5, "-1.66 on v1, RL Baselines3 Zoo, one run", seeds=5),
     "A31": Gate("td3/pendulum", -185, "-152, RL Baselines3 Zoo, one run", seeds=5),
     "A32": Gate("ddpg/pendulum", -195, "-152, RL Baselines3 Zoo, one run", seeds=5),
     "A32-ApexDDPG": Gate("apex_ddpg/pendulum", -195, "-152 at 20k steps, RL Baselines3 Zoo's DDPG, one run", seeds=5),

@@ -62,8 +62,8 @@ class LocalRefs:
         self.dropped: deque[bytes | tuple[bytes, int, int]] = deque()
         self._shares: dict[int, dict[int, bytes]] = {}  # replier -> number of the share -> key
         self._share_numbers = itertools.count()
-        self._settled: set[int] = set()  # repliers that have ended, and that the node was told about
-        self._late: deque[bytes] = deque()  # what has come from them since
+        self._settled: set[int] = set()  # repliers that have ended, and with which accounts are closed
+        self._late: deque[bytes] = deque()  # keys that came in their replies afterwards
         self._known: weakref.WeakValueDictionary[bytes, Reference] = weakref.WeakValueDictionary()
         self._registered: set[bytes] = set()  # own blocks the node knows of
         self.store = Store(node_pid, node_requests.grow, node_requests.give_back, self.new_key, self.release)
@@ -238,7 +238,7 @@ class LocalRefs:
                 ref.settle(frame, wire.HEADER_BYTES, pins)
 
     def on_settle(self, frame, head):
-        """A process has ended some time ago: the node is told what of its replies has come and is still here."""
+        """A process has ended some time ago: tells the node what came in its replies and is still needed here."""
         with self._mailbox.lock:
             self._settled.add(head[5])
             shares = self._shares.pop(head[5], {})

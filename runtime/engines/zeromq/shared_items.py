@@ -107,7 +107,7 @@ class SharedItems:
         return (caller, replier) if replier in self._accounts.get(caller, ()) else caller
 
     def ended(self, process: int) -> None:
-        """A process has ended: what only it held is closed, forgotten or ended; its callers are asked later."""
+        """A process has ended: what only it held is closed, forgotten or ended. Its callers are asked later."""
         for replier in self._accounts.pop(process, ()):
             self.refcounts.drop_holder((process, replier))
         if any(process in repliers for repliers in self._accounts.values()):

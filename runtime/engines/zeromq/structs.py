@@ -152,8 +152,9 @@ class Define(msgspec.Struct, array_like=True, frozen=True):
 
 class References(msgspec.Struct, array_like=True, frozen=True):
     """Changes to who holds what, in this order: `blocks` are new (key, segment); `objects` are now known to others
-    (key, value or none yet, keys of its items); `hold` adds a holder (key, process), `reply` one who gets a value that
-    a call of his has given; `release` takes the sender away, `release_replied` where he had got a value from a process.
+    (key, value or none yet, keys of its items); `hold` adds a holder (key, process), and `reply` a caller that holds
+    the item because a reply needs it; `release` removes the sender as a holder, and `release_replied` where the item
+    came in a reply (key, process that replied).
     """
 
     blocks: list[tuple[Key, int]]

@@ -62,6 +62,8 @@ class SharedItems:
 
     def references(self, source: int, changes: structs.References) -> None:
         """A process reports what it has shared, with which processes, and what it does not need any more."""
+        if source not in self._processes:  # a driver that has left goes on releasing what it does not hold any more
+            return
         for key, segment in changes.blocks:
             known = self.refcounts.items.get(key)
             if known is None or known.kind is None:

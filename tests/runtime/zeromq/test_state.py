@@ -549,6 +549,17 @@ def test_an_account_ends_with_its_caller():
     assert not [later for later in d.take(Later) if later.key == SETTLE], "nobody is left to be asked"
 
 
+def test_what_a_process_releases_after_its_end_does_not_count():
+    d = Driven()
+    _, worker = d.start_actor()
+    key = wire.key(9, worker)
+    d.state.references(worker, structs.References([(key, 0)], [], [], []))
+    d.state.exited(worker, "exit code 0")
+    assert key not in d.state.refcounts.items
+    d.state.references(worker, structs.References([], [], [], [key]))
+    assert key not in d.state.refcounts.items
+
+
 def test_only_what_a_process_got_from_one_that_has_ended_is_settled():
     replied = Replied()
     state, keys = replied.driven.state, set(replied.keys)

@@ -1,16 +1,19 @@
 """The update in numpy: closed-form gradients of the loss, backward by hand, one flat optimizer step."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from rllib.errors import LearnerError
+from rllib.learners.collective import Collective
+from rllib.learners.minibatches import Cuts
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import clip_gradient, global_norm
 from rllib.learners.target_copy import TargetCopy
 from rllib.models.blas import blas_threads
-from rllib.sample_batch import OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
+from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
 # Multiplications in a forward pass of all modules that are worth a thread: 0.4 ms of a core.
 WORTH_A_THREAD = 2**24
@@ -24,6 +27,10 @@ class NumpyBackend:
         objectives: what is minimised, one after the other on each minibatch; each moves one module, in closed form.
         targets: copies of modules; losses over modules find them as "target_MODULE".
         threads: of the matrix products in `train`, at most; as many as these are worth.
+
+    Attributes:
+        collective: of several learners that share each minibatch, of which this is one; None: there are no others.
+        num_done: steps of the newest `train`, counted over all objectives.
     """
 
     def __init__(
@@ -40,11 +47,19 @@ class NumpyBackend:
                 modules[f"target_{target.module}"] = _on_weights(vector, target.module, target.weights)
         self._descents = [_Descent(each, modules, vector) for each in objectives]
         self._threads, self._size = threads, len(vector.flat)
+        self.collective: Collective | None = None
+        self.num_done = 0
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
         """The arrays of each objective's optimizer themselves."""
         return [descent.optimizer.state for descent in self._descents]
+
+    template = states  # arrays of the same names and shapes
+
+    def use_threads(self, count: int) -> None:
+        """Sets the threads of the matrix products in `train`, at most."""
+        self._threads = count
 
     def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Copies arrays of the same names and shapes over the optimizers'."""
@@ -64,6 +79,7 @@ class NumpyBackend:
         meanwhile: Callable[[], None] | None = None,
         stop_above: tuple[int, float] | None = None,
         refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
+        resumes: bool = False,
     ) -> list[tuple[np.ndarray, list[tuple]]]:
         """Walks over the batch once for each order.
 
@@ -81,6 +97,8 @@ class NumpyBackend:
             refresh: called before each epoch but the first; its columns take the place of the batch's.
             stop_above: index of a statistic and a limit: the first minibatch that exceeds it is the last, without a
                 step.
+            resumes: go on with the call before, which was given the same and ended early, or with that of another
+                learner (`set_progress`).
 
         Returns:
             for each objective that is not left out: float64 [steps, number of the loss's statistics + 1], one row a
@@ -89,8 +107,11 @@ class NumpyBackend:
         """
         every = zip(self._descents, lrs, settings, strict=True)
         active = [(descent, lr, given) for descent, lr, given in every if given is not None]
-        for descent, _, _ in active:
-            descent.steps = []
+        if not resumes:
+            self.num_done = 0
+            for descent, _, _ in active:
+                descent.steps = []
+        num_walked, collective = 0, self.collective
         epoch = epoch_of(columns, inputs)
         work = min(minibatch_size, microbatch_size, len(inputs)) * self._size
         threads = max(1, min(self._threads, work // WORTH_A_THREAD))
@@ -100,14 +121,19 @@ class NumpyBackend:
                 if refresh is not None and number:
                     epoch.replace(refresh())
                 epoch.reorder(order)
-                for descent, _, _ in active:
-                    descent.row_statistics = []
-                for rows in epoch.parts(0, len(inputs), minibatch_size):
+                if num_walked >= self.num_done:
+                    for descent, _, _ in active:
+                        descent.row_statistics = []
+                for rows in epoch.cuts.parts(0, len(inputs), minibatch_size):
                     for descent, lr, given in active:
-                        row = descent.compute(epoch, rows, microbatch_size, given)
+                        num_walked += 1
+                        if num_walked <= self.num_done:
+                            continue
+                        row = descent.compute(epoch, rows, microbatch_size, given, collective)
                         if stop_above is not None and row[stop_above[0]] > stop_above[1]:
                             break
                         descent.step(row[-1], lr)
+                        self.num_done = num_walked
                     else:
                         continue
                     break
@@ -117,6 +143,16 @@ class NumpyBackend:
         if meanwhile is not None:
             meanwhile()
         return [(np.array(descent.steps, np.float64), descent.row_statistics) for descent, _, _ in active]
+
+    def get_progress(self) -> list[tuple]:
+        """How far an unfinished `train` has come beside the weights and `states`, for `set_progress` of another one."""
+        return [self.num_done, *((descent.steps, descent.row_statistics) for descent in self._descents)]
+
+    def set_progress(self, progress: list[tuple]) -> None:
+        """Takes over what `get_progress` gave; `train(..., resumes=True)` goes on from there."""
+        self.num_done, *of_descents = progress
+        for descent, (steps, row_statistics) in zip(self._descents, of_descents, strict=True):
+            descent.steps, descent.row_statistics = list(steps), list(row_statistics)
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """Nothing: arrays are learned from where they lie."""
@@ -134,7 +170,7 @@ class NumpyBackend:
         epoch.reorder(None)
         descent.steps = []
         with np.errstate(over="ignore", invalid="ignore"):
-            row = descent.compute(epoch, slice(0, len(inputs)), microbatch_size, settings)
+            row = descent.compute(epoch, slice(0, len(inputs)), microbatch_size, settings, self.collective)
         return descent.gradient, np.array(row, np.float64)
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
@@ -174,26 +210,49 @@ class _Descent:
         self._vector, self._modules, self._loss = vector, modules, objective.loss
         self._network, self._distribution = vector.policy.network, vector.policy.distribution
         self._is_over_modules = objective.is_over_modules
+        self._row_stats, self._takes_across = objective.row_stats, getattr(objective.loss, "takes_across", False)
         self.gradient = modules[self._name].gradient
         self.optimizer = objective.optimizer.make(len(self.gradient))
         self._clip = objective.grad_clip, objective.grad_clip_by
         self._gradient_parts = list(vector.named_parameters(self._name, self.gradient).values())
         self.steps, self.row_statistics = [], []
 
-    def compute(self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping) -> list[float]:
-        """Leaves the rows' gradient in `gradient`; the loss's statistics and the gradient's norm."""
-        gradient = self.gradient
-        parts = epoch.parts(rows.start, rows.stop, microbatch_size)
-        statistics = self._compute_part(epoch, parts[0], settings, not self.steps)
+    def compute(
+        self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
+    ) -> list[float]:
+        """Leaves the rows' gradient in `gradient`; the loss's statistics and the gradient's norm.
+
+        Args:
+            epoch: with the rows, a slice.
+            microbatch_size: rows that the gradient is computed from at a time.
+            settings: of the loss.
+            collective: of the learners that compute parts of it, of which this is one; None computes all.
+        """
+        own, whole = (rows, 1.0) if collective is None else epoch.cuts.part_of(rows, collective.rank, collective.size)
+        parts, first = epoch.cuts.parts(own.start, own.stop, microbatch_size), not self.steps
+        if collective is not None and self._takes_across and microbatch_size >= rows.stop - rows.start:
+            settings = {**settings, "across": functools.partial(_mean_across, collective, whole)}
+        gradient, num_before = self.gradient, len(self.row_statistics)
+        statistics = self._compute_part(epoch, parts[0], settings, first)
         if len(parts) > 1:
             # Means over parts of different sizes become the mean over all of the rows.
-            share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
+            share = epoch.cuts.share(parts[0], own)
             total, statistics = gradient * np.float32(share), share * np.array(statistics)
             for part in parts[1:]:
-                share = (part.stop - part.start) / (rows.stop - rows.start)
+                share = epoch.cuts.share(part, own)
                 statistics += share * np.array(self._compute_part(epoch, part, settings, False))
                 total += gradient * np.float32(share)
             np.copyto(gradient, total)
+        if collective is not None:
+            gradient *= np.float32(whole)
+            statistics = np.array(statistics, np.float32) * np.float32(whole)
+            of_rows = np.zeros((len(self._row_stats), rows.stop - rows.start), np.float32)
+            found = self.row_statistics[num_before:]
+            if whole:
+                for column, its_parts in zip(of_rows, zip(*found)):
+                    column[own.start - rows.start : own.stop - rows.start] = np.concatenate(its_parts)
+            collective.sum([gradient, statistics, of_rows] if found else [gradient, statistics])
+            self.row_statistics[num_before:] = [tuple(of_rows)] if found else []
         norm = global_norm(gradient)
         if not math.isfinite(norm):
             self.raise_not_finite({**epoch.minibatch(rows), OBS: epoch.inputs[rows]})
@@ -228,15 +287,20 @@ class _Descent:
         raise_not_finite(self._vector, whole, columns)
 
 
-def parts_of(start: int, stop: int, size: int) -> list[slice]:
-    """Slices of `size` rows that cover start ... stop; the last may be shorter."""
-    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
+def _mean_across(collective: Collective, share: float, mean: float) -> float:
+    """The mean over the learners' rows of what has this mean over the rows of this learner, its share of them."""
+    number = np.array([share * mean], np.float32)
+    collective.sum([number])
+    return float(number[0])
 
 
 class Epoch:
     """The batch in the order of one epoch, in memory that every epoch uses again.
 
     Matrices other than the network's input are stored feature-major, as the losses like them; `minibatch` gives rows.
+
+    Attributes:
+        cuts: where the rows may be parted, from `reorder` on.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], inputs: np.ndarray):
@@ -245,6 +309,7 @@ class Epoch:
         self.replace(columns)
         self._shuffled = {name: np.empty_like(source) for name, source in self._sources.items()}
         self.inputs = np.empty_like(inputs)
+        self.cuts = Cuts()
 
     def replace(self, columns: Mapping[str, np.ndarray]) -> None:
         """Takes these columns [rows, ...] from the next `reorder` on."""
@@ -256,12 +321,12 @@ class Epoch:
         """Fills the columns for the next epoch; mode "clip" lets `take` write straight into its output."""
         if order is None:
             self.inputs, self._shuffled = self._inputs, self._sources
-            return
-        np.take(self._inputs, order, axis=0, out=self.inputs, mode="clip")
-        for name, source in self._sources.items():
-            np.take(source, order, axis=-1 if source.ndim == 2 else 0, out=self._shuffled[name], mode="clip")
-
-    parts = staticmethod(parts_of)
+        else:
+            np.take(self._inputs, order, axis=0, out=self.inputs, mode="clip")
+            for name, source in self._sources.items():
+                np.take(source, order, axis=-1 if source.ndim == 2 else 0, out=self._shuffled[name], mode="clip")
+        if LOSS_MASK in self._shuffled:
+            self.cuts = Cuts.of(None, self._shuffled[LOSS_MASK])
 
     def reads(self, rows: slice) -> tuple[np.ndarray, ...]:
         """What the network's forward pass takes for these rows."""
@@ -286,24 +351,11 @@ class EpochOfSequences(Epoch):
         super().reorder(None if order is None else rows_of_sequences(self._seq_lens, order))
         if order is not None:
             self._seq_lens, self._states = self._seq_lens[order], self._states[order]
-        self._ends = np.cumsum(self._seq_lens)
-
-    def parts(self, start: int, stop: int, size: int) -> list[slice]:
-        return whole_sequences(self._ends, start, stop, size)
+        self.cuts = Cuts.of(self._seq_lens, self._shuffled.get(LOSS_MASK))
 
     def reads(self, rows: slice) -> tuple[np.ndarray, ...]:
-        first, last = np.searchsorted(self._ends, (rows.start, rows.stop - 1), side="right")
+        first, last = np.searchsorted(self.cuts.ends, (rows.start, rows.stop - 1), side="right")
         return self.inputs[rows], self._seq_lens[first : last + 1], self._states[first : last + 1]
-
-
-def whole_sequences(ends: np.ndarray, start: int, stop: int, size: int) -> list[slice]:
-    """Rows from `start` to `stop` in parts of whole sequences, as few as have `size` rows; `ends` [S] closes each."""
-    parts = []
-    for end in ends[(ends > start) & (ends <= stop)].tolist():
-        if end - start >= size or end == stop:
-            parts.append(slice(start, end))
-            start = end
-    return parts
 
 
 def epoch_of(columns: Mapping[str, np.ndarray], inputs: np.ndarray) -> Epoch:

@@ -1,17 +1,20 @@
 """The update in torch, on the CPU or one GPU: autograd, one flat vector, one synchronisation per update."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rllib.learners.numpy_learner import check_identity, parts_of, raise_not_finite, whole_sequences
+from rllib.learners.collective import Collective
+from rllib.learners.minibatches import Cuts
+from rllib.learners.numpy_learner import check_identity, raise_not_finite
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
 from rllib.models.torch_network import backward
-from rllib.sample_batch import OBS, PER_SEQUENCE, SEQ_LENS, rows_of_sequences
+from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, rows_of_sequences
 
 # Names of the optimizers' memory in torch -> names in a learner's state, which the numpy optimizers share.
 MEMORY = {
@@ -30,6 +33,10 @@ class TorchBackend:
         objectives: what is minimised, one after the other on each minibatch.
         targets: copies of modules; losses over modules find them as "target_MODULE".
         device: "cpu", "cuda" or "cuda:1".
+
+    Attributes:
+        collective: of several learners that share each minibatch, of which this is one; None: there are no others.
+        num_done: steps of the newest `train`, counted over all objectives.
 
     Raises:
         ValueError: if the device does not exist.
@@ -51,6 +58,8 @@ class TorchBackend:
         for target, (_, weights) in zip(targets, self._mirrored[1:]):
             modules[f"target_{target.module}"] = self._module(target.module, weights)
         self._descents = [_Descent(each, modules, vector, self._on_gpu) for each in objectives]
+        self.collective: Collective | None = None
+        self.num_done = 0
 
     def _module(self, name: str, flat: Tensor):
         if name != POLICY:
@@ -64,6 +73,12 @@ class TorchBackend:
     def states(self) -> list[dict[str, np.ndarray]]:
         """Copies of the tensors of each objective's optimizer, under the names of the numpy optimizers."""
         return [descent.get_state() for descent in self._descents]
+
+    template = states  # arrays of the same names and shapes
+
+    def use_threads(self, count: int) -> None:
+        """Sets the threads of torch's operations in this process."""
+        torch.set_num_threads(count)
 
     def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Copies arrays of the same names and shapes over the optimizers' tensors."""
@@ -84,6 +99,7 @@ class TorchBackend:
         meanwhile: Callable[[], None] | None = None,
         stop_above: tuple[int, float] | None = None,
         refresh: Callable[[], Mapping[str, np.ndarray]] | None = None,
+        resumes: bool = False,
     ) -> list[tuple[np.ndarray, list[tuple]]]:
         """Walks over the batch once for each order; arguments and result as for NumpyBackend.train.
 
@@ -96,8 +112,11 @@ class TorchBackend:
             for descent, lr, given in zip(self._descents, lrs, settings, strict=True)
             if given is not None
         ]
+        if not resumes:
+            self.num_done = 0
         for descent, lr, _ in active:
-            descent.begin(lr)
+            descent.begin(lr, resumes)
+        num_walked, collective = 0, self.collective
         batch = self._batch(columns, inputs)
         for number, order in enumerate(self._orders_on_device(orders)):
             if refresh is not None and number:
@@ -106,14 +125,19 @@ class TorchBackend:
                 columns = {**columns, **refresh()}
                 batch = self._batch(columns, inputs)
             epoch = batch.reordered(order)
-            for descent, *_ in active:
-                descent.row_statistics = []
-            for rows in epoch.parts(0, len(inputs), minibatch_size):
+            if num_walked >= self.num_done:
+                for descent, *_ in active:
+                    descent.row_statistics = []
+            for rows in epoch.cuts.parts(0, len(inputs), minibatch_size):
                 for descent, _, given in active:
-                    descent.compute(epoch, rows, microbatch_size, given)
+                    num_walked += 1
+                    if num_walked <= self.num_done:
+                        continue
+                    descent.compute(epoch, rows, microbatch_size, given, collective)
                     if stop_above is not None and not self._on_gpu and descent.exceeds(*stop_above):
                         break
                     descent.step()
+                    self.num_done = num_walked
                 else:
                     continue
                 break
@@ -132,7 +156,8 @@ class TorchBackend:
         self._fetch_weights()
         (descent,) = self._descents
         descent.begin(0.0)
-        descent.compute(self._batch(columns, inputs), slice(0, len(inputs)), microbatch_size, settings)
+        batch = self._batch(columns, inputs)
+        descent.compute(batch, slice(0, len(inputs)), microbatch_size, settings, self.collective)
         gradient = descent.gradients[0].numpy() if not self._on_gpu else np.empty_like(self._vector.flat)
         ((statistics,),) = self._finish([descent], {**columns, OBS: inputs}, descent.gradients[0], gradient)
         return gradient, statistics
@@ -151,6 +176,22 @@ class TorchBackend:
             np.copyto(self._vector.flat, self._flat.cpu().numpy())
         return float(norm)
 
+    def get_progress(self) -> list[tuple]:
+        """How far an unfinished `train` has come; as NumpyBackend.get_progress. The weights are in the vector then."""
+        if self._on_gpu:
+            np.copyto(self._vector.flat, self._flat.cpu().numpy())
+        steps = [[step.cpu().numpy() for step in descent.steps] for descent in self._descents]
+        return [self.num_done, *zip(steps, [descent.rows_in_numpy() for descent in self._descents])]
+
+    def set_progress(self, progress: list[tuple]) -> None:
+        """Takes over what `get_progress` gave; `train(..., resumes=True)` goes on from there."""
+        self.num_done, *of_descents = progress
+        for descent, (steps, row_statistics) in zip(self._descents, of_descents, strict=True):
+            descent.steps = [torch.tensor(step, device=self.device) for step in steps]
+            descent.row_statistics = [
+                tuple(torch.tensor(column, device=self.device) for column in part) for part in row_statistics
+            ]
+
     def _fetch_weights(self) -> None:
         if self._on_gpu:
             for host, device in self._mirrored:
@@ -158,7 +199,8 @@ class TorchBackend:
 
     def _batch(self, columns: Mapping, inputs: np.ndarray) -> "Epoch":
         tensors = {name: self._transfers.take(column) for name, column in columns.items()}
-        return epoch_of({**tensors, OBS: self._transfers.take(inputs)}, columns.get(SEQ_LENS))
+        seq_lens, mask = columns.get(SEQ_LENS), columns.get(LOSS_MASK)
+        return epoch_of({**tensors, OBS: self._transfers.take(inputs)}, seq_lens, mask)
 
     def _finish(
         self, descents: Sequence["_Descent"], columns: Mapping, result: Tensor, out: np.ndarray
@@ -212,6 +254,7 @@ class _Descent:
         self._loss = objective.loss if bind is None else bind(moved[0])
         self._modules, self._vector, self._on_gpu = modules, vector, on_gpu
         self._distribution = vector.policy.distribution
+        self._row_stats, self._takes_across = objective.row_stats, getattr(self._loss, "takes_across", False)
         # What the policy's network is called with.
         self._reads = (OBS, *PER_SEQUENCE) if vector.policy.state_size else (OBS,)
         self._clip = objective.grad_clip, objective.grad_clip_by
@@ -239,27 +282,47 @@ class _Descent:
         for name, tensor in self._memory.items():
             tensor.copy_(torch.as_tensor(np.asarray(state[name])))
 
-    def begin(self, lr: float) -> None:
-        """Before an update."""
+    def begin(self, lr: float, resumes: bool = False) -> None:
+        """Before an update, or the rest of one."""
         for group in self._optimizer.param_groups:
             group["lr"] = lr
-        self.steps, self.row_statistics, self.identity_error = [], [], None
+        self.identity_error = None
+        if not resumes:
+            self.steps, self.row_statistics = [], []
 
-    def compute(self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping) -> None:
-        """Leaves the gradient of the rows in `gradients`, and their statistics with the gradient's norm in `steps`."""
+    def compute(
+        self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
+    ) -> None:
+        """Leaves the gradient of the rows in `gradients`, and their statistics with the gradient's norm in `steps`.
+
+        Arguments as for the method of this name in numpy_learner.py.
+        """
+        own, whole = (rows, 1.0) if collective is None else epoch.cuts.part_of(rows, collective.rank, collective.size)
+        parts, num_before = epoch.cuts.parts(own.start, own.stop, microbatch_size), len(self.row_statistics)
+        if collective is not None and self._takes_across and microbatch_size >= rows.stop - rows.start:
+            settings = {**settings, "across": functools.partial(_mean_across, collective, whole)}
         gradients = self.gradients
-        parts = epoch.parts(rows.start, rows.stop, microbatch_size)
         statistics = self._compute_part(epoch, parts[0], settings)
         if len(parts) > 1:
             # Means over parts of different sizes become the mean over all of the rows.
-            share = (parts[0].stop - parts[0].start) / (rows.stop - rows.start)
+            share = epoch.cuts.share(parts[0], own)
             totals, statistics = [gradient * share for gradient in gradients], statistics * share
             for part in parts[1:]:
-                share = (part.stop - part.start) / (rows.stop - rows.start)
+                share = epoch.cuts.share(part, own)
                 statistics += share * self._compute_part(epoch, part, settings)
                 for total, gradient in zip(totals, gradients):
                     total += gradient * share
             torch._foreach_copy_(gradients, totals)
+        if collective is not None:
+            torch._foreach_mul_(gradients, whole)
+            statistics = statistics * whole
+            found = self.row_statistics[num_before:]
+            of_rows = statistics.new_zeros(len(self._row_stats), rows.stop - rows.start)
+            if whole:
+                for column, its_parts in zip(of_rows, zip(*found)):
+                    column[own.start - rows.start : own.stop - rows.start] = torch.cat(its_parts)
+            collective.sum([*gradients, statistics, of_rows] if found else [*gradients, statistics])
+            self.row_statistics[num_before:] = [tuple(of_rows)] if found else []
         norm = torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
         if not self._on_gpu and not torch.isfinite(norm):
             columns = {name: column.numpy() for name, column in epoch[rows].items()}
@@ -317,6 +380,13 @@ class _Descent:
         self._optimizer.step()
 
 
+def _mean_across(collective: Collective, share: float, mean: Tensor) -> Tensor:
+    """The mean over the learners' rows of what has this mean over the rows of this learner, its share of them."""
+    number = (mean * share).reshape(1)
+    collective.sum([number])
+    return number[0]
+
+
 def _scale_to(vector: Tensor, norm: Tensor, limit: float) -> None:
     # Without asking the device whether the norm exceeds the limit.
     vector.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
@@ -362,20 +432,22 @@ class Epoch:
 
     Args:
         columns: name -> [B, ...].
+        mask: bool [B], the column of that name where there is one, in this process's memory.
+
+    Attributes:
+        cuts: where the rows may be parted.
     """
 
-    def __init__(self, columns: Mapping[str, Tensor]):
-        self._columns = columns
+    def __init__(self, columns: Mapping[str, Tensor], mask: np.ndarray | None = None):
+        self._columns, self._mask = columns, mask
+        self.cuts = Cuts.of(None, mask)
 
     def reordered(self, order: Tensor | None) -> "Epoch":
         """These rows in another order [B]."""
         if order is None:
             return self
-        return Epoch({name: column.index_select(0, order) for name, column in self._columns.items()})
-
-    def parts(self, start: int, stop: int, size: int) -> list[slice]:
-        """The rows from `start` to `stop` in parts of `size` rows; the last takes what is left."""
-        return parts_of(start, stop, size)
+        mask = None if self._mask is None else self._mask[order.cpu().numpy()]
+        return Epoch({name: column.index_select(0, order) for name, column in self._columns.items()}, mask)
 
     def __getitem__(self, rows: slice) -> dict[str, Tensor]:
         """Views of some rows by column."""
@@ -386,39 +458,37 @@ class EpochOfSequences(Epoch):
     """Rows that stand in sequences, which stay together.
 
     Args:
-        columns: with those PER_SEQUENCE.
+        columns, mask: as for Epoch, with the columns PER_SEQUENCE.
         seq_lens: int [S], the column of that name, in this process's memory.
     """
 
-    def __init__(self, columns: Mapping[str, Tensor], seq_lens: np.ndarray):
-        super().__init__(columns)
-        self._seq_lens, self._ends = seq_lens, np.cumsum(seq_lens)
+    def __init__(self, columns: Mapping[str, Tensor], seq_lens: np.ndarray, mask: np.ndarray | None = None):
+        super().__init__(columns, mask)
+        self._seq_lens, self.cuts = seq_lens, Cuts.of(seq_lens, mask)
 
     def reordered(self, order: Tensor | None) -> "EpochOfSequences":
         """These sequences in another order [S]."""
         if order is None:
             return self
         by_sequence = order.cpu().numpy()
-        rows = torch.from_numpy(rows_of_sequences(self._seq_lens, by_sequence)).to(order.device)
+        by_row = rows_of_sequences(self._seq_lens, by_sequence)
+        rows = torch.from_numpy(by_row).to(order.device)
         columns = {
             name: column.index_select(0, order if name in PER_SEQUENCE else rows)
             for name, column in self._columns.items()
         }
-        return EpochOfSequences(columns, self._seq_lens[by_sequence])
-
-    def parts(self, start: int, stop: int, size: int) -> list[slice]:
-        """The rows from `start` to `stop` in parts of whole sequences, as few as have `size` rows."""
-        return whole_sequences(self._ends, start, stop, size)
+        mask = None if self._mask is None else self._mask[by_row]
+        return EpochOfSequences(columns, self._seq_lens[by_sequence], mask)
 
     def __getitem__(self, rows: slice) -> dict[str, Tensor]:
-        first, last = np.searchsorted(self._ends, (rows.start, rows.stop - 1), side="right")
+        first, last = np.searchsorted(self.cuts.ends, (rows.start, rows.stop - 1), side="right")
         sequences = slice(int(first), int(last) + 1)
         return {name: column[sequences if name in PER_SEQUENCE else rows] for name, column in self._columns.items()}
 
 
-def epoch_of(columns: Mapping[str, Tensor], seq_lens: np.ndarray | None) -> Epoch:
-    """The batch as it stands; `seq_lens` where its rows stand in sequences."""
-    return Epoch(columns) if seq_lens is None else EpochOfSequences(columns, seq_lens)
+def epoch_of(columns: Mapping[str, Tensor], seq_lens: np.ndarray | None, mask: np.ndarray | None = None) -> Epoch:
+    """The batch as it stands; `seq_lens` where its rows stand in sequences, `mask` where some do not count."""
+    return Epoch(columns, mask) if seq_lens is None else EpochOfSequences(columns, seq_lens, mask)
 
 
 class InPlace:

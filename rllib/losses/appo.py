@@ -41,6 +41,7 @@ def appo_gradient(
     entropy_coeff,
     vtrace=True,
     standardize_advantages=False,
+    across=None,
     max_behaviour_ratio=2.0,
     **trace,
 ):
@@ -53,6 +54,7 @@ def appo_gradient(
         clip_param: the ratio pi / pi_t counts within 1 - clip_param ... 1 + clip_param.
         kl_coeff: weight of KL(pi_t || pi).
         standardize_advantages: give them mean 0 and standard deviation 1 over the steps of the minibatch.
+        across: as for `returns.standardized`.
         max_behaviour_ratio: the largest mu / pi_t that counts.
 
     Returns:
@@ -67,7 +69,7 @@ def appo_gradient(
     log_rho = target_log_prob - behaviour if vtrace else np.zeros_like(log_prob)
     targets, advantages = vtrace_of_rows(log_rho, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = standardized(advantages, weight)
+        advantages = standardized(advantages, weight, across)
 
     behaviour_ratio = np.exp(np.minimum(behaviour - target_log_prob, np.float32(math.log(max_behaviour_ratio))))
     ratio = behaviour_ratio * np.exp(np.minimum(log_prob - behaviour, np.float32(20)))
@@ -111,6 +113,7 @@ def appo_loss(
     entropy_coeff,
     vtrace=True,
     standardize_advantages=False,
+    across=None,
     max_behaviour_ratio=2.0,
     **trace,
 ):
@@ -127,7 +130,7 @@ def appo_loss(
     behaviour_ratio = (behaviour - target_log_prob).clamp(max=math.log(max_behaviour_ratio)).exp()
     targets, advantages = torch_vtrace_of_rows(log_rho, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = torch_standardized(advantages, mean)
+        advantages = torch_standardized(advantages, mean, across)
     ratio = behaviour_ratio * (log_prob - behaviour).clamp(max=20).exp()
     clipped = ratio.clamp(1 - clip_param, 1 + clip_param)
     policy_loss = -mean((advantages * ratio).minimum(advantages * clipped))

@@ -89,6 +89,7 @@ class WithAuxiliary:
         self.columns = tuple(dict.fromkeys([*loss.columns, *(name for part in parts for name in part.columns)]))
         self.stats = (*loss.stats, *(name for part in parts for name in part.statistics))
         self.row_stats = getattr(loss, "row_stats", ())
+        self.takes_across = getattr(loss, "takes_across", False)
         self.identity_error = loss.identity_error
         self._model = self._read = None
 

@@ -24,6 +24,7 @@ def impala_gradient(
     entropy_coeff,
     vtrace=True,
     standardize_advantages=False,
+    across=None,
     **trace,
 ):
     """Statistics and output gradients of the IMPALA loss, in closed form. R rows, float32.
@@ -40,6 +41,7 @@ def impala_gradient(
         entropy_coeff: weight of the entropy bonus.
         vtrace: False takes every ratio for 1, as if the weights had not changed since the actions were drawn.
         standardize_advantages: give them mean 0 and standard deviation 1 over the steps of the minibatch.
+        across: as for `returns.standardized`.
         trace: gamma and, where they differ from 1, clip_rho, clip_pg_rho and lambda_, as for `vtrace.vtrace_of_rows`.
 
     Returns:
@@ -52,7 +54,7 @@ def impala_gradient(
     log_rho = log_prob - minibatch[ACTION_LOGP] if vtrace else np.zeros_like(log_prob)
     targets, advantages = vtrace_of_rows(log_rho, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = standardized(advantages, weight)
+        advantages = standardized(advantages, weight, across)
 
     policy_loss = -float(np.dot(weight, log_prob * advantages))
     d_log_prob = -weight * advantages
@@ -103,6 +105,7 @@ def impala_loss(
     entropy_coeff,
     vtrace=True,
     standardize_advantages=False,
+    across=None,
     **trace,
 ):
     """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
@@ -117,7 +120,7 @@ def impala_loss(
         log_rho = log_rho.new_zeros(log_rho.shape)
     targets, advantages = torch_vtrace_of_rows(log_rho, values, minibatch, **trace)
     if standardize_advantages:
-        advantages = torch_standardized(advantages, mean)
+        advantages = torch_standardized(advantages, mean, across)
     policy_loss = -mean(log_prob * advantages)
     vf_loss = 0.5 * mean((values - targets).square())
     entropy = mean(new.entropy())

@@ -30,11 +30,15 @@ class Loss(Protocol):
         stats: names of the statistics, in the order in which both forms return them.
         row_stats: names of numbers for each row ([B], without a graph). A loss that has some returns them, a tuple of
             arrays, behind what else its two forms return. A loss without any need not say so.
+        takes_across: whether it has a setting `across`: None, or where several learners compute parts of a minibatch, a
+            function that turns a mean over the part (a number, or a scalar tensor) into the mean over the minibatch. A
+            loss in which rows depend on such means needs it; all learners must call it equally often.
     """
 
     columns: ClassVar[tuple[str, ...]]
     stats: ClassVar[tuple[str, ...]]
     row_stats: ClassVar[tuple[str, ...]] = ()
+    takes_across: ClassVar[bool] = False
 
     def numpy(self, distribution, outputs: tuple, minibatch: Mapping[str, np.ndarray], **settings) -> tuple:
         """(statistics, gradients): a sequence of numbers, and the gradient with respect to each output."""
@@ -91,6 +95,7 @@ class ActorCriticLoss:
     gradient: Callable[..., tuple]
     autograd: Callable[..., tuple]
     by_newest_weights: bool = True
+    takes_across: ClassVar[bool] = True
 
     def numpy(self, distribution, outputs: tuple, minibatch: Mapping[str, np.ndarray], **settings) -> tuple:
         statistics, d_dist_inputs, d_values = self.gradient(distribution, *outputs, minibatch, **settings)

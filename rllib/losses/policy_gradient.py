@@ -20,7 +20,15 @@ STATS = ("total_loss", "policy_loss", "vf_loss", "policy_entropy", "vf_explained
 
 
 def policy_gradient(
-    distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff, standardize_advantages=False
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    vf_loss_coeff,
+    entropy_coeff,
+    standardize_advantages=False,
+    across=None,
 ):
     """Statistics and output gradients of the loss, in closed form. B rows, float32.
 
@@ -32,6 +40,7 @@ def policy_gradient(
         vf_loss_coeff: weight of the value loss.
         entropy_coeff: weight of the entropy bonus.
         standardize_advantages: give them mean 0 and standard deviation 1 over the minibatch.
+        across: as for `returns.standardized`.
 
     Returns:
         statistics (a list in the order of STATS), d_dist_inputs [B, K], d_values [B].
@@ -43,7 +52,7 @@ def policy_gradient(
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
     if standardize_advantages:
-        advantages = standardized(advantages)
+        advantages = standardized(advantages, across=across)
     rows = len(values)
     # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
     averaged = np.empty((len(_AVERAGED), rows), np.float32)
@@ -73,7 +82,15 @@ _AVERAGED = _SURROGATE, _ENTROPY, _SQUARES, _ERROR, _TARGET = range(5)
 
 
 def policy_gradient_loss(
-    distribution, dist_inputs, values, minibatch, *, vf_loss_coeff, entropy_coeff, standardize_advantages=False
+    distribution,
+    dist_inputs,
+    values,
+    minibatch,
+    *,
+    vf_loss_coeff,
+    entropy_coeff,
+    standardize_advantages=False,
+    across=None,
 ):
     """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
 
@@ -83,7 +100,7 @@ def policy_gradient_loss(
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
     if standardize_advantages:
-        advantages = torch_standardized(advantages, lambda column: column.mean())
+        advantages = torch_standardized(advantages, lambda column: column.mean(), across)
     now = distribution.torch_at(dist_inputs)
     policy_loss = -(advantages * now.log_prob(minibatch[ACTIONS])).mean()
     vf_loss = (values - targets).square().mean()

@@ -51,6 +51,7 @@ def ppo_gradient(
     entropy_coeff,
     vf_clip_param=None,
     standardize_advantages=False,
+    across=None,
 ):
     """Statistics and output gradients of the PPO loss, in closed form. B rows, float32.
 
@@ -66,6 +67,7 @@ def ppo_gradient(
         entropy_coeff: weight of the entropy bonus.
         vf_clip_param: how far a value may move from vf_preds with effect, in units of the value; None or inf: any way.
         standardize_advantages: give them mean 0 and standard deviation 1 over the minibatch.
+        across: as for `returns.standardized`.
 
     Returns:
         statistics (a list in the order of STATS), d_dist_inputs [B, K], d_values [B].
@@ -77,7 +79,7 @@ def ppo_gradient(
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
     if standardize_advantages:
-        advantages = standardized(advantages)
+        advantages = standardized(advantages, across=across)
     rows = len(values)
     # One row of this matrix for each number that is averaged over the minibatch, all of them at once at the end.
     averaged = np.empty((len(_AVERAGED), rows), np.float32)
@@ -169,6 +171,7 @@ def ppo_loss(
     entropy_coeff,
     vf_clip_param=None,
     standardize_advantages=False,
+    across=None,
 ):
     """The same for autograd: a scalar tensor, and its statistics in the order of STATS.
 
@@ -178,7 +181,7 @@ def ppo_loss(
     if values.shape != targets.shape or values.shape != advantages.shape:
         raise not_all_rows(values=values, targets=targets, advantages=advantages)
     if standardize_advantages:
-        advantages = torch_standardized(advantages, lambda column: column.mean())
+        advantages = torch_standardized(advantages, lambda column: column.mean(), across)
     new = distribution.torch_at(dist_inputs)
 
     # Equation 7: the smaller of the two, so that a ratio beyond the clip gives nothing to gain.

@@ -1,6 +1,7 @@
 """Sums along time-major fragments: advantages, and the lambda-returns that values and action values are fitted to."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -64,28 +65,38 @@ def q_lambda_targets(rewards, next_values, terminated, truncated, gamma, lambda_
     return accumulated(rewards + (going_on - tracing) * next_values, tracing)
 
 
-def standardized(advantages: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+def standardized(
+    advantages: np.ndarray, weight: np.ndarray | None = None, across: Callable | None = None
+) -> np.ndarray:
     """Advantages [B] with mean 0 and (population) standard deviation 1; equal ones become zeros.
 
     Args:
         advantages: float32.
         weight: float32 [B], of sum 1, zero in rows that do not count; None: all rows count alike.
+        across: turns a mean over these rows into the mean over all rows, where several learners share them
+            (losses/loss.py: Loss).
     """
+    if across is not None:
+        weight = np.full(len(advantages), 1 / len(advantages), np.float32) if weight is None else weight
+        advantages = advantages - np.float32(across(np.dot(weight, advantages)))
+        return advantages / max(LEAST_DEVIATION, math.sqrt(float(across(np.dot(weight, advantages * advantages)))))
     if weight is None:
         return (advantages - advantages.mean()) / max(LEAST_DEVIATION, float(advantages.std()))
     advantages = advantages - np.dot(weight, advantages)
     return advantages / max(LEAST_DEVIATION, math.sqrt(float(np.dot(weight, advantages * advantages))))
 
 
-def torch_standardized(advantages, mean):
+def torch_standardized(advantages, mean, across: Callable | None = None):
     """The same for a tensor [B].
 
     Args:
         advantages: a tensor without gradient.
         mean: function of a tensor [B], its mean over the rows that count.
+        across: as for `standardized`, of scalar tensors.
     """
-    advantages = advantages - mean(advantages)
-    return advantages / mean(advantages.square()).sqrt().clamp(min=LEAST_DEVIATION)
+    across = across or (lambda one: one)
+    advantages = advantages - across(mean(advantages))
+    return advantages / across(mean(advantages.square())).sqrt().clamp(min=LEAST_DEVIATION)
 
 
 def accumulated(deltas: np.ndarray, decays: np.ndarray) -> np.ndarray:

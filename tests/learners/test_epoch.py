@@ -21,7 +21,7 @@ def test_sequences_stay_together_in_any_order(size):
     for order in (None, torch.tensor([4, 2, 0, 1, 3])):
         columns = {name: torch.from_numpy(column) for name, column in batch().items()}
         epoch = epoch_of(columns, LENGTHS).reordered(order)
-        seen, parts = [], epoch.parts(0, 15, size)
+        seen, parts = [], epoch.cuts.parts(0, 15, size)
         for part in parts[:-1]:
             assert part.stop - part.start >= size
         for part in parts:

@@ -1,0 +1,191 @@
+"""Sums over processes: K learners compute parts of one gradient, and each needs the whole."""
+
+import contextlib
+import mmap
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+import numpy as np
+
+LINE = 64  # bytes of a cache line: what one process writes often shares none with another
+TOKEN_BYTES = 16
+# Looks at the others' counters, 30 ns each, before the core is offered to another process, and before sleeping.
+LOOKS = 10_000
+YIELDS = 200
+NAP_S = 0.0002
+
+
+class Unfinished(Exception):
+    """A sum that not all processes have come to: one has ended or hangs, or was told to stop.
+
+    Attributes:
+        missing: ranks of those that had not come, where that is known.
+    """
+
+    def __init__(self, missing: Sequence[int] = ()):
+        super().__init__(f"a sum over the learners was not finished; not there: {list(missing) or 'unknown'}")
+        self.missing = tuple(missing)
+
+
+class Collective(Protocol):
+    """Processes that call `sum` equally often, with arrays of the same sizes.
+
+    Attributes:
+        rank: this process's number.
+        size: how many they are.
+    """
+
+    rank: int
+    size: int
+
+    def sum(self, arrays: Sequence) -> None:
+        """Puts the sums over all processes into the arrays (or tensors), float32 and contiguous each.
+
+        All processes get the same bits.
+
+        Raises:
+            Unfinished: if another one does not come.
+        """
+
+    def close(self) -> None:
+        """Leaves; the others' next sum is unfinished."""
+
+
+class SharedBlock:
+    """Memory that the processes of one machine map: a counter and two slots for each of them, and a mark to stop.
+
+    It has no name and is gone with the last process that maps it.
+
+    Args:
+        size: number of processes.
+        capacity: float32 numbers in a slot; larger sums take several rounds.
+        file: open file, which is closed here; None: new memory.
+
+    Attributes:
+        token: random bytes in it, by which a process knows that it has found this block.
+        counters: int64 view, `LINE / 8` apart; the last one is the mark to stop.
+        slots: float32 [2, size, capacity].
+    """
+
+    def __init__(self, size: int, capacity: int, file: int | None = None):
+        self.size, self.capacity = size, capacity
+        stride = -(-4 * capacity // LINE) * LINE
+        head = LINE * (size + 2)
+        self.fd = os.memfd_create("learners") if file is None else file
+        try:
+            if file is None:
+                os.ftruncate(self.fd, head + 2 * size * stride)
+            self._map = mmap.mmap(self.fd, head + 2 * size * stride)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        if file is None:
+            self._map[head - LINE : head - LINE + TOKEN_BYTES] = secrets.token_bytes(TOKEN_BYTES)
+        self.token = self._map[head - LINE : head - LINE + TOKEN_BYTES]
+        self.counters = memoryview(self._map)[: head - LINE].cast("q")
+        slots = np.frombuffer(self._map, np.float32, 2 * size * stride // 4, head)
+        self.slots = slots.reshape(2, size, stride // 4)[:, :, :capacity]
+
+    @property
+    def place(self) -> tuple[int, int, int, int, bytes]:
+        """What `find` takes in other processes, as long as this one lives."""
+        return os.getpid(), self.fd, self.size, self.capacity, self.token
+
+    @classmethod
+    def find(cls, pid: int, fd: int, size: int, capacity: int, token: bytes) -> Self | None:
+        """The block of another process of this machine; None if it cannot be reached from here."""
+        try:
+            block = cls(size, capacity, os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC))
+        except (OSError, ValueError):  # no such process or file here, or one that is too small
+            return None
+        os.close(block.fd)
+        return block if block.token == token else None
+
+    def interrupt(self) -> None:
+        """Ends the sums that are under way, and all that follow, as Unfinished."""
+        self.counters[self.size * LINE // 8] = 1
+
+    def close(self) -> None:
+        """Lets go of the file, so that nobody else can find the block; those who map it keep it."""
+        with contextlib.suppress(OSError):
+            os.close(self.fd)
+
+
+class SharedSums:
+    """Sums through a SharedBlock: no system call as long as the others are not far behind.
+
+    Each process writes its numbers into its slot, raises its counter, waits for the other counters and adds up all
+    slots in the order of the ranks. Two slots take turns: when all counters show round n, everybody has read what was
+    written in round n - 1. It relies on stores becoming visible in their order, as on x86-64 (`is_available`).
+
+    Args:
+        block: found by this process.
+        rank: its number.
+        timeout_s: longest wait for the others (seconds).
+        patient: whether there is a core for each process, so that looking again and again takes none from the others.
+    """
+
+    def __init__(self, block: SharedBlock, rank: int, timeout_s: float, patient: bool = True):
+        self.rank, self.size = rank, block.size
+        self._block, self._timeout_s, self._round = block, timeout_s, 0
+        self._looks = LOOKS if patient else 0
+        self._others = [LINE // 8 * other for other in range(block.size) if other != rank]
+
+    @staticmethod
+    def is_available() -> bool:
+        """Whether this machine's processors keep the order of stores."""
+        return os.uname().machine in ("x86_64", "AMD64")
+
+    def sum(self, arrays: Sequence) -> None:
+        """As Collective.sum; tensors on the CPU are taken as well."""
+        capacity, filled, parts = self._block.capacity, 0, []
+        for array in arrays:
+            flat = np.asarray(array).reshape(-1)
+            while len(flat):
+                part, flat = flat[: capacity - filled], flat[capacity - filled :]
+                parts.append((slice(filled, filled + len(part)), part))
+                filled += len(part)
+                if filled == capacity:
+                    self._sum_round(parts)
+                    filled, parts = 0, []
+        if parts:
+            self._sum_round(parts)
+
+    def _sum_round(self, parts: list[tuple[slice, np.ndarray]]) -> None:
+        self._round += 1
+        slots = self._block.slots[self._round % 2]
+        mine = slots[self.rank]
+        for place, part in parts:
+            mine[place] = part
+        self._block.counters[LINE // 8 * self.rank] = self._round
+        self._wait()
+        first, second, *others = slots if self.size > 1 else (mine, np.zeros_like(mine))
+        for place, part in parts:
+            np.add(first[place], second[place], out=part)
+            for other in others:
+                part += other[place]
+
+    def _wait(self) -> None:
+        counters, round_, looks = self._block.counters, self._round, 0
+        deadline = None
+        for other in self._others:
+            while counters[other] < round_:
+                looks += 1
+                if looks <= self._looks:
+                    continue
+                if deadline is None:
+                    deadline = time.monotonic() + self._timeout_s
+                stopped = counters[self.size * LINE // 8]
+                # Those who came in time have finished the sum, whatever happened since.
+                if (stopped or time.monotonic() > deadline) and counters[other] < round_:
+                    raise Unfinished([i for i in range(self.size) if counters[LINE // 8 * i] < round_])
+                if looks <= self._looks + YIELDS:
+                    os.sched_yield()
+                else:
+                    time.sleep(NAP_S)
+
+    def close(self) -> None:
+        self._block.interrupt()

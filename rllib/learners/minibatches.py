@@ -1,0 +1,64 @@
+"""Which rows of a batch make a minibatch, and which of them a learner computes where several share it."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Where rows that stand in some order may be parted, and which of them count in the means of the loss.
+
+    Args:
+        ends: int [n], row numbers that close a sequence, which stays whole; None: rows stand for themselves.
+        counted: int [rows + 1], how many of the rows before each count; None: all do.
+    """
+
+    ends: np.ndarray | None = None
+    counted: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, seq_lens: np.ndarray | None, mask: np.ndarray | None) -> Self:
+        """Those of rows in sequences.
+
+        Args:
+            seq_lens: int [S], their lengths; None: a sequence ends with a row that does not count, if any row does not.
+            mask: bool [rows], which rows count; None: all do.
+        """
+        ends = None if seq_lens is None else np.cumsum(seq_lens)
+        if mask is None:
+            return cls(ends)
+        counted = np.concatenate(([0], np.cumsum(mask)))
+        return cls(np.flatnonzero(~mask) + 1 if ends is None else ends, counted)
+
+    def parts(self, start: int, stop: int, size: int) -> list[slice]:
+        """The rows from `start` to `stop` in parts of `size` rows, the last of what is left.
+
+        Sequences stay whole: a part has as few of them as have that number of rows.
+        """
+        if self.ends is None:
+            return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
+        parts = []
+        for end in self.ends[(self.ends > start) & (self.ends <= stop)].tolist():
+            if end - start >= size or end == stop:
+                parts.append(slice(start, end))
+                start = end
+        return parts if start == stop else [*parts, slice(start, stop)]
+
+    def share(self, part: slice, whole: slice) -> float:
+        """How much of the rows of `whole` that count those of `part` are."""
+        if self.counted is None:
+            return (part.stop - part.start) / (whole.stop - whole.start)
+        counted = self.counted[[part.start, part.stop, whole.start, whole.stop]].tolist()
+        return (counted[1] - counted[0]) / max(counted[3] - counted[2], 1)
+
+    def part_of(self, rows: slice, rank: int, size: int) -> tuple[slice, float]:
+        """What one of `size` learners computes, and its share. One that is left without rows computes some at share 0.
+
+        So all of them call the loss equally often, whatever it asks the others for.
+        """
+        parts = self.parts(rows.start, rows.stop, -(-(rows.stop - rows.start) // size))
+        if rank < len(parts):
+            return parts[rank], self.share(parts[rank], rows)
+        return parts[0], 0.0

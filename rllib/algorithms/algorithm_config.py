@@ -140,6 +140,10 @@ class AlgorithmConfig(ConfigObject):
             'steps of each environment per sample; "auto": train_batch_size, divided',
             at_least(1),
         ] = 200,
+        gym_env_vectorize_mode: Annotated[
+            Literal["sync", "async", "vector_entry_point"],
+            "a worker's environments: a loop over them, a process for each, or the registered id's own vector version",
+        ] = "sync",
         batch_mode: Annotated[
             Literal["truncate_episodes", "complete_episodes"], "cut episodes at the fragment's end, or finish them"
         ] = "truncate_episodes",
@@ -367,6 +371,15 @@ class AlgorithmConfig(ConfigObject):
             return (
                 'there is no environment. Use .environment("CartPole-v1") or .build(env="CartPole-v1"), or give both '
                 "observation_space and action_space to act and learn without one."
+            )
+
+    @relation("gym_env_vectorize_mode", "batch_mode")
+    def _check_vectorize_mode(self):
+        if self.gym_env_vectorize_mode != "sync" and self.batch_mode == "complete_episodes":
+            return (
+                f"gym_env_vectorize_mode={self.gym_env_vectorize_mode!r} steps all environments of a worker at once, "
+                'but batch_mode="complete_episodes" lets some go on alone. '
+                'Use .rollouts(gym_env_vectorize_mode="sync"), or batch_mode="truncate_episodes".'
             )
 
     @relation("framework")

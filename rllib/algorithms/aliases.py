@@ -92,6 +92,10 @@ VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
 # Values that another era has for what another value does here: (setting, value) -> (value here, why).
 VALUES_TODAY: Mapping[tuple[str, str], tuple[str, str]] = {
     ("observation_filter", "ConcurrentMeanStdFilter"): ("MeanStdFilter", "no threads share a filter here"),
+    **{
+        ("gym_env_vectorize_mode", mode.upper()): (mode, "modes are written in small letters")
+        for mode in ("sync", "async", "vector_entry_point")
+    },
 }
 
 # Settings that two names may give at once; the larger value counts. Ray has GPUs of the driver and of the learner, and
@@ -188,7 +192,6 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
     "monitor": Unavailable((False, None), "recording videos is not available yet"),
     "remote_worker_envs": Unavailable((False,), "environments live in their worker's process; use more workers"),
-    "gym_env_vectorize_mode": Unavailable(("sync", "SYNC"), "environments live in their worker; use more workers"),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable((False,), "every batch is sampled by the newest weights"),
     "optimizer": Unavailable((None,), "use opt_type, adam_epsilon, grad_clip and lr"),

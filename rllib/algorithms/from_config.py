@@ -9,6 +9,7 @@ from rllib.env.checks import check_environment
 from rllib.env.partial_observations import PartialObservationFactory
 from rllib.env.previous_steps import PreviousStep, PreviousStepFactory
 from rllib.env.registry import EnvFactory, resolve
+from rllib.env.vectorized import AsyncFactory, by_entry_point
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
@@ -27,8 +28,9 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     factory = _preprocessed(resolve(config.env), config)
     if told := previous_step(config):
         factory = PreviousStepFactory(factory, told)
-    added = augmentation(config)
-    return factory if added is None else AugmentedFactory(factory, added)
+    if added := augmentation(config):
+        factory = AugmentedFactory(factory, added)
+    return AsyncFactory(factory) if config.gym_env_vectorize_mode == "async" else factory
 
 
 def augmentation(config: AlgorithmConfig) -> Augmentation | None:
@@ -49,14 +51,17 @@ def previous_step(config: AlgorithmConfig) -> PreviousStep | None:
 
 
 def _preprocessed(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
+    is_game, mode = config.preprocessor_pref == "deepmind" and is_atari(factory), config.gym_env_vectorize_mode
+    if mode == "vector_entry_point" and not is_game:
+        factory = by_entry_point(factory)
     if config.ignore_observation_keys:
         return PartialObservationFactory(factory, tuple(dict.fromkeys(config.ignore_observation_keys)))
-    if config.preprocessor_pref != "deepmind" or not is_atari(factory):
+    if not is_game:
         return factory
     model = {**MODEL_DEFAULTS, **config.model}
     return AtariFactory(
         factory.spec,
-        native=config.batch_mode == "truncate_episodes",
+        native=config.batch_mode == "truncate_episodes" and mode != "async",
         size=model["dim"],
         stack=4 if model["framestack"] else 1,
     )

@@ -9,6 +9,10 @@ class LearnerError(RLlibError):
     """An update violated an invariant: a first minibatch that is not on-policy, a parameter that is NaN."""
 
 
+class LearnersLostError(RLlibError):
+    """All learner processes have ended, and the memory of their optimizers with them."""
+
+
 class CheckpointError(RLlibError, ValueError):
     """A checkpoint is missing, truncated, modified, not of this library, or of a newer format than it reads."""
 

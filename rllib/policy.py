@@ -219,6 +219,11 @@ class Policy:
         if self.is_noisy:
             self.network.resample(rng)
 
+    @property
+    def layer_noise(self) -> np.ndarray | None:
+        """The noise in the weights of the noisy layers, float32, the memory itself; None without them."""
+        return self.network.noise if self.is_noisy else None
+
     def silence(self) -> None:
         """Sets the noise in the weights to zero until the next `resample`."""
         if self.is_noisy:

@@ -25,6 +25,7 @@ from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration_config import make_exploration
 from rllib.algorithms.inference import Acting, Inference
 from rllib.algorithms.saving import Saving
+from rllib.env.registry import EnvFactory
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
@@ -33,6 +34,7 @@ from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
 from rllib.evaluation.worker_set import NoWorkers, WorkerSet
 from rllib.learners.learner import Learner, make_learner
+from rllib.learners.learner_group import LearnerGroup
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
@@ -95,6 +97,17 @@ class Algorithm(Acting, Saving, ABC):
         spec.check()
         self._check_action_dist(spec)
         self.policies = {DEFAULT_POLICY: Policy(spec, rng=rng)}
+        self._stopped = False
+        self._parts = contextlib.ExitStack()
+        try:
+            self._build(factory, spec)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _build(self, factory: EnvFactory | None, spec: PolicySpec) -> None:
+        """Makes all that is around the policies."""
+        observation_space, action_space = self.observation_space, self.action_space
         for policy_id, policy in self.policies.items():
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
         self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
@@ -122,26 +135,20 @@ class Algorithm(Acting, Saving, ABC):
             observation_space, action_space, self.config, rng, spec.distribution, augmentation, told
         )
         self._schedule = functools.cache(self.config.get_schedule)
-        self._parts = contextlib.ExitStack()
         self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         self._default_directory = Path("results", f"{type(self).__name__}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
         self._told_no_episode = False
-        self._stopped = False
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
                 "%s with num_rollout_workers=0 runs synchronously: this process samples and learns in turn",
                 type(self).__name__,
             )
-        try:
-            self.setup()
-            self.workers = self.owns(self.make_workers())
-            self.callbacks.on_algorithm_init(algorithm=self)
-        except BaseException:
-            self.stop()
-            raise
+        self.setup()
+        self.workers = self.owns(self.make_workers())
+        self.callbacks.on_algorithm_init(algorithm=self)
 
     def __init_subclass__(cls, **kwargs):
         """Makes the config class that a subclass declares build the subclass."""
@@ -208,8 +215,19 @@ class Algorithm(Acting, Saving, ABC):
         objective = Objective(
             self.whole_loss(policy), optimizer=optimizer, grad_clip=config.grad_clip, grad_clip_by=config.grad_clip_by
         )
+        return self.build_learner(policy, objective, targets=targets)
+
+    def build_learner(self, policy: Policy, objectives: Objective | Sequence[Objective], **more) -> Learner:
+        """A learner in this process or in several others, as the config says; `more` as for `make_learner`."""
+        config, make_group = self.config, None
+        if config.num_learners:
+            settings = from_config.group_settings(config, self.is_synchronous)
+
+            def make_group(*parts):
+                return self.owns(LearnerGroup(*parts, settings))
+
         device = "cuda" if config.num_gpus else "cpu"
-        return make_learner(policy, objective, targets=targets, kind=config.learner, device=device)
+        return make_learner(policy, objectives, kind=config.learner, device=device, make_group=make_group, **more)
 
     def make_postprocess(self) -> Postprocess:
         """What the workers add to each fragment."""
@@ -237,7 +255,9 @@ class Algorithm(Acting, Saving, ABC):
 
     def result_info(self) -> dict[str, Any]:
         """What the results' `info` holds besides counters and the learner's statistics."""
-        return {}
+        if not self.config.num_learners:
+            return {}
+        return {"num_learner_restarts": sum(each.backend.fleet.num_restarts for each in self.learners.values())}
 
     def make_worker_learner(self) -> Callable[[Policy], Learner] | None:
         """What makes the learner of each worker's own policy, where workers compute gradients; it has to be pickled."""

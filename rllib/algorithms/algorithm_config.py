@@ -194,7 +194,9 @@ class AlgorithmConfig(ConfigObject):
     def resources(
         self,
         *,
-        num_gpus: Annotated[float, "GPUs of the learner: 0, or 1 (a part counts as one)", between(0, 1)] = 0,
+        num_gpus: Annotated[
+            float, "GPUs of each learner: 0, or 1 (a part of one is shared with others)", between(0, 1)
+        ] = 0,
         num_cpus_per_worker: Annotated[float, "CPUs that each rollout worker claims", at_least(0)] = 1,
         num_gpus_per_worker: Annotated[float, "GPUs that each rollout worker claims", at_least(0)] = 0,
         custom_resources_per_worker: Annotated[dict, "other resources that each rollout worker claims"] = _EMPTY,
@@ -209,10 +211,16 @@ class AlgorithmConfig(ConfigObject):
         self,
         *,
         num_learners: Annotated[
-            int, "learner processes; 0: this one learns", NotYet("Leave it at 0; .resources(num_gpus=1) takes a GPU.")
+            int, "processes that compute the updates, each a part of every minibatch; 0: this one does", at_least(0)
         ] = 0,
         num_cpus_per_learner: Annotated[
-            int | Literal["auto"], "CPUs that each of them claims", NotYet('Leave it at "auto".')
+            int | Literal["auto"],
+            'CPUs that each of them claims, and threads that it uses; "auto": the cores are shared out',
+            at_least(0),
+        ] = "auto",
+        learner_collective: Annotated[
+            Literal["auto", "shared_memory", "gloo", "nccl"],
+            "what they sum their gradients by; auto: nccl between GPUs, shared memory on one machine, else gloo",
         ] = "auto",
     ) -> Self:
         """Where the updates are computed."""
@@ -399,10 +407,27 @@ class AlgorithmConfig(ConfigObject):
                 f"num_gpus={self.num_gpus:g} does not go with learner='numpy', which runs on the CPU. "
                 'Use .training(learner="torch") or .resources(num_gpus=0).'
             )
+        if self.num_learners:
+            return None  # the processes may run elsewhere, and are refused where there is no GPU for them
         import torch  # takes seconds, and nothing else here needs it
 
         if not torch.cuda.is_available():
             return f"num_gpus={self.num_gpus:g}, but torch finds no CUDA device here. Use .resources(num_gpus=0)."
+
+    @relation("num_learners", "train_batch_size")
+    def _check_learners(self):
+        name = "sgd_minibatch_size" if "sgd_minibatch_size" in self.settings else "train_batch_size"
+        rows = self[name]
+        if self.num_learners > rows:
+            return (
+                f"num_learners={self.num_learners} are more than the {rows} rows of {name}, of which each takes a "
+                f"part. Use .learners(num_learners={max(1, rows // 64)}), or larger minibatches."
+            )
+
+    @relation("learner_collective", "num_gpus")
+    def _check_collective(self):
+        if self.learner_collective == "nccl" and not self.num_gpus:
+            return 'learner_collective="nccl" needs GPUs. Use .resources(num_gpus=1), or learner_collective="auto".'
 
     @relation("callbacks_class")
     def _check_callbacks(self):

@@ -79,6 +79,7 @@ class AlgorithmConfig(ConfigObject):
     num_cpus_for_local_worker: float
     num_learners: int
     num_cpus_per_learner: int | Literal["auto"]
+    learner_collective: Literal["auto", "shared_memory", "gloo", "nccl"]
     evaluation_interval: int | None
     evaluation_num_workers: int
     evaluation_config: Mapping[str, Any] | None
@@ -144,9 +145,10 @@ class AlgorithmConfig(ConfigObject):
         Mapping[str, Any]=..., num_cpus_for_main_process: float=..., num_gpus_per_learner: float=...
     ) -> C: ...
     def learners(
-        self: C, *, num_learners: int=0, num_cpus_per_learner: int | Literal["auto"]="auto", num_gpus: float=0,
-        num_learner_workers: int=..., num_gpus_per_learner_worker: float=..., num_cpus_per_learner_worker: int |
-        Literal["auto"]=..., num_gpus_per_learner: float=...
+        self: C, *, num_learners: int=0, num_cpus_per_learner: int | Literal["auto"]="auto", learner_collective:
+        Literal["auto", "shared_memory", "gloo", "nccl"]="auto", num_gpus: float=0, num_learner_workers: int=...,
+        num_gpus_per_learner_worker: float=..., num_cpus_per_learner_worker: int | Literal["auto"]=...,
+        num_gpus_per_learner: float=...
     ) -> C: ...
     def evaluation(
         self: C, *, evaluation_interval: int | None=None, evaluation_num_workers: int=0, evaluation_config:

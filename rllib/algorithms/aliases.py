@@ -98,8 +98,8 @@ VALUES_TODAY: Mapping[tuple[str, str], tuple[str, str]] = {
     },
 }
 
-# Settings that two names may give at once; the larger value counts. Ray has GPUs of the driver and of the learner, and
-# here the learner is in the driver.
+# Settings that two names may give at once; the larger value counts. Ray has GPUs of the driver and of the learners, and
+# here they are always those of a learner, wherever it is.
 LARGER_OF_TWO = frozenset({"num_gpus"})
 
 # Dicts of Ray 0.8 - 1.x that hold settings; of their keys these have no effect here.

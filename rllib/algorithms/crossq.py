@@ -68,6 +68,14 @@ class CrossQConfig(SACConfig):
         changed = [name for name in _WITHOUT_EFFECT if self[name] != self.settings[name].default]
         return " ".join(f"{name}={self[name]!r} has no effect here: CrossQ has no target copies." for name in changed)
 
+    @relation("num_learners")
+    def _check_one_learner(self):
+        if self.num_learners > 1:
+            return (
+                f"num_learners={self.num_learners} would each normalise a part of the batch, and CrossQ normalises by "
+                "the whole. Use .learners(num_learners=1), or 0."
+            )
+
     @relation("model", "q_model_config", "policy_model_config", "batch_norm_actor")
     def _check_normalisation(self):
         if self.network_settings("q_model_config").get("layer_norm"):

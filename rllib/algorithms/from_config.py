@@ -13,7 +13,8 @@ from rllib.env.vectorized import AsyncFactory, by_entry_point
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker_set import FaultTolerance
+from rllib.evaluation.worker_set import FaultTolerance, num_cores
+from rllib.learners.learner_group import GroupSettings
 from rllib.models.model_settings import MODEL_DEFAULTS, check_model
 
 
@@ -158,6 +159,20 @@ def actor_options(config: AlgorithmConfig) -> dict:
     }
 
 
+def group_settings(config: AlgorithmConfig, alternates: bool) -> GroupSettings:
+    """The learner processes.
+
+    Args:
+        config: of the algorithm, with num_learners.
+        alternates: whether rollout workers and learners wait for one another, so that they share their CPUs.
+    """
+    num_cpus = config.num_cpus_per_learner
+    # With one thread more than a core for each of them, all would be slower.
+    threads = max(1, num_cores() // config.num_learners) if num_cpus == "auto" else max(1, num_cpus)
+    options = {"num_cpus": int(not alternates) if num_cpus == "auto" else num_cpus, "num_gpus": config.num_gpus}
+    return GroupSettings(config.num_learners, options, fault_tolerance(config), threads, config.learner_collective)
+
+
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
     """What the config says about processes that fail."""
     return FaultTolerance(**{field: config[name] for field, name in _FAULT_TOLERANCE.items()}, names=_FAULT_TOLERANCE)
@@ -165,7 +180,13 @@ def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
 
 def resource_request(config: AlgorithmConfig) -> dict:
     """What a run claims: see Algorithm.default_resource_request."""
-    request = {"cpu": config.num_cpus_for_local_worker, "gpu": config.num_gpus, "extra_cpu": 0, "extra_gpu": 0}
+    learners, of_learner = config.num_learners, config.num_cpus_per_learner
+    request = {
+        "cpu": config.num_cpus_for_local_worker,
+        "gpu": 0 if learners else config.num_gpus,
+        "extra_cpu": learners * (1 if of_learner == "auto" else of_learner),
+        "extra_gpu": learners * config.num_gpus,
+    }
     custom: dict[str, float] = {}
     evaluation = config.get_evaluation_config_object()
     for count, of in ((config.num_rollout_workers, config), (config.evaluation_num_workers, evaluation)):

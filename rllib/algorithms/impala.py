@@ -157,9 +157,9 @@ class IMPALA(Algorithm):
         self._check_memory()
         self._replay = FragmentReplay(config.replay_proportion, config.replay_buffer_num_slots, self._learner_rng)
         self._ring: BatchRing[TrainBatch] = BatchRing(config.minibatch_buffer_size, config.num_sgd_iter)
-        # On a CPU there is no transfer that could go on beside the computing; batches of aggregators come when they do.
+        # This process has time for it while a GPU or others compute; batches of aggregators come when they do.
         has_workers = config.num_rollout_workers > 0 and not config.num_aggregation_workers
-        self._stages_ahead = config.num_gpus > 0 and has_workers
+        self._stages_ahead = (config.num_gpus > 0 or config.num_learners > 0) and has_workers
         self._staged: TrainBatch | None = None
         self._request: Callable | None = None
         self._broadcast_at = 0

@@ -22,7 +22,7 @@ from rllib.algorithms.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyCon
 from rllib.algorithms.sections import Merged, at_least, section
 from rllib.evaluation import seeding
 from rllib.evaluation.worker_set import num_cores
-from rllib.learners.learner import Learner, make_learner
+from rllib.learners.learner import Learner
 from rllib.learners.objective import POLICY, Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
@@ -209,7 +209,7 @@ class OffPolicyActorCritic(OffPolicy):
     def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
         config, optimizer = self.config, self.optimizer_settings()
         clip = {"grad_clip": config.grad_clip, "grad_clip_by": config.grad_clip_by}
-        return make_learner(
+        return self.build_learner(
             policy,
             [
                 Objective(self.critic_loss(), (CRITICS,), CRITICS, optimizer, **clip),
@@ -219,8 +219,6 @@ class OffPolicyActorCritic(OffPolicy):
             targets=[
                 TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
             ],
-            kind=config.learner,
-            device="cuda" if config.num_gpus else "cpu",
             rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1),
             threads=self.learner_threads,
         )

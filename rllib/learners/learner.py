@@ -1,5 +1,6 @@
 """Learners: whole batches in, better weights and statistics out."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from rllib.policy import Policy
 from rllib.sample_batch import NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
 if TYPE_CHECKING:
+    from rllib.learners.learner_group import LearnerGroup
     from rllib.learners.torch_learner import TorchBackend
 
 KINDS = ("auto", "numpy", "torch")
@@ -26,6 +28,7 @@ class Learner:
         vector: the policy's network and further modules.
         objectives: what is minimised, one after the other on each minibatch.
         targets: name of a module -> the copy of its weights.
+        backend: computes the updates.
     """
 
     def __init__(
@@ -33,13 +36,13 @@ class Learner:
         vector: ModuleVector,
         objectives: Sequence[Objective],
         targets: Sequence[TargetCopy],
-        backend: "NumpyBackend | TorchBackend",
+        backend: "NumpyBackend | TorchBackend | LearnerGroup",
     ):
         self.policy = vector.policy
         self.vector = vector
         self.objectives = tuple(objectives)
         self.targets = {target.module: target for target in targets}
-        self._backend = backend
+        self.backend = backend
         read = [name for each in objectives for name in each.loss.columns]
         self._columns = tuple(dict.fromkeys([*read, *(PER_SEQUENCE if self.policy.state_size else ())]))
         self._inputs = np.empty((0, 0), np.float32)
@@ -110,7 +113,7 @@ class Learner:
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
         size = min(minibatch_size or rows, rows)
         stop = stop_above and (self.objectives[0].loss.stats.index(stop_above[0]), stop_above[1])
-        found = self._backend.train(
+        found = self.backend.train(
             columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile, stop, refresh
         )
         result = {"num_minibatches": len(found[0][0]) if found else 0}
@@ -137,7 +140,7 @@ class Learner:
         rows = self._checked(batch, microbatch_size=microbatch_size)
         self._check_one_gradient()
         columns, inputs = self._read(batch)
-        gradient, statistics = self._backend.compute_gradient(columns, inputs, microbatch_size or rows, settings)
+        gradient, statistics = self.backend.compute_gradient(columns, inputs, microbatch_size or rows, settings)
         return gradient.copy(), self._named(self.objectives[0], statistics)
 
     def apply_gradient(self, gradient: np.ndarray, *, lr: float) -> float:
@@ -157,7 +160,7 @@ class Learner:
             raise ValueError(
                 f"the policy has {self.weights.size} weights, but the gradient's shape is {gradient.shape}"
             )
-        return self._backend.apply_gradient(gradient, lr)
+        return self.backend.apply_gradient(gradient, lr)
 
     def _check_one_gradient(self) -> None:
         if len(self.objectives) > 1 or self.vector.modules:
@@ -211,7 +214,7 @@ class Learner:
         observations = batch[OBS]
         inputs = self.policy.encode(observations, self.policy.new_inputs(len(observations)))
         self._staged = observations, inputs
-        self._backend.stage([inputs, *(batch[name] for name in self._columns if name in batch)])
+        self.backend.stage([inputs, *(batch[name] for name in self._columns if name in batch)])
 
     def _encoded(self, observations: np.ndarray) -> np.ndarray:
         staged, self._staged = self._staged, None
@@ -238,8 +241,11 @@ class Learner:
 
         The names are the same for numpy and torch.
         """
+        return self._state(self.backend.states)
+
+    def _state(self, of_optimizers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
         state = {}
-        for prefix, arrays in zip(self._prefixes(), self._backend.states):
+        for prefix, arrays in zip(self._prefixes(), of_optimizers):
             state |= {prefix + name: np.array(array) for name, array in arrays.items()}
         for module, target in self.targets.items():
             state |= {f"target_{module}.{name}": array for name, array in target.get_state().items()}
@@ -251,14 +257,14 @@ class Learner:
         Raises:
             ValueError: if it belongs to another optimizer or network.
         """
-        own = self.get_state()
+        own = self._state(self.backend.template)
         if {name: np.shape(array) for name, array in own.items()} != {n: np.shape(a) for n, a in state.items()}:
             raise ValueError(
                 f"the learner's state has {_shapes(own)}, but the given one {_shapes(state)}; "
                 "it must come from the same optimizer and model settings"
             )
-        optimizers = zip(self._prefixes(), self._backend.states)
-        self._backend.load_states([{name: state[prefix + name] for name in its} for prefix, its in optimizers])
+        optimizers = zip(self._prefixes(), self.backend.template)
+        self.backend.load_states([{name: state[prefix + name] for name in its} for prefix, its in optimizers])
         for module in self.vector.modules:
             self.vector[module][:] = state[f"{module}.weights"]
         for module, target in self.targets.items():
@@ -295,6 +301,7 @@ def make_learner(
     device: str = "cpu",
     rng: np.random.Generator | None = None,
     threads: int = 1,
+    make_group: "Callable[..., LearnerGroup] | None" = None,
 ) -> Learner:
     """Chooses and builds a learner.
 
@@ -309,6 +316,8 @@ def make_learner(
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
         threads: of the matrix products in numpy, at most; as many as these are worth.
+        make_group: instead of learning here, makes the processes that do: called with the learner's vector and target
+            copies, and with what makes their learners, a function of keyword arguments `policy`, `targets` and `rng`.
 
     Raises:
         ValueError: for an unknown choice or module, or one that cannot be had (the numpy learner on a GPU, CUDA where
@@ -343,6 +352,10 @@ def make_learner(
         raise ValueError(
             f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"
         )
+    if make_group is not None:
+        kind = "torch" if kind == "torch" or not closed_form else "numpy"
+        make = functools.partial(make_learner, objectives=objectives, modules=modules, kind=kind, device=device)
+        return Learner(vector, objectives, targets, make_group(vector, targets, make))
     if kind == "torch" or not closed_form:
         from rllib.learners.torch_learner import TorchBackend
 

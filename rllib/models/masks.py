@@ -205,6 +205,11 @@ class MaskedNetwork:
         """Draws new noise for the noisy layers."""
         self.network.resample(rng)
 
+    @property
+    def noise(self) -> np.ndarray:
+        """That of the noisy layers."""
+        return self.network.noise
+
     def silence(self) -> None:
         """Sets the noise in the weights to zero."""
         self.network.silence()

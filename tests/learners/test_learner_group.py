@@ -1,0 +1,351 @@
+"""Several learners equal one, whatever they sum by, and whoever of them dies."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from rllib import A2CConfig, APPOConfig, CrossQConfig, DQNConfig, ESConfig, IMPALAConfig, PPOConfig, SACConfig
+from rllib.errors import LearnerError, LearnersLostError
+from rllib.learners.learner import Learner
+from rllib.sample_batch import ADVANTAGES, SampleBatch
+
+NET = {"fcnet_hiddens": [16, 16]}
+NOTHING: dict = {}
+CONFIGS = {
+    "PPO": lambda: (
+        PPOConfig()
+        .environment("CartPole-v1")
+        # 130 rows: the last minibatch of an epoch is of 2, fewer than there are learners.
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=2, rollout_fragment_length=65)
+        .training(train_batch_size=130, sgd_minibatch_size=64, num_sgd_iter=2, lr=1e-3)
+    ),
+    "PPO standardised by minibatches": lambda: CONFIGS["PPO"]().training(standardize_advantages="minibatch"),
+    "IMPALA": lambda: (
+        IMPALAConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=3, rollout_fragment_length=20)
+        .training(train_batch_size=60, standardize_advantages=True)
+    ),
+    "APPO": lambda: (
+        APPOConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=3, rollout_fragment_length=20)
+        .training(train_batch_size=60, num_sgd_iter=2)
+    ),
+    "DQN": lambda: (
+        DQNConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=0)
+        .training(num_steps_sampled_before_learning_starts=40, train_batch_size=33, noisy=True)
+    ),
+    "SAC": lambda: (
+        SACConfig()
+        .environment("Pendulum-v1")
+        .rollouts(num_rollout_workers=0)
+        .training(num_steps_sampled_before_learning_starts=40, train_batch_size=33, q_model_config=NET)
+    ),
+    "A2C": lambda: (
+        A2CConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=0, num_envs_per_worker=2, rollout_fragment_length=10)
+        .training(train_batch_size=20, microbatch_size=7)
+    ),
+}
+
+
+class Update(NamedTuple):
+    """One call of Learner.update, as it can be made again."""
+
+    batch: SampleBatch
+    arguments: dict
+    rng_state: dict
+    clock: int  # for the target copies
+
+
+def config(name: str, training: dict, **learners):
+    built = CONFIGS[name]().training(model=NET).training(**training).debugging(seed=0).learners(**learners)
+    return built.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=0)
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """A function: the first updates of a run with one learner, recorded once."""
+    records: dict = {}
+
+    def updates_of(name: str, count: int = 50, **training) -> list[Update]:
+        key = name, count, *training
+        if key not in records:
+            records[key] = record(name, count, training)
+        return records[key]
+
+    return updates_of
+
+
+def record(name: str, count: int, training: dict) -> list[Update]:
+    updates: list[Update] = []
+    original = Learner.update
+    with config(name, training).build() as algo, pytest.MonkeyPatch.context() as patch:
+
+        def update(learner, batch, *, rng, **arguments):
+            kept = SampleBatch({name: column.copy() for name, column in batch.items()})
+            kept.policy_version = batch.policy_version
+            clock = algo.num_updates + 1 if name in ("SAC", "APPO") else algo.timesteps
+            updates.append(Update(kept, arguments, rng.bit_generator.state, clock))
+            return original(learner, batch, rng=rng, **arguments)
+
+        patch.setattr(Learner, "update", update)
+        while len(updates) < count:
+            algo.train()
+    return updates[:count]
+
+
+def replay(algo, updates: list[Update], meanwhile=None) -> np.ndarray:
+    """The weights after the same updates by this algorithm's learner."""
+    for number, update in enumerate(updates):
+        algo.policy.resample(np.random.default_rng(number))
+        rng = np.random.default_rng()
+        rng.bit_generator.state = update.rng_state
+        more = {} if meanwhile is None else {"meanwhile": meanwhile}
+        algo.learner.update(update.batch, rng=rng, **{**update.arguments, **more})
+        algo.learner.update_targets(update.clock)
+    return algo.learner.weights.copy()
+
+
+def replayed(name: str, updates: list[Update], training: dict = NOTHING, **learners) -> np.ndarray:
+    with config(name, training, **learners).build() as algo:
+        return replay(algo, updates)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_several_learners_equal_one(name, recorded):
+    updates = recorded(name)
+    one = replayed(name, updates)
+    assert len(updates) == 50
+    for count in (1, 2, 3):
+        several = replayed(name, updates, num_learners=count)
+        assert abs(several - one).max() <= 1e-5, count
+    np.testing.assert_array_equal(several, replayed(name, updates, num_learners=3))
+
+
+@pytest.mark.parametrize("collective", ["shared_memory", "gloo"])
+@pytest.mark.parametrize("name", ["PPO standardised by minibatches", "APPO"])
+def test_several_learners_in_torch_equal_one(name, collective, recorded):
+    updates, torch = recorded(name), {"learner": "torch"}
+    one = replayed(name, updates, torch)
+    several = replayed(name, updates, torch, num_learners=2, learner_collective=collective)
+    assert abs(several - one).max() <= 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["numpy", "torch"])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_several_learners_equal_one_by_gloo(name, count, learner, recorded):
+    updates, kind = recorded(name), {"learner": learner}
+    several = [replayed(name, updates, kind, num_learners=count, learner_collective="gloo") for _ in range(2)]
+    assert abs(several[0] - replayed(name, updates, kind)).max() <= 1e-5
+    np.testing.assert_array_equal(*several)
+
+
+def test_policies_with_a_memory_are_parted_by_sequences(recorded):
+    training = {"model": {**NET, "use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 8}}
+    updates = recorded("PPO", 5, **training)
+    assert abs(replayed("PPO", updates, training, num_learners=2) - replayed("PPO", updates, training)).max() <= 1e-5
+
+
+def test_statistics_are_those_of_the_whole_batch(recorded):
+    (update,) = recorded("DQN")[-1:]
+    found = []
+    for learners in ({}, {"num_learners": 3}):
+        with config("DQN", {}, **learners).build() as algo:
+            found.append(algo.learner.update(update.batch, rng=np.random.default_rng(0), **update.arguments))
+    one, several = found
+    assert one.keys() == several.keys()
+    np.testing.assert_allclose(several["td_error"], one["td_error"], rtol=1e-4, atol=1e-5)
+    for name in ("total_loss", "mean_q", "grad_gnorm"):
+        assert several[name] == pytest.approx(one[name], rel=1e-4, abs=1e-5)
+
+
+def test_a_gradient_is_computed_and_applied_by_all(recorded):
+    (update,) = recorded("A2C", 1)
+    settings = {name: update.arguments[name] for name in ("vf_loss_coeff", "entropy_coeff")}
+    found = []
+    for learners in ({}, {"num_learners": 3}):
+        with config("A2C", {}, **learners).build() as algo:
+            gradient, statistics = algo.learner.compute_gradient(update.batch, **settings)
+            norm = algo.learner.apply_gradient(gradient, lr=0.1)
+            found.append((gradient, norm, statistics["total_loss"], algo.learner.weights.copy()))
+    for one, several in zip(*found):
+        np.testing.assert_allclose(several, one, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_that_the_driver_changes_reach_the_learners(recorded):
+    updates = recorded("SAC", 4)
+    found = []
+    for learners in ({}, {"num_learners": 2}):
+        with config("SAC", {}, **learners).build() as algo:
+            replay(algo, updates[:2])
+            weights = algo.get_weights()
+            algo.set_weights({policy: flat * 0.5 for policy, flat in weights.items()})
+            found.append(replay(algo, updates[2:]))
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-5)
+
+
+def test_advantages_are_recomputed_between_the_epochs(recorded):
+    training = {"recompute_advantages": True}
+    found = []
+    for learners in ({}, {"num_learners": 2}):
+        with config("PPO", training, **learners).build() as algo:
+            algo.train()
+            found.append(algo.learner.weights.copy())
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-5)
+
+
+def test_checkpoints_move_between_numbers_of_learners(tmp_path, recorded):
+    updates = recorded("PPO", 4)
+    with config("PPO", {}, num_learners=2).build() as algo:
+        replay(algo, updates[:2])
+        algo.save(tmp_path / "two")
+        expected = replay(algo, updates[2:])
+    for learners in ({}, {"num_learners": 3}):
+        with config("PPO", {}, **learners).build() as algo:
+            algo.restore(tmp_path / "two")
+            np.testing.assert_allclose(replay(algo, updates[2:]), expected, rtol=0, atol=1e-5)
+
+
+# ---------------------------------------------------------------------- those who die
+
+
+def process_ids(algo) -> list[int]:
+    fleet = algo.learner.backend.fleet
+    return list(fleet.ask_all(lambda handle, index: handle.process_id.remote()).values())
+
+
+@pytest.mark.parametrize("name", ["PPO", "SAC"])
+def test_a_learner_that_is_killed_is_replaced_in_the_middle_of_training(name, recorded):
+    """The others have the same state, so the run is the same to the bit."""
+    updates = recorded(name)[:20]
+    undisturbed = replayed(name, updates, num_learners=2)
+    with config(name, {}, num_learners=2).build() as algo:
+        rng, victims = np.random.default_rng(0), []
+
+        def kill_one() -> None:
+            time.sleep(rng.uniform(0, 0.002))
+            os.kill(victims.pop(), signal.SIGKILL)
+
+        for update in updates:
+            victims.append(process_ids(algo)[rng.integers(2)])
+            weights = replay(algo, [update], kill_one)
+        restarts = algo.learner.backend.fleet.num_restarts
+    assert restarts >= len(updates) - 1
+    np.testing.assert_array_equal(weights, undisturbed)
+
+
+def test_a_learner_that_dies_between_updates_is_replaced(recorded):
+    updates = recorded("PPO", 4)
+    with config("PPO", {}, num_learners=2).build() as algo:
+        replay(algo, updates[:2])
+        os.kill(process_ids(algo)[0], signal.SIGKILL)
+        np.testing.assert_array_equal(replay(algo, updates[2:]), replayed("PPO", updates, num_learners=2))
+
+
+def test_a_learner_that_hangs_is_named_and_replaced(recorded, caplog):
+    updates = recorded("PPO", 2)
+    settings = config("PPO", {}, num_learners=2).rollouts(sample_timeout_s=0.3)
+    with settings.build() as algo:
+        replay(algo, updates[:1])
+        stopped = process_ids(algo)[1]
+        os.kill(stopped, signal.SIGSTOP)
+        weights = replay(algo, updates[1:])
+    np.testing.assert_array_equal(weights, replayed("PPO", updates, num_learners=2))
+    assert "learner 1 is replaced: learner 1 did not answer within 10 x sample_timeout_s=0.3 s" in caplog.text
+    assert "learner 0 is replaced" not in caplog.text
+
+
+def test_when_all_learners_die_the_last_checkpoint_is_asked_for(tmp_path, recorded):
+    updates = recorded("PPO", 4)
+    with config("PPO", {}, num_learners=2).build() as algo:
+        replay(algo, updates[:2])
+        algo.save(tmp_path / "checkpoint")
+        for pid in process_ids(algo):
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(LearnersLostError, match=r"all 2 learners have ended.*algo.restore\(path\)"):
+                replay(algo, updates[2:])
+        with pytest.raises(LearnersLostError):
+            algo.save(tmp_path / "without a memory")
+        algo.restore(tmp_path / "checkpoint")
+        np.testing.assert_array_equal(replay(algo, updates[2:]), replayed("PPO", updates, num_learners=2))
+
+
+@pytest.mark.slow
+def test_cartpole_is_solved_while_learners_are_killed():
+    """One of two every second: PPO reaches 475, every step is counted once, and no process is left."""
+    settings = {"lr": 1e-3, "train_batch_size": 1024, "sgd_minibatch_size": 256, "num_sgd_iter": 10}
+    built = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=2, num_envs_per_worker=4)
+    built = built.training(**settings).learners(num_learners=2).debugging(seed=0)
+    rng, seen, best = np.random.default_rng(0), set(), 0.0
+    with built.build() as algo:
+        due = time.monotonic() + 1
+        while best < 475:
+            result = algo.train()
+            best = max(best, result["episode_reward_mean"])
+            sampled, iteration = result["num_env_steps_sampled"], result["training_iteration"]
+            assert result["num_env_steps_trained"] == sampled == 1024 * iteration
+            assert iteration < 300
+            if time.monotonic() > due:
+                pids = process_ids(algo)
+                seen.update(pids)
+                os.kill(pids[rng.integers(2)], signal.SIGKILL)
+                due = time.monotonic() + 1
+        seen.update(process_ids(algo))
+        assert result["info"]["num_learner_restarts"] >= 3
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in seen):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# ---------------------------------------------------------------------- what is wrong
+
+
+def test_an_update_that_fails_is_everybodys_and_the_learners_live_on(recorded):
+    updates = recorded("PPO", 2)
+    with config("PPO", {}, num_learners=2).build() as algo:
+        bad = SampleBatch({**updates[0].batch, ADVANTAGES: np.full(updates[0].batch.count, np.nan, np.float32)})
+        with pytest.raises(LearnerError, match="Columns with NaN or infinity: advantages"):
+            replay(algo, [updates[0]._replace(batch=bad)])
+        replay(algo, updates)
+        assert algo.learner.backend.fleet.num_restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: config("PPO", {"sgd_minibatch_size": 4}, num_learners=5),
+            "more than the 4 rows of sgd_minibatch_size",
+        ),
+        (
+            lambda: config("A2C", {"microbatch_size": None}, num_learners=21),
+            "more than the 20 rows of train_batch_size",
+        ),
+        (lambda: config("PPO", {}, num_learners=2, learner_collective="nccl"), "nccl.* needs GPUs"),
+        (lambda: config("PPO", {}, num_learners=-1), "num_learners=-1"),
+        (lambda: CrossQConfig().environment("Pendulum-v1").learners(num_learners=2), "CrossQ normalises by the whole"),
+        (lambda: ESConfig().environment("CartPole-v1").learners(num_learners=2), "num_learners=2 has no effect here"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build().build()
+
+
+def test_more_gpus_than_there_are_are_refused():
+    with pytest.raises(Exception, match="GPU"):
+        config("PPO", {}, num_learners=2).resources(num_gpus=1).build()

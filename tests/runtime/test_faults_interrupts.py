@@ -9,6 +9,7 @@ import time
 import pytest
 
 import runtime
+from runtime.engines.zeromq import interrupts
 
 DRIVER = """
 import sys, time
@@ -89,6 +90,25 @@ def test_ctrl_c_at_many_times(fresh, script):
         interrupt_at(script, fresh, seed)
         if time.monotonic() > end:
             break
+
+
+def test_ctrl_c_just_before_a_session_has_ended_is_not_lost():
+    """It was put off while the runtime kept its books; then the session ended, and put the default handler back."""
+    interrupts.Interrupts().close()
+    with pytest.raises(KeyboardInterrupt):
+        interrupts._again(signal.SIGINT, interrupts._on_interrupt)
+        time.sleep(5)
+
+
+def test_ctrl_c_that_was_put_off_spares_a_handler_that_the_user_has_installed_since():
+    interrupts.Interrupts().close()
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        interrupts._again(signal.SIGINT, interrupts._on_interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not heard
 
 
 def test_ctrl_c_that_reaches_the_node_before_its_process_group_is_its_own(fresh, script):

@@ -231,6 +231,7 @@ def _place(frame) -> _Place:
 
 def _again(number, handler):
     sleep(RETRY_S)
-    if signal.getsignal(number) is handler:
+    # The session may have ended meanwhile, and put the default back: the same Ctrl-C is for that one then.
+    if signal.getsignal(number) in (handler, signal.default_int_handler if handler is _on_interrupt else handler):
         # A real signal, since the main thread may wait in a system call by now.
         signal.pthread_kill(threading.main_thread().ident, number)

@@ -221,7 +221,7 @@ class Algorithm(Acting, Saving, ABC):
         """A learner in this process or in several others, as the config says; `more` as for `make_learner`."""
         config, make_group = self.config, None
         if config.num_learners:
-            settings = from_config.group_settings(config, self.is_synchronous)
+            settings = from_config.group_settings(config)
 
             def make_group(*parts):
                 return self.owns(LearnerGroup(*parts, settings))

@@ -426,8 +426,16 @@ class AlgorithmConfig(ConfigObject):
 
     @relation("learner_collective", "num_gpus")
     def _check_collective(self):
-        if self.learner_collective == "nccl" and not self.num_gpus:
-            return 'learner_collective="nccl" needs GPUs. Use .resources(num_gpus=1), or learner_collective="auto".'
+        if self.learner_collective == "nccl" and self.num_gpus < 1:
+            return (
+                f'learner_collective="nccl" needs a GPU for each learner, but num_gpus={self.num_gpus:g}. Use '
+                '.resources(num_gpus=1), or learner_collective="auto".'
+            )
+        if self.learner_collective == "shared_memory" and self.num_gpus:
+            return (
+                f'learner_collective="shared_memory" sums on CPUs, but num_gpus={self.num_gpus:g}. Use '
+                '.resources(num_gpus=0), or learner_collective="auto".'
+            )
 
     @relation("callbacks_class")
     def _check_callbacks(self):

@@ -159,18 +159,20 @@ def actor_options(config: AlgorithmConfig) -> dict:
     }
 
 
-def group_settings(config: AlgorithmConfig, alternates: bool) -> GroupSettings:
-    """The learner processes.
-
-    Args:
-        config: of the algorithm, with num_learners.
-        alternates: whether rollout workers and learners wait for one another, so that they share their CPUs.
-    """
+def group_settings(config: AlgorithmConfig) -> GroupSettings:
+    """The learner processes of a config with num_learners."""
     num_cpus = config.num_cpus_per_learner
     # With one thread more than a core for each of them, all would be slower.
     threads = max(1, num_cores() // config.num_learners) if num_cpus == "auto" else max(1, num_cpus)
-    options = {"num_cpus": int(not alternates) if num_cpus == "auto" else num_cpus, "num_gpus": config.num_gpus}
+    options = {"num_cpus": _cpus_per_learner(config), "num_gpus": config.num_gpus}
     return GroupSettings(config.num_learners, options, fault_tolerance(config), threads, config.learner_collective)
+
+
+def _cpus_per_learner(config: AlgorithmConfig) -> int:
+    """CPUs that a learner claims: none of its own where rollout workers and learners wait for one another."""
+    if config.num_cpus_per_learner != "auto":
+        return config.num_cpus_per_learner
+    return int(config.algo_class is None or not config.algo_class.is_synchronous)
 
 
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
@@ -180,11 +182,11 @@ def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
 
 def resource_request(config: AlgorithmConfig) -> dict:
     """What a run claims: see Algorithm.default_resource_request."""
-    learners, of_learner = config.num_learners, config.num_cpus_per_learner
+    learners = config.num_learners
     request = {
         "cpu": config.num_cpus_for_local_worker,
         "gpu": 0 if learners else config.num_gpus,
-        "extra_cpu": learners * (1 if of_learner == "auto" else of_learner),
+        "extra_cpu": learners * _cpus_per_learner(config),
         "extra_gpu": learners * config.num_gpus,
     }
     custom: dict[str, float] = {}

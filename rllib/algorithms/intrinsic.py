@@ -63,7 +63,7 @@ class IntrinsicallyRewarded(Algorithm):
             model = {key: config.model[key] for key in NET_CONFIG_KEYS if key in config.model}
         spec = policy_spec(self.observation_space, self.action_space, model, action_mask_key=config.action_mask_key)
         rng = seeding.generator(self.seed, seeding.INTRINSIC_WEIGHTS)
-        return IntrinsicRewards(settings, spec, rng, "cuda" if config.num_gpus else "cpu")
+        return IntrinsicRewards(settings, spec, rng, "cuda" if config.num_gpus and not config.num_learners else "cpu")
 
     # ------------------------------------------------------------------ checkpoints
 

@@ -51,5 +51,16 @@ class AsyncFactory(WrappingFactory):
         return AsyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
 
     def _make_one(self, context: EnvContext, index: int) -> gymnasium.Env:
+        """One of the environments, in a process of its own.
+
+        Raises:
+            ValueError: if it is a vector itself.
+        """
         position = {"worker_index": context.worker_index, "num_workers": context.num_workers}
-        return self.factory.make(EnvContext(context, vector_index=index, num_envs=context.num_envs, **position))
+        env = self.factory.make(EnvContext(context, vector_index=index, num_envs=context.num_envs, **position))
+        if isinstance(env, VectorEnv):
+            raise ValueError(
+                f'gym_env_vectorize_mode="async" runs single environments, but {self.name} makes a vector of '
+                f'{env.num_envs}. Use .rollouts(gym_env_vectorize_mode="sync"), which takes it as it is.'
+            )
+        return env

@@ -19,15 +19,7 @@ NAP_S = 0.0002
 
 
 class Unfinished(Exception):
-    """A sum that not all processes have come to: one has ended or hangs, or was told to stop.
-
-    Attributes:
-        missing: ranks of those that had not come, where that is known.
-    """
-
-    def __init__(self, missing: Sequence[int] = ()):
-        super().__init__(f"a sum over the learners was not finished; not there: {list(missing) or 'unknown'}")
-        self.missing = tuple(missing)
+    """A sum that not all processes have come to: one has ended or hangs, or somebody has interrupted it."""
 
 
 class Collective(Protocol):
@@ -35,7 +27,7 @@ class Collective(Protocol):
 
     Attributes:
         rank: this process's number.
-        size: how many they are.
+        size: number of the processes.
     """
 
     rank: int
@@ -181,7 +173,9 @@ class SharedSums:
                 stopped = counters[self.size * LINE // 8]
                 # Those who came in time have finished the sum, whatever happened since.
                 if (stopped or time.monotonic() > deadline) and counters[other] < round_:
-                    raise Unfinished([i for i in range(self.size) if counters[LINE // 8 * i] < round_])
+                    missing = [i for i in range(self.size) if counters[LINE // 8 * i] < round_]
+                    why = "was interrupted" if stopped else f"has waited for {self._timeout_s:g} s"
+                    raise Unfinished(f"the sum {why}; missing were learners {missing}")
                 if looks <= self._looks + YIELDS:
                     os.sched_yield()
                 else:

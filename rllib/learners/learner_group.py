@@ -10,6 +10,7 @@ new one takes over those of another, and they go on with the step that was inter
 
 import logging
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 COLLECTIVES = ("auto", "shared_memory", "gloo", "nccl")
 # Statistics and row statistics have room beside the gradient in a slot of shared memory; more takes further rounds.
 ROOM = 4096
+# To bring all processes into one state and to join them; each loss of a process meanwhile costs one.
+ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class GroupSettings:
         options: resources of each, as for `runtime.remote`.
         tolerance: what happens when one dies.
         threads: of the matrix products in each.
-        collective: what they sum by; "auto": nccl where each has a GPU of its own, shared_memory where all run on this
-            machine, else gloo.
+        collective: how gradients are summed; "auto": by nccl where each learner has a GPU of its own, through shared
+            memory where all are on this machine's CPUs, else by gloo.
     """
 
     num_learners: int
@@ -75,14 +78,14 @@ class Outcome(NamedTuple):
 
     Attributes:
         num_done: steps of the update that it has made, counted over all objectives.
-        is_finished: False where it waited for another learner in vain.
+        unfinished: why it has stopped, where another learner did not come; empty: it has done all.
         found: what its backend returned, if it was asked for that.
         weights: the flat vector after the update, likewise.
         failure: what its backend raised.
     """
 
-    num_done: int
-    is_finished: bool
+    num_done: float
+    unfinished: str = ""
     found: Any = None
     weights: np.ndarray | None = None
     failure: Exception | None = None
@@ -115,7 +118,7 @@ class LearnerActor:
         """Sums through this SharedBlock from now on; whether it can be reached from here."""
         self._leave()
         block = SharedBlock.find(*place)
-        if block is None or not SharedSums.is_available():
+        if block is None:
             return False
         self._backend.collective = SharedSums(block, self._rank, timeout_s, patient)
         return True
@@ -129,8 +132,8 @@ class LearnerActor:
         self._store = open_store(host, timeout_s)
         return host, self._store.port
 
-    def join(self, kind: str, address: tuple[str, int], size: int, timeout_s: float) -> bool:
-        """Sums by torch.distributed from now on; returns when all have joined, or False if they do not."""
+    def join(self, kind: str, address: tuple[str, int], size: int, timeout_s: float) -> str:
+        """Sums by torch.distributed from now on; returns when all have joined, or why they have not."""
         from rllib.learners.torch_collective import TorchSums
 
         if self._store is None:
@@ -138,9 +141,9 @@ class LearnerActor:
         store, self._store = self._store, None
         try:
             self._backend.collective = TorchSums(kind, address, self._rank, size, timeout_s, store)
-        except Unfinished:
-            return False
-        return True
+        except Unfinished as error:
+            return str(error) or repr(error.__cause__)
+        return ""
 
     def _leave(self) -> None:
         if self._backend.collective is not None:
@@ -164,10 +167,10 @@ class LearnerActor:
         self._take(changed)
         return self._outcome(lambda: self._backend.train(*batch, **options, resumes=resumes), self._rank == reporter)
 
-    def compute_gradient(self, changed: Mapping[int, np.ndarray], arguments: tuple) -> Outcome:
+    def compute_gradient(self, changed: Mapping[int, np.ndarray], arguments: tuple, reporter: int) -> Outcome:
         """Finds gradient and statistics of the whole batch."""
         self._take(changed)
-        return self._outcome(lambda: self._backend.compute_gradient(*arguments), True)
+        return self._outcome(lambda: self._backend.compute_gradient(*arguments), self._rank == reporter)
 
     def apply_gradient(self, changed: Mapping[int, np.ndarray], gradient: np.ndarray, lr: float) -> Outcome:
         """Finds the gradient's length, after a step against it."""
@@ -177,16 +180,17 @@ class LearnerActor:
     def _outcome(self, work: Callable, reports: bool) -> Outcome:
         try:
             found = work()
-        except Unfinished:
-            return Outcome(self._backend.num_done, False)
+        except Unfinished as error:
+            # The others need not wait for this one.
+            self._leave()
+            return Outcome(self._backend.num_done, str(error))
         except Exception as failure:
-            # The others do not wait for this one.
             self._leave()
             failure.add_note(f"in learner {self._rank}:\n{traceback.format_exc()}")
-            return Outcome(self._backend.num_done, False, failure=failure)
+            return Outcome(self._backend.num_done, failure=failure)
         if not reports:
-            return Outcome(self._backend.num_done, True)
-        return Outcome(self._backend.num_done, True, found, self._learner.vector.flat)
+            return Outcome(self._backend.num_done)
+        return Outcome(self._backend.num_done, found=found, weights=self._learner.vector.flat)
 
     def _take(self, changed: Mapping[int, np.ndarray]) -> None:
         for place, array in changed.items():
@@ -234,7 +238,9 @@ class LearnerGroup:
         fleet: the processes.
 
     Raises:
-        UnschedulableError: if the learners ask for what there is not.
+        UnschedulableError: if the machine, or the cluster, lacks the resources of a learner.
+        ValueError: if the learners cannot sum: in one process, or by shared memory on several machines.
+        LearnersLostError: if they cannot reach one another.
     """
 
     def __init__(
@@ -249,29 +255,39 @@ class LearnerGroup:
         # What the processes have, as far as this one knows.
         self._known: list[np.ndarray | None] = [None] * len(self._host)
         self._block: SharedBlock | None = None
-        self._is_joined = self._is_lost = False
+        self._is_joined = False
         ensure_runtime()
         of_targets = [(target.module, target.tau, target.every) for target in targets]
-        recipe = runtime.put(Recipe(make, vector.policy.spec, of_targets))
-        actor = runtime.remote(LearnerActor).options(oversubscribe=True, **settings.options)
-        # An exception in a learner is none of its process; the others have it, too.
-        tolerance = replace(settings.tolerance, ignore=False, delay_s=0.0)
-        tolerance = replace(tolerance, restart=None if tolerance.restart else tolerance.restart)
+        self._recipe = runtime.put(Recipe(make, vector.policy.spec, of_targets))
+        # What a learner's code raises is no fault of its process: the others would raise it, too.
+        restart = None if settings.tolerance.restart else settings.tolerance.restart
+        self._tolerance = replace(settings.tolerance, ignore=False, delay_s=0.0, restart=restart)
         # A sum ends before the process that it waits for is given up, so that only that one is.
-        self._timeout_s = tolerance.silence_s * max(tolerance.patience - 1, 0.5)
-        self.fleet = Fleet(
+        self._timeout_s = self._tolerance.silence_s * max(self._tolerance.patience - 1, 0.5)
+        self.fleet = self._start()
+        try:
+            self._mend()
+        except BaseException:
+            self.fleet.stop()
+            raise
+
+    def _start(self) -> Fleet:
+        """New processes, all in the state of the beginning."""
+        settings, recipe = self._settings, self._recipe
+        actor = runtime.remote(LearnerActor).options(oversubscribe=True, **settings.options)
+        fleet = Fleet(
             lambda index, _: actor.options(label=f"learner {index}").remote(recipe, index, settings.threads),
             range(settings.num_learners),
             kind="learner",
-            tolerance=tolerance,
+            tolerance=self._tolerance,
             hint="an update may take long; else a process was stopped, or a GPU hangs",
             ready=lambda handle: handle.process_id.remote(),
             on_lost=lambda index, member: self._break_off(),
             logger=logger,
         )
-        # The processes that have the state of the training.
-        self._informed = set(self.fleet.members.values())
-        self._mend()
+        # The processes that have the state of the training, and whether they have come equally far.
+        self._informed, self._are_alike = set(fleet.members.values()), True
+        return fleet
 
     def stop(self) -> None:
         """Ends the processes."""
@@ -292,20 +308,31 @@ class LearnerGroup:
         return self._get_states()
 
     def _get_states(self) -> list[dict[str, np.ndarray]]:
-        while True:
-            first = next(iter(self.fleet.members))
+        while self.fleet.members:
+            first = min(self.fleet.members)
             answers = self._ask("get_states", indices=[first])
             if answers:
                 return answers[first]
+        self._restart()
+        return self._get_states()
 
     def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Copies arrays of the same names and shapes over the optimizers'; a group that has lost its own has these."""
+        if len(self.fleet.members) < self._settings.num_learners:
+            self._restart()
         states = runtime.put(list(states))
-        self._is_lost, self._known = False, [None] * len(self._host)
+        self._forget()
         while len(self._ask("set_states", states)) < self._settings.num_learners:
             pass
-        self._informed = set(self.fleet.members.values())
+        self._informed, self._are_alike = set(self.fleet.members.values()), True
         self._mend()
+
+    def _restart(self) -> None:
+        """Starts all processes anew, where some were lost that may not be replaced."""
+        self.stop()
+        self._forget()
+        self.fleet = self._start()
+        self._informed.clear()
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """Nothing: arrays are sent with `train`."""
@@ -349,12 +376,15 @@ class LearnerGroup:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The gradient of the whole batch; as NumpyBackend.compute_gradient."""
         arguments = runtime.put((columns, inputs, microbatch_size, settings))
-        while True:
+        for _ in range(self._tolerance.max_consecutive_failures + 1):
             self._mend()
-            answers = self._outcomes("compute_gradient", self._changed(), arguments)
-            if answers and all(outcome.is_finished for outcome in answers.values()):
-                return answers[min(answers)].found
+            reporter = min(self.fleet.members)
+            answers = self._outcomes("compute_gradient", self._changed(), arguments, reporter)
+            reasons = [outcome.unfinished for outcome in answers.values() if outcome.unfinished]
+            if reporter in answers and not reasons:
+                return answers[reporter].found
             self._break_off()
+        raise self._lost(f"it was begun several times: {reasons}")
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
         """Clips a flat gradient, which is left as it is, and steps against it; as NumpyBackend.apply_gradient."""
@@ -373,14 +403,20 @@ class LearnerGroup:
     ) -> list[tuple[np.ndarray, list[tuple]]]:
         self._mend()
         shared, changed = runtime.put(batch), self._changed()
+        most, num_fruitless = -1.0, 0
         while True:
             reporter = min(self.fleet.members)
             answers = self._outcomes("train", changed, shared, options, resumes, reporter, meanwhile=meanwhile)
-            if reporter in answers and all(outcome.is_finished for outcome in answers.values()):
+            reasons = [outcome.unfinished for outcome in answers.values() if outcome.unfinished]
+            if reporter in answers and not reasons:
                 self._take_over(answers[reporter].weights)
                 return answers[reporter].found
             # They go on from the step of those that have come farthest.
-            most = max((outcome.num_done for outcome in answers.values()), default=0)
+            farthest = max((outcome.num_done for outcome in answers.values()), default=0)
+            num_fruitless = 0 if farthest > most else num_fruitless + 1
+            if num_fruitless > self._tolerance.max_consecutive_failures:
+                raise self._lost(f"the same step was begun {num_fruitless} times: {reasons}")
+            most = farthest
             self._informed &= {self.fleet.members[i] for i, each in answers.items() if each.num_done == most}
             self._break_off()
             self._mend()
@@ -410,19 +446,21 @@ class LearnerGroup:
         """Calls a method of each process, or of those with these indices: index -> answer of those that live."""
         asked = {index: self.fleet.members[index] for index in (self.fleet.members if indices is None else indices)}
         answers: dict[int, Any] = {}
+        began = time.monotonic()
         try:
             for member in asked.values():
                 member.send(getattr(member.handle, method).remote(*arguments))
             if meanwhile is not None:
                 meanwhile()
             while any(self.fleet.members.get(i) is member and i not in answers for i, member in asked.items()):
-                for answer in self.fleet.take(self.fleet.tolerance.silence_s):
+                for answer in self.fleet.take(self._tolerance.silence_s):
                     answers[answer.index] = answer.value
+                if time.monotonic() - began > self._timeout_s:
+                    self._break_off()  # those that can answer, do, and are asked again
         except BaseException:
-            # The others are waiting for one that has failed, or whose answer nobody wants.
+            # Where the processes are now, nobody knows: they wait for one that has failed, or have been interrupted.
             self._break_off()
-            self.fleet.forget()
-            self._known = [None] * len(self._host)
+            self._forget()
             raise
         return answers
 
@@ -432,7 +470,7 @@ class LearnerGroup:
         failures = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]
         if failures:
             self._break_off()
-            self._known = [None] * len(self._host)
+            self._forget()
             raise failures[0]
         return outcomes
 
@@ -442,64 +480,82 @@ class LearnerGroup:
         if self._block is not None:
             self._block.interrupt()
 
+    def _forget(self) -> None:
+        """Drops what is under way and what is known of the processes: they get the driver's weights, and one state."""
+        self.fleet.forget()
+        self._known = [None] * len(self._host)
+        self._are_alike = False
+
     def _mend(self) -> None:
-        """Gives new processes the state of the others, and joins them all.
+        """Gives all processes one state, and joins them.
 
         Raises:
-            LearnersLostError: if no process is left that has the state.
+            LearnersLostError: if no process is left that has the state, some may not be replaced, or they cannot join.
         """
-        while True:
-            members = set(self.fleet.members.values())
-            self._informed &= members
-            if self._is_lost or not self._informed:
-                self._is_lost = True
-                raise LearnersLostError(
-                    f"all {self._settings.num_learners} learners have ended, and the memory of their optimizers with "
-                    "them. Go on from the last checkpoint: algo.restore(path)."
-                )
-            if uninformed := [index for index, member in self.fleet.members.items() if member not in self._informed]:
-                self._inform(uninformed)
+        reason = ""
+        for _ in range(ATTEMPTS):
+            members = self.fleet.members
+            self._informed &= set(members.values())
+            informed = [index for index, member in members.items() if member in self._informed]
+            if len(members) < self._settings.num_learners:
+                raise self._lost("some have ended that may not be replaced")
+            if not informed:
+                raise self._lost(f"all {len(members)} have ended")
+            others = [index for index in members if index not in informed[: None if self._are_alike else 1]]
+            if others:
+                self._inform(informed[0], others)
             elif not self._is_joined and len(members) > 1:
-                self._join()
+                reason = self._join()
             else:
                 return
+        raise self._lost(f"they cannot join: {reason}")
 
-    def _inform(self, uninformed: Sequence[int]) -> None:
-        """Gives these processes the state of another one, if all live so long."""
-        source = next(index for index, member in self.fleet.members.items() if member in self._informed)
+    def _lost(self, why: str) -> LearnersLostError:
+        return LearnersLostError(
+            f"the learners cannot go on: {why}. The memory of their optimizers is gone. Go on from the last "
+            "checkpoint: algo.restore(path) starts them anew."
+        )
+
+    def _inform(self, source: int, others: Sequence[int]) -> None:
+        """Gives these processes the state of one, if all live so long."""
         for progress in self._ask("get_progress", indices=[source]).values():
-            shared = runtime.put(progress)
-            asked = {index: self.fleet.members[index] for index in uninformed}
-            answers = self._ask("set_progress", shared, indices=uninformed)
-            self._informed |= {asked[index] for index in answers}
+            asked = {index: self.fleet.members[index] for index in (source, *others)}
+            answers = self._ask("set_progress", runtime.put(progress), indices=others)
+            same = self._informed if self._are_alike else {asked[source]}
+            self._informed, self._are_alike = same | {asked[index] for index in answers}, True
 
-    def _join(self) -> None:
-        """Lets all processes sum with one another, if all live so long."""
+    def _join(self) -> str:
+        """Lets all processes sum with one another, if all live so long; else says why they cannot."""
         self._is_joined = True  # until one is lost
         kind, num_gpus = self._settings.collective, self._settings.options.get("num_gpus") or 0
-        if kind == "auto" and num_gpus >= 1:
-            kind = "nccl"
-        if kind in ("auto", "shared_memory"):
+        if os.getpid() in self._ask("process_id").values():
+            raise ValueError(
+                f"num_learners={self._settings.num_learners} need a process each, but the engine \"local\" runs all of "
+                "them in this one. Use .learners(num_learners=1), or another engine."
+            )
+        if kind in ("auto", "shared_memory") and not num_gpus:
             if self._share_memory():
-                return
+                return ""
             if kind == "shared_memory":
                 raise ValueError(
                     'learner_collective="shared_memory" needs all learners on this machine, with x86-64 processors. '
                     'Use .learners(learner_collective="gloo") or "auto".'
                 )
-            kind = "gloo"
-        timeout_s, size = self._timeout_s, self._settings.num_learners
-        first = min(self.fleet.members)
-        for address in self._ask("open_store", timeout_s, indices=[first]).values():
-            if not all(self._ask("join", kind, address, size, timeout_s).values()):
-                self._is_joined = False
+        if kind == "auto":
+            kind = "nccl" if num_gpus >= 1 else "gloo"
+        timeout_s, size, reasons = self._timeout_s, self._settings.num_learners, []
+        for address in self._ask("open_store", timeout_s, indices=[min(self.fleet.members)]).values():
+            reasons = [reason for reason in self._ask("join", kind, address, size, timeout_s).values() if reason]
+            self._is_joined = self._is_joined and not reasons
+        return "; ".join(reasons) or "one has ended meanwhile"
 
     def _share_memory(self) -> bool:
         """Whether all that live can reach one block of memory."""
-        timeout_s, patient = self._timeout_s, cpu_count() >= self._settings.num_learners
+        if not SharedSums.is_available():
+            return False
+        patient = cpu_count() >= self._settings.num_learners
         self._block = SharedBlock(self._settings.num_learners, len(self._vector.flat) + ROOM)
-        place = self._block.place
         try:
-            return all(self._ask("share_memory", place, timeout_s, patient).values())
+            return all(self._ask("share_memory", self._block.place, self._timeout_s, patient).values())
         finally:
             self._block.close()

@@ -1,42 +1,41 @@
 """Which rows of a batch make a minibatch, and which of them a learner computes where several share it."""
 
-from dataclasses import dataclass
-from typing import Self
+import functools
 
 import numpy as np
 
 
-@dataclass(frozen=True)
 class Cuts:
     """Where rows that stand in some order may be parted, and which of them count in the means of the loss.
 
     Args:
-        ends: int [n], row numbers that close a sequence, which stays whole; None: rows stand for themselves.
-        counted: int [rows + 1], how many of the rows before each count; None: all do.
+        seq_lens: int [S], lengths of the sequences in which the rows stand. None: a sequence ends with a row that does
+            not count; where all count, rows stand for themselves.
+        mask: bool [rows], which rows count; None: all do.
     """
 
-    ends: np.ndarray | None = None
-    counted: np.ndarray | None = None
+    def __init__(self, seq_lens: np.ndarray | None = None, mask: np.ndarray | None = None):
+        self._seq_lens, self._mask = seq_lens, mask
 
-    @classmethod
-    def of(cls, seq_lens: np.ndarray | None, mask: np.ndarray | None) -> Self:
-        """Those of rows in sequences.
+    @functools.cached_property
+    def ends(self) -> np.ndarray | None:
+        """int [n], row numbers that close a sequence, which stays whole; None: rows stand for themselves."""
+        if self._seq_lens is not None:
+            return np.cumsum(self._seq_lens)
+        return None if self._mask is None else np.flatnonzero(~self._mask) + 1
 
-        Args:
-            seq_lens: int [S], their lengths; None: a sequence ends with a row that does not count, if any row does not.
-            mask: bool [rows], which rows count; None: all do.
-        """
-        ends = None if seq_lens is None else np.cumsum(seq_lens)
-        if mask is None:
-            return cls(ends)
-        counted = np.concatenate(([0], np.cumsum(mask)))
-        return cls(np.flatnonzero(~mask) + 1 if ends is None else ends, counted)
+    @functools.cached_property
+    def _counted(self) -> np.ndarray:
+        """int [rows + 1], how many of the rows before each count."""
+        return np.concatenate(([0], np.cumsum(self._mask)))
 
     def parts(self, start: int, stop: int, size: int) -> list[slice]:
         """The rows from `start` to `stop` in parts of `size` rows, the last of what is left.
 
         Sequences stay whole: a part has as few of them as have that number of rows.
         """
+        if start < stop <= start + size:
+            return [slice(start, stop)]
         if self.ends is None:
             return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
         parts = []
@@ -48,9 +47,9 @@ class Cuts:
 
     def share(self, part: slice, whole: slice) -> float:
         """How much of the rows of `whole` that count those of `part` are."""
-        if self.counted is None:
+        if self._mask is None:
             return (part.stop - part.start) / (whole.stop - whole.start)
-        counted = self.counted[[part.start, part.stop, whole.start, whole.stop]].tolist()
+        counted = self._counted[[part.start, part.stop, whole.start, whole.stop]].tolist()
         return (counted[1] - counted[0]) / max(counted[3] - counted[2], 1)
 
     def part_of(self, rows: slice, rank: int, size: int) -> tuple[slice, float]:

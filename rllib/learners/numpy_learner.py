@@ -30,7 +30,7 @@ class NumpyBackend:
 
     Attributes:
         collective: of several learners that share each minibatch, of which this is one; None: there are no others.
-        num_done: steps of the newest `train`, counted over all objectives.
+        num_done: steps of the newest `train`, counted over all objectives; infinity when `stop_above` has ended it.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class NumpyBackend:
         self._descents = [_Descent(each, modules, vector) for each in objectives]
         self._threads, self._size = threads, len(vector.flat)
         self.collective: Collective | None = None
-        self.num_done = 0
+        self.num_done = 0.0
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
@@ -131,6 +131,7 @@ class NumpyBackend:
                             continue
                         row = descent.compute(epoch, rows, microbatch_size, given, collective)
                         if stop_above is not None and row[stop_above[0]] > stop_above[1]:
+                            self.num_done = math.inf
                             break
                         descent.step(row[-1], lr)
                         self.num_done = num_walked
@@ -248,11 +249,12 @@ class _Descent:
             statistics = np.array(statistics, np.float32) * np.float32(whole)
             of_rows = np.zeros((len(self._row_stats), rows.stop - rows.start), np.float32)
             found = self.row_statistics[num_before:]
+            del self.row_statistics[num_before:]
             if whole:
                 for column, its_parts in zip(of_rows, zip(*found)):
                     column[own.start - rows.start : own.stop - rows.start] = np.concatenate(its_parts)
             collective.sum([gradient, statistics, of_rows] if found else [gradient, statistics])
-            self.row_statistics[num_before:] = [tuple(of_rows)] if found else []
+            self.row_statistics += [tuple(of_rows)] if found else []
         norm = global_norm(gradient)
         if not math.isfinite(norm):
             self.raise_not_finite({**epoch.minibatch(rows), OBS: epoch.inputs[rows]})
@@ -326,7 +328,7 @@ class Epoch:
             for name, source in self._sources.items():
                 np.take(source, order, axis=-1 if source.ndim == 2 else 0, out=self._shuffled[name], mode="clip")
         if LOSS_MASK in self._shuffled:
-            self.cuts = Cuts.of(None, self._shuffled[LOSS_MASK])
+            self.cuts = Cuts(None, self._shuffled[LOSS_MASK])
 
     def reads(self, rows: slice) -> tuple[np.ndarray, ...]:
         """What the network's forward pass takes for these rows."""
@@ -351,7 +353,7 @@ class EpochOfSequences(Epoch):
         super().reorder(None if order is None else rows_of_sequences(self._seq_lens, order))
         if order is not None:
             self._seq_lens, self._states = self._seq_lens[order], self._states[order]
-        self.cuts = Cuts.of(self._seq_lens, self._shuffled.get(LOSS_MASK))
+        self.cuts = Cuts(self._seq_lens, self._shuffled.get(LOSS_MASK))
 
     def reads(self, rows: slice) -> tuple[np.ndarray, ...]:
         first, last = np.searchsorted(self.cuts.ends, (rows.start, rows.stop - 1), side="right")

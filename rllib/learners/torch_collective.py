@@ -49,7 +49,7 @@ class TorchSums:
             else:
                 self._group = dist.ProcessGroupGloo(prefixed, rank, size, limit)
         except RuntimeError as error:
-            raise Unfinished from error
+            raise Unfinished(str(error)) from error
 
     def sum(self, arrays: Sequence) -> None:
         """As Collective.sum, in one operation."""
@@ -58,7 +58,7 @@ class TorchSums:
         try:
             self._group.allreduce([whole]).wait()
         except RuntimeError as error:  # closed by a process that ended, or too late
-            raise Unfinished from error
+            raise Unfinished(str(error)) from error
         if len(tensors) > 1:
             self._scatter(whole, tensors)
 

@@ -1,6 +1,7 @@
 """The update in torch, on the CPU or one GPU: autograd, one flat vector, one synchronisation per update."""
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -36,7 +37,7 @@ class TorchBackend:
 
     Attributes:
         collective: of several learners that share each minibatch, of which this is one; None: there are no others.
-        num_done: steps of the newest `train`, counted over all objectives.
+        num_done: steps of the newest `train`, counted over all objectives; infinity when `stop_above` has ended it.
 
     Raises:
         ValueError: if the device does not exist.
@@ -59,7 +60,7 @@ class TorchBackend:
             modules[f"target_{target.module}"] = self._module(target.module, weights)
         self._descents = [_Descent(each, modules, vector, self._on_gpu) for each in objectives]
         self.collective: Collective | None = None
-        self.num_done = 0
+        self.num_done = 0.0
 
     def _module(self, name: str, flat: Tensor):
         if name != POLICY:
@@ -106,7 +107,8 @@ class TorchBackend:
         On a GPU `meanwhile` is called while it works, and `stop_above` is looked at after each epoch, whose last
         minibatch has to exceed it.
         """
-        self._fetch_weights()
+        if not resumes:
+            self._fetch_weights()
         active = [
             (descent, lr, given)
             for descent, lr, given in zip(self._descents, lrs, settings, strict=True)
@@ -135,6 +137,7 @@ class TorchBackend:
                         continue
                     descent.compute(epoch, rows, microbatch_size, given, collective)
                     if stop_above is not None and not self._on_gpu and descent.exceeds(*stop_above):
+                        self.num_done = math.inf
                         break
                     descent.step()
                     self.num_done = num_walked
@@ -142,6 +145,7 @@ class TorchBackend:
                     continue
                 break
             if stop_above is not None and active[0][0].exceeds(*stop_above):
+                self.num_done = math.inf
                 break
         if meanwhile is not None:
             meanwhile()
@@ -185,6 +189,7 @@ class TorchBackend:
 
     def set_progress(self, progress: list[tuple]) -> None:
         """Takes over what `get_progress` gave; `train(..., resumes=True)` goes on from there."""
+        self._fetch_weights()
         self.num_done, *of_descents = progress
         for descent, (steps, row_statistics) in zip(self._descents, of_descents, strict=True):
             descent.steps = [torch.tensor(step, device=self.device) for step in steps]
@@ -280,15 +285,14 @@ class _Descent:
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         for name, tensor in self._memory.items():
-            tensor.copy_(torch.as_tensor(np.asarray(state[name])))
+            tensor.copy_(torch.from_numpy(np.array(state[name])))
 
     def begin(self, lr: float, resumes: bool = False) -> None:
         """Before an update, or the rest of one."""
         for group in self._optimizer.param_groups:
             group["lr"] = lr
-        self.identity_error = None
         if not resumes:
-            self.steps, self.row_statistics = [], []
+            self.steps, self.row_statistics, self.identity_error = [], [], None
 
     def compute(
         self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
@@ -317,12 +321,13 @@ class _Descent:
             torch._foreach_mul_(gradients, whole)
             statistics = statistics * whole
             found = self.row_statistics[num_before:]
+            del self.row_statistics[num_before:]
             of_rows = statistics.new_zeros(len(self._row_stats), rows.stop - rows.start)
             if whole:
                 for column, its_parts in zip(of_rows, zip(*found)):
                     column[own.start - rows.start : own.stop - rows.start] = torch.cat(its_parts)
             collective.sum([*gradients, statistics, of_rows] if found else [*gradients, statistics])
-            self.row_statistics[num_before:] = [tuple(of_rows)] if found else []
+            self.row_statistics += [tuple(of_rows)] if found else []
         norm = torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
         if not self._on_gpu and not torch.isfinite(norm):
             columns = {name: column.numpy() for name, column in epoch[rows].items()}
@@ -440,7 +445,7 @@ class Epoch:
 
     def __init__(self, columns: Mapping[str, Tensor], mask: np.ndarray | None = None):
         self._columns, self._mask = columns, mask
-        self.cuts = Cuts.of(None, mask)
+        self.cuts = Cuts(None, mask)
 
     def reordered(self, order: Tensor | None) -> "Epoch":
         """These rows in another order [B]."""
@@ -464,7 +469,7 @@ class EpochOfSequences(Epoch):
 
     def __init__(self, columns: Mapping[str, Tensor], seq_lens: np.ndarray, mask: np.ndarray | None = None):
         super().__init__(columns, mask)
-        self._seq_lens, self.cuts = seq_lens, Cuts.of(seq_lens, mask)
+        self._seq_lens, self.cuts = seq_lens, Cuts(seq_lens, mask)
 
     def reordered(self, order: Tensor | None) -> "EpochOfSequences":
         """These sequences in another order [S]."""

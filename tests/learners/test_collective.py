@@ -66,7 +66,7 @@ def test_one_that_does_not_come_is_named_when_time_is_up():
     _, sums = members(3, timeout_s=0.2)
     found = in_threads(3, lambda rank: None if rank == 1 else sums[rank].sum(arrays_of(rank, 0)))
     assert [type(error) for error in found] == [Unfinished, type(None), Unfinished]
-    assert found[0].missing == (1,)
+    assert "has waited for 0.2 s; missing were learners [1]" in str(found[0])
 
 
 def test_those_who_wait_go_on_when_they_are_interrupted():

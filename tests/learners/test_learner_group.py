@@ -9,10 +9,22 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from rllib import A2CConfig, APPOConfig, CrossQConfig, DQNConfig, ESConfig, IMPALAConfig, PPOConfig, SACConfig
+import runtime
+from rllib import (
+    A2CConfig,
+    APPOConfig,
+    CrossQConfig,
+    DQNConfig,
+    ESConfig,
+    IMPALAConfig,
+    PPOConfig,
+    SACConfig,
+    TD3Config,
+)
 from rllib.errors import LearnerError, LearnersLostError
 from rllib.learners.learner import Learner
 from rllib.sample_batch import ADVANTAGES, SampleBatch
+from runtime import errors
 
 NET = {"fcnet_hiddens": [16, 16]}
 NOTHING: dict = {}
@@ -48,6 +60,12 @@ CONFIGS = {
         .environment("Pendulum-v1")
         .rollouts(num_rollout_workers=0)
         .training(num_steps_sampled_before_learning_starts=40, train_batch_size=33, q_model_config=NET)
+    ),
+    "TD3": lambda: (
+        TD3Config()
+        .environment("Pendulum-v1")
+        .rollouts(num_rollout_workers=0)
+        .training(num_steps_sampled_before_learning_starts=40, train_batch_size=32, q_model_config=NET)
     ),
     "A2C": lambda: (
         A2CConfig()
@@ -94,7 +112,7 @@ def record(name: str, count: int, training: dict) -> list[Update]:
         def update(learner, batch, *, rng, **arguments):
             kept = SampleBatch({name: column.copy() for name, column in batch.items()})
             kept.policy_version = batch.policy_version
-            clock = algo.num_updates + 1 if name in ("SAC", "APPO") else algo.timesteps
+            clock = algo.num_updates + 1 if name in ("SAC", "TD3", "APPO") else algo.timesteps
             updates.append(Update(kept, arguments, rng.bit_generator.state, clock))
             return original(learner, batch, rng=rng, **arguments)
 
@@ -246,6 +264,73 @@ def test_a_learner_that_is_killed_is_replaced_in_the_middle_of_training(name, re
     np.testing.assert_array_equal(weights, undisturbed)
 
 
+@pytest.mark.parametrize(
+    ("learner", "collective"),
+    [("torch", "shared_memory"), *(pytest.param(kind, "gloo", marks=pytest.mark.slow) for kind in ("numpy", "torch"))],
+)
+def test_learners_that_are_killed_while_three_sum(learner, collective, recorded):
+    updates, kind = recorded("PPO")[:6], {"learner": learner}
+    learners = {"num_learners": 3, "learner_collective": collective}
+    undisturbed = replayed("PPO", updates, kind, **learners)
+    with config("PPO", kind, **learners).build() as algo:
+        for number, update in enumerate(updates):
+            victim = process_ids(algo)[number % 3]
+            weights = replay(algo, [update], lambda victim=victim: (time.sleep(0.003), os.kill(victim, signal.SIGKILL)))
+        assert algo.learner.backend.fleet.num_restarts >= 5
+    np.testing.assert_array_equal(weights, undisturbed)
+
+
+def test_learners_that_were_interrupted_have_one_state_again(recorded):
+    """The driver's own code fails while they compute: where each of them stops is up to chance."""
+    updates = recorded("PPO")[:8]
+    with config("PPO", {}, num_learners=2).build() as algo:
+        replay(algo, updates[:1])
+
+        def fail() -> None:
+            time.sleep(0.001)
+            raise RuntimeError("in the driver")
+
+        for update in updates[1:6]:
+            with pytest.raises(RuntimeError, match="in the driver"):
+                replay(algo, [update], fail)
+        group = algo.learner.backend
+        assert group.states  # asked for, they are brought together
+        one, other = group._ask("get_states").values()
+        for (name, first), second in zip(one[0].items(), other[0].values()):
+            np.testing.assert_array_equal(first, second, err_msg=name)
+
+
+def test_a_learner_that_may_not_be_replaced_ends_the_run_until_it_is_restored(tmp_path, recorded):
+    updates = recorded("PPO", 4)
+    with config("PPO", {}, num_learners=2).fault_tolerance(recreate_failed_workers=False).build() as algo:
+        replay(algo, updates[:2])
+        algo.save(tmp_path / "checkpoint")
+        os.kill(process_ids(algo)[1], signal.SIGKILL)
+        with pytest.raises(errors.ActorDiedError, match="learner 1"):
+            replay(algo, updates[2:])
+        with pytest.raises(LearnersLostError, match="some have ended that may not be replaced"):
+            replay(algo, updates[2:])
+        algo.restore(tmp_path / "checkpoint")
+        np.testing.assert_array_equal(replay(algo, updates[2:]), replayed("PPO", updates, num_learners=2))
+
+
+def test_a_learner_that_dies_at_every_update_ends_the_run(recorded, monkeypatch):
+    (update,) = recorded("PPO", 1)
+    with config("PPO", {}, num_learners=2).build() as algo:
+        group = algo.learner.backend
+        ask = group._ask
+
+        def ask_and_kill(method, *arguments, **more):
+            if method == "train":
+                victim = ask("process_id")[1]
+                more["meanwhile"] = lambda: os.kill(victim, signal.SIGKILL)
+            return ask(method, *arguments, **more)
+
+        monkeypatch.setattr(group, "_ask", ask_and_kill)
+        with pytest.raises(LearnersLostError, match="the same step was begun 4 times"):
+            replay(algo, [update])
+
+
 def test_a_learner_that_dies_between_updates_is_replaced(recorded):
     updates = recorded("PPO", 4)
     with config("PPO", {}, num_learners=2).build() as algo:
@@ -275,7 +360,7 @@ def test_when_all_learners_die_the_last_checkpoint_is_asked_for(tmp_path, record
         for pid in process_ids(algo):
             os.kill(pid, signal.SIGKILL)
         for _ in range(2):
-            with pytest.raises(LearnersLostError, match=r"all 2 learners have ended.*algo.restore\(path\)"):
+            with pytest.raises(LearnersLostError, match=r"all 2 have ended.*algo.restore\(path\)"):
                 replay(algo, updates[2:])
         with pytest.raises(LearnersLostError):
             algo.save(tmp_path / "without a memory")
@@ -335,7 +420,11 @@ def test_an_update_that_fails_is_everybodys_and_the_learners_live_on(recorded):
             lambda: config("A2C", {"microbatch_size": None}, num_learners=21),
             "more than the 20 rows of train_batch_size",
         ),
-        (lambda: config("PPO", {}, num_learners=2, learner_collective="nccl"), "nccl.* needs GPUs"),
+        (lambda: config("PPO", {}, num_learners=2, learner_collective="nccl"), "nccl.* needs a GPU for each learner"),
+        (
+            lambda: config("PPO", {}, num_learners=2, learner_collective="shared_memory").resources(num_gpus=0.5),
+            "shared_memory.* sums on CPUs",
+        ),
         (lambda: config("PPO", {}, num_learners=-1), "num_learners=-1"),
         (lambda: CrossQConfig().environment("Pendulum-v1").learners(num_learners=2), "CrossQ normalises by the whole"),
         (lambda: ESConfig().environment("CartPole-v1").learners(num_learners=2), "num_learners=2 has no effect here"),
@@ -347,5 +436,17 @@ def test_what_cannot_be_shared_is_refused(build, message):
 
 
 def test_more_gpus_than_there_are_are_refused():
-    with pytest.raises(Exception, match="GPU"):
-        config("PPO", {}, num_learners=2).resources(num_gpus=1).build()
+    with pytest.raises(errors.UnschedulableError, match="GPU"):
+        config("PPO", {}, num_learners=64).resources(num_gpus=1).build()
+
+
+def test_several_learners_need_several_processes():
+    runtime.shutdown()
+    runtime.init("local")
+    try:
+        with pytest.raises(ValueError, match='num_learners=2 need a process each, but the engine "local"'):
+            config("PPO", {}, num_learners=2).build()
+        with config("PPO", {}, num_learners=1).build() as algo:
+            assert algo.train()["num_env_steps_trained"] == 130
+    finally:
+        runtime.shutdown()

@@ -24,7 +24,7 @@ def test_a_learner_that_is_left_without_rows_computes_some_at_share_zero():
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_sequences_stay_whole(size):
-    cuts, ends = Cuts.of(LENGTHS, None), np.cumsum(LENGTHS).tolist()
+    cuts, ends = Cuts(LENGTHS, None), np.cumsum(LENGTHS).tolist()
     parts = [part for part, share in (cuts.part_of(slice(0, 16), rank, size) for rank in range(size)) if share]
     assert [part.stop for part in parts][-1] == 16 and {part.stop for part in parts} <= set(ends)
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
@@ -32,7 +32,7 @@ def test_sequences_stay_whole(size):
 
 def test_sequences_end_with_a_row_that_does_not_count():
     mask = np.array([True, True, False, True, False, True, True, True, False])
-    cuts = Cuts.of(None, mask)
+    cuts = Cuts(None, mask)
     assert cuts.ends.tolist() == [3, 5, 9]
     first, second = (cuts.part_of(slice(0, 9), rank, 2) for rank in range(2))
     # Of six steps, three each, in sequences of 2, 1 and 3.
@@ -40,4 +40,4 @@ def test_sequences_end_with_a_row_that_does_not_count():
 
 
 def test_rows_behind_the_last_end_are_a_part_of_their_own():
-    assert Cuts.of(None, np.ones(4, bool)).parts(0, 4, 4) == [slice(0, 4)]
+    assert Cuts(None, np.ones(4, bool)).parts(0, 4, 4) == [slice(0, 4)]

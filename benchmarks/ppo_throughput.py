@@ -33,7 +33,7 @@ def training_rate(algo, iterations: int) -> float:
     started = time.perf_counter()
     for _ in range(iterations):
         algo.train()
-    return iterations * BATCH / (time.perf_counter() - started)
+    return iterations * algo.config.train_batch_size / (time.perf_counter() - started)
 
 
 def sides(iterations: int, peers: bool) -> dict:

@@ -220,7 +220,7 @@ class AlgorithmConfig(ConfigObject):
         ] = "auto",
         learner_collective: Annotated[
             Literal["auto", "shared_memory", "gloo", "nccl"],
-            "what they sum their gradients by; auto: nccl between GPUs, shared memory on one machine, else gloo",
+            "how their gradients are summed; auto: nccl between GPUs, shared memory on one machine, else gloo",
         ] = "auto",
     ) -> Self:
         """Where the updates are computed."""

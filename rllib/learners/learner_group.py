@@ -2,7 +2,7 @@
 
 The driver's Learner draws the permutations and checks the batch as ever. A LearnerGroup stands in the place of its
 backend: each process has a learner of its own (LearnerActor), gets the same batch, and takes its part of each
-minibatch. What they sum by is learners/collective.py.
+minibatch. Their sums are made by learners/collective.py.
 
 One that dies is replaced in the middle of an update: all learners have the same weights and the same optimizer, so the
 new one takes over those of another, and they go on with the step that was interrupted.

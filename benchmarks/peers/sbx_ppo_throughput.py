@@ -2,26 +2,11 @@
 
 import argparse
 import json
-import time
 from importlib import metadata
 
+from sb3_common import Clock
 from sbx import PPO
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
-
-
-class Clock(BaseCallback):
-    """Notes the time at the start of every rollout."""
-
-    def __init__(self):
-        super().__init__()
-        self.times: list[float] = []
-
-    def _on_rollout_start(self) -> None:
-        self.times.append(time.perf_counter())
-
-    def _on_step(self) -> bool:
-        return True
 
 
 def main() -> None:

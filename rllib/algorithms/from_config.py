@@ -169,7 +169,7 @@ def group_settings(config: AlgorithmConfig) -> GroupSettings:
 
 
 def _cpus_per_learner(config: AlgorithmConfig) -> int:
-    """CPUs that a learner claims: none of its own where rollout workers and learners wait for one another."""
+    """CPUs that a learner claims: none where rollout workers and learners wait for one another."""
     if config.num_cpus_per_learner != "auto":
         return config.num_cpus_per_learner
     return int(config.algo_class is None or not config.algo_class.is_synchronous)

@@ -51,7 +51,7 @@ class AsyncFactory(WrappingFactory):
         return AsyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
 
     def _make_one(self, context: EnvContext, index: int) -> gymnasium.Env:
-        """One of the environments, in a process of its own.
+        """One of the environments, in its process.
 
         Raises:
             ValueError: if it is a vector itself.

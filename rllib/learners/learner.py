@@ -14,7 +14,6 @@ from rllib.policy import Policy
 from rllib.sample_batch import NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
 if TYPE_CHECKING:
-    from rllib.learners.learner_group import LearnerGroup
     from rllib.learners.torch_learner import TorchBackend
 
 KINDS = ("auto", "numpy", "torch")
@@ -28,7 +27,7 @@ class Learner:
         vector: the policy's network and further modules.
         objectives: what is minimised, one after the other on each minibatch.
         targets: name of a module -> the copy of its weights.
-        backend: computes the updates.
+        backend: computes the updates: here, or as a LearnerGroup, which has the same methods, in other processes.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class Learner:
         vector: ModuleVector,
         objectives: Sequence[Objective],
         targets: Sequence[TargetCopy],
-        backend: "NumpyBackend | TorchBackend | LearnerGroup",
+        backend: "NumpyBackend | TorchBackend",
     ):
         self.policy = vector.policy
         self.vector = vector
@@ -301,7 +300,7 @@ def make_learner(
     device: str = "cpu",
     rng: np.random.Generator | None = None,
     threads: int = 1,
-    make_group: "Callable[..., LearnerGroup] | None" = None,
+    make_group: Callable | None = None,
 ) -> Learner:
     """Chooses and builds a learner.
 

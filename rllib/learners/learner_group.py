@@ -1,7 +1,7 @@
 """Several learners that equal one: K processes compute parts of each gradient, sum them up, and all make the same step.
 
 The driver's Learner draws the permutations and checks the batch as ever. A LearnerGroup stands in the place of its
-backend: each process has a learner of its own (LearnerActor), gets the same batch, and takes its part of each
+backend: each process has its own learner (LearnerActor), gets the same batch, and takes its part of each
 minibatch. Their sums are made by learners/collective.py.
 
 One that dies is replaced in the middle of an update: all learners have the same weights and the same optimizer, so the
@@ -48,7 +48,7 @@ class GroupSettings:
         options: resources of each, as for `runtime.remote`.
         tolerance: what happens when one dies.
         threads: of the matrix products in each.
-        collective: how gradients are summed; "auto": by nccl where each learner has a GPU of its own, through shared
+        collective: how gradients are summed; "auto": by nccl where each learner has its own GPU, through shared
             memory where all are on this machine's CPUs, else by gloo.
     """
 
@@ -92,7 +92,7 @@ class Outcome(NamedTuple):
 
 
 class LearnerActor:
-    """A learner in a process of its own. All its weights come from the driver.
+    """One of the learners, in a separate process. All its weights come from the driver.
 
     Args:
         recipe: what it is made of.

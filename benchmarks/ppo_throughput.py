@@ -15,7 +15,7 @@ BATCH = ENVS * FRAGMENT
 
 
 def build(workers: int):
-    """The algorithm with its eight environments over so many workers."""
+    """The algorithm with its eight environments over this number of workers."""
     from rllib import PPOConfig
 
     envs = ENVS // max(workers, 1)

@@ -17,7 +17,7 @@ SHAPES = {"in one process": (0, 0), "2 workers, 2 learners": (2, 2)}
 
 
 def build(envs: int, minibatch: int, workers: int, learners: int):
-    """The algorithm with its environments over so many workers."""
+    """The algorithm with its environments over this number of workers."""
     from rllib import PPOConfig
 
     return (

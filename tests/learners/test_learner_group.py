@@ -1,4 +1,4 @@
-"""Several learners equal one, whatever they sum by, and whoever of them dies."""
+"""Several learners equal one, with every kind of sum, and also when some of them die."""
 
 import os
 import signal

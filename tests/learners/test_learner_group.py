@@ -322,8 +322,8 @@ def test_a_learner_that_dies_at_every_update_ends_the_run(recorded, monkeypatch)
 
         def ask_and_kill(method, *arguments, **more):
             if method == "train":
-                victim = ask("process_id")[1]
-                more["meanwhile"] = lambda: os.kill(victim, signal.SIGKILL)
+                # Before the request, so that no step can be made: a whole update is shorter than a kill may take.
+                os.kill(ask("process_id")[1], signal.SIGKILL)
             return ask(method, *arguments, **more)
 
         monkeypatch.setattr(group, "_ask", ask_and_kill)

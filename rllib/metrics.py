@@ -7,10 +7,11 @@ Result computes them on access.
 import math
 import os
 import socket
+import sys
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -19,6 +20,7 @@ import psutil
 
 from rllib.env.episodes import Episode
 from rllib.sample_batch import DEFAULT_POLICY
+from rllib.spans import span
 
 # Ray 2.10+ name -> ours, under `env_runners`.
 _ENV_RUNNERS = {
@@ -170,7 +172,8 @@ class Metrics:
         """Adds the block's seconds to a phase of this iteration."""
         started = time.perf_counter()
         try:
-            yield
+            with span(phase):
+                yield
         finally:
             self._seconds[phase] += time.perf_counter() - started
 
@@ -365,8 +368,28 @@ def _spread(values: list) -> tuple[float, float, float]:
     return sum(values) / len(values), min(values), max(values)
 
 
+def gpu_usage() -> dict[str, float]:
+    """Use of the GPUs that this process computes on, by Ray's names: shares from 0 to 1 of time and of memory.
+
+    Their numbers end the names: gpu_util_percent0, which torch only knows with the package nvidia-ml-py, and
+    vram_util_percent0.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return {}
+    usage = {}
+    for gpu in range(torch.cuda.device_count()):
+        if not torch.cuda.memory_reserved(gpu):
+            continue  # asking for more would take memory on it
+        free, total = torch.cuda.mem_get_info(gpu)
+        usage[f"vram_util_percent{gpu}"] = 1 - free / total
+        with suppress(ModuleNotFoundError, RuntimeError):
+            usage[f"gpu_util_percent{gpu}"] = torch.cuda.utilization(gpu) / 100
+    return usage
+
+
 class SystemUsage:
-    """CPU and memory use of the machine and memory of this process, for the `perf` key of results."""
+    """Use of the machine's CPUs and memory, memory of this process and use of its GPUs: `perf` in results."""
 
     def __init__(self):
         self._process = psutil.Process()
@@ -375,7 +398,7 @@ class SystemUsage:
         psutil.cpu_percent()  # the first call only sets the point that the next one counts from
 
     def read(self) -> dict[str, float]:
-        """cpu_util_percent, ram_util_percent and rss_mb of this process, at most a second old."""
+        """cpu_util_percent, ram_util_percent, rss_mb of this process and those of `gpu_usage`, at most a second old."""
         now = time.monotonic()
         if now - self._read_at >= _REFRESH_S:
             self._read_at = now
@@ -383,5 +406,6 @@ class SystemUsage:
                 "cpu_util_percent": psutil.cpu_percent(),
                 "ram_util_percent": psutil.virtual_memory().percent,
                 "rss_mb": self._process.memory_info().rss / 2**20,
+                **gpu_usage(),
             }
         return dict(self._last)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from rllib import spans
 from rllib.algorithms import from_config
 from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
 from rllib.algorithms.evaluations import Evaluations
@@ -32,7 +33,7 @@ from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.exploration import Exploration, StateDependentNoise
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
-from rllib.evaluation.worker_set import NoWorkers, WorkerSet
+from rllib.evaluation.worker_set import NoWorkers, WorkerSet, num_cores
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.learner_group import LearnerGroup
 from rllib.learners.objective import Objective
@@ -44,6 +45,7 @@ from rllib.metrics import Metrics, Result, SystemUsage
 from rllib.models.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
+from rllib.profile import ITERATION, Profile, Recording
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -111,6 +113,8 @@ class Algorithm(Acting, Saving, ABC):
         for policy_id, policy in self.policies.items():
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
         self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
+        is_recorded = self.config.profile and not spans.is_recording()
+        self._recording = self.owns(Recording()) if is_recorded else None
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = from_config.rollout_settings(
@@ -123,6 +127,7 @@ class Algorithm(Acting, Saving, ABC):
             sequences=self.samples_sequences,
             acts_among_all=self.is_synchronous,
             learner=self.make_worker_learner(),
+            spans_directory=self.spans_directory,
         )
         # The statistics that workers scale rewards by.
         make_return_scale = self._rollout_settings.make_return_scale
@@ -221,7 +226,7 @@ class Algorithm(Acting, Saving, ABC):
         """A learner in this process or in several others, as the config says; `more` as for `make_learner`."""
         config, make_group = self.config, None
         if config.num_learners:
-            settings = from_config.group_settings(config)
+            settings = from_config.group_settings(config, self.spans_directory)
 
             def make_group(*parts):
                 return self.owns(LearnerGroup(*parts, settings))
@@ -338,15 +343,17 @@ class Algorithm(Acting, Saving, ABC):
                     self.take_in(report)
                     rounds[-1].append(batch)
                     steps += report.rows
-            return SampleBatch.join_rounds(rounds)
+            with spans.span("join"):
+                return SampleBatch.join_rounds(rounds)
 
     def take_in(self, report: SampleReport) -> None:
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""
-        self.metrics.add_sample(report)
-        if report.filter_delta is not None:
-            self.policy.filter.merge(report.filter_delta)
-        if report.return_delta is not None:
-            self._return_scale.merge(report.return_delta)
+        with spans.span("take in"):
+            self.metrics.add_sample(report)
+            if report.filter_delta is not None:
+                self.policy.filter.merge(report.filter_delta)
+            if report.return_delta is not None:
+                self._return_scale.merge(report.return_delta)
 
     def train_batches(self) -> dict[str, SampleBatch]:
         """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""
@@ -399,6 +406,11 @@ class Algorithm(Acting, Saving, ABC):
         return {**gradient.stats, "grad_gnorm": norm, "policy_lag_updates": float(lag)}
 
     @property
+    def spans_directory(self) -> str | None:
+        """Directory in which its processes record what they do when (spans.py); None without the setting `profile`."""
+        return self._recording and self._recording.directory
+
+    @property
     def rollout_settings(self) -> RolloutSettings:
         """What its workers are made of."""
         return self._rollout_settings
@@ -438,26 +450,27 @@ class Algorithm(Acting, Saving, ABC):
         """
         if self._stopped:
             raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
-        self.metrics.start_iteration()
-        evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
-        training_began = time.monotonic()
-        while True:
-            self.metrics.training_steps += 1
-            stats = self.training_step()
-            if self._iteration_is_full():
-                break
-        self._training_s = time.monotonic() - training_began
-        if self._evaluations.is_due(self.metrics.iteration + 1):
-            with self.metrics.timer("evaluation"):
-                evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
-        by_policy = any(isinstance(value, dict) for value in stats.values())
-        result = self.metrics.result(stats if by_policy else {DEFAULT_POLICY: stats})
-        result.update(evaluation or {})
-        self._add_surroundings(result)
-        self._log_no_episode_yet(result)
-        tell_recreated_workers(self, self.workers, is_evaluation=False)
-        self.callbacks.on_train_result(algorithm=self, result=result)
-        return result
+        with spans.span(ITERATION):
+            self.metrics.start_iteration()
+            evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
+            training_began = time.monotonic()
+            while True:
+                self.metrics.training_steps += 1
+                stats = self.training_step()
+                if self._iteration_is_full():
+                    break
+            self._training_s = time.monotonic() - training_began
+            if self._evaluations.is_due(self.metrics.iteration + 1):
+                with self.metrics.timer("evaluation"):
+                    evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
+            by_policy = any(isinstance(value, dict) for value in stats.values())
+            result = self.metrics.result(stats if by_policy else {DEFAULT_POLICY: stats})
+            result.update(evaluation or {})
+            self._add_surroundings(result)
+            self._log_no_episode_yet(result)
+            tell_recreated_workers(self, self.workers, is_evaluation=False)
+            self.callbacks.on_train_result(algorithm=self, result=result)
+            return result
 
     def _iteration_is_full(self) -> bool:
         config, metrics = self.config, self.metrics
@@ -483,6 +496,22 @@ class Algorithm(Acting, Saving, ABC):
                 "no episode has finished yet, so the reward keys are NaN; the longest running one has %d steps",
                 result["longest_running_episode"],
             )
+
+    def profile(self) -> Profile:
+        """Where the time went so far, in all processes; only with `.reporting(profile=True)`.
+
+        Raises:
+            RuntimeError: without that setting, after `stop()`, or if another algorithm of this process was being
+                recorded when this one was built.
+        """
+        if self._recording is None or self._stopped:
+            raise RuntimeError(
+                "there is no profile of this algorithm: it has been stopped"
+                if self._stopped
+                else "there is no profile of this algorithm: nothing was recorded. Use .reporting(profile=True), for "
+                "one algorithm of a process at a time."
+            )
+        return Profile(self._recording.lanes(), self.config.to_dict(), num_cores())
 
     # ------------------------------------------------------------------ evaluation and weights
 

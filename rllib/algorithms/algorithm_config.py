@@ -320,6 +320,7 @@ class AlgorithmConfig(ConfigObject):
         ] = 0,
         metrics_num_episodes_for_smoothing: Annotated[int, "episodes that means are taken over", at_least(1)] = 100,
         keep_per_episode_custom_metrics: Annotated[bool, "lists instead of means of custom metrics", NotYet()] = False,
+        profile: Annotated[bool, "record what every process does when, for Algorithm.profile()"] = False,
     ) -> Self:
         """Length of an iteration, and its results."""
 

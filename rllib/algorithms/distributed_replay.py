@@ -153,6 +153,7 @@ class DistributedReplay(OffPolicy):
             min_rows=max(config.num_steps_sampled_before_learning_starts // shards, 1),
             max_in_flight=config.max_requests_in_flight_per_replay_worker,
             fault_tolerance=fault_tolerance(config),
+            spans_directory=self.spans_directory,
         )
         return self.owns(replay)
 

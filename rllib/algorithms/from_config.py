@@ -159,13 +159,14 @@ def actor_options(config: AlgorithmConfig) -> dict:
     }
 
 
-def group_settings(config: AlgorithmConfig) -> GroupSettings:
+def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> GroupSettings:
     """The learner processes of a config with num_learners."""
     num_cpus = config.num_cpus_per_learner
     # With one thread more than a core for each of them, all would be slower.
     threads = max(1, num_cores() // config.num_learners) if num_cpus == "auto" else max(1, num_cpus)
     options = {"num_cpus": _cpus_per_learner(config), "num_gpus": config.num_gpus}
-    return GroupSettings(config.num_learners, options, fault_tolerance(config), threads, config.learner_collective)
+    kind, tolerance = config.learner_collective, fault_tolerance(config)
+    return GroupSettings(config.num_learners, options, tolerance, threads, kind, spans_directory)
 
 
 def _cpus_per_learner(config: AlgorithmConfig) -> int:

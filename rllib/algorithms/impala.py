@@ -166,7 +166,9 @@ class IMPALA(Algorithm):
         self._requests_per_worker = self._most_requests_per_worker()
         self._aggregators: Aggregators | None = None
         if config.num_aggregation_workers:
-            self._aggregators = self.owns(Aggregators(config.num_aggregation_workers, fault_tolerance(config)))
+            self._aggregators = self.owns(
+                Aggregators(config.num_aggregation_workers, fault_tolerance(config), self.spans_directory)
+            )
 
     def _check_memory(self) -> None:
         """The observations that replay keeps must fit; a slot is as long as a fragment is."""

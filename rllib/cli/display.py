@@ -158,6 +158,7 @@ class PanelDisplay(QuietDisplay):
         yield "steps", f"{steps:>{_NUMBER_WIDTH}}  {rate} /s, iteration {result.get('training_iteration', 0)}"
         shares = phase_shares(result)
         yield "time", ", ".join(f"{phase} {share:.0%}" for phase, share in shares.items()) or "-"
+        yield "learner", _learner(result)
         yield "workers", _workers(result)
         if self._goal:
             yield from self._goal_rows(width)
@@ -217,6 +218,19 @@ def _shortened(text: str, width: int) -> str:
 def _end_of(path: str, width: int) -> str:
     """A path whose beginning is left out where it is too long: its end says which run it is."""
     return path if len(path) <= width else f"…{path[len(path) - width + 1 :]}"
+
+
+def _learner(result: Mapping) -> str:
+    """The share of the time in which it does not learn, and the use of its GPUs."""
+    learning = phase_shares(result).get("learn")
+    parts = [] if learning is None else [f"idle {1 - learning:.0%}"]
+    perf = result.get("perf", {})
+    for name in sorted(perf):
+        if name.startswith("vram_util_percent"):
+            gpu = name.removeprefix("vram_util_percent")
+            busy = perf.get(f"gpu_util_percent{gpu}")
+            parts.append(f"GPU {gpu}{'' if busy is None else f' {busy:.0%} busy,'} memory {perf[name]:.0%}")
+    return ", ".join(parts) or "-"
 
 
 def _workers(result: Mapping) -> str:

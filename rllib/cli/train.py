@@ -50,9 +50,11 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
               "state is always saved.")  # fmt: skip
 @click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Ray's; it is always done.")
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
+@click.option("--profile", is_flag=True, help="Record what every process does when: profile.json, a Chrome trace, "
+              "and what limits the run.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Show where the results are, and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages, and tracebacks of errors.")
-def command(words, file, results_dir, quiet, verbose, checkpoint_at_end, **options) -> None:
+def command(words, file, results_dir, quiet, verbose, profile, checkpoint_at_end, **options) -> None:
     """Train ALGO on ENV, or what a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
     precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
 
@@ -66,7 +68,11 @@ def command(words, file, results_dir, quiet, verbose, checkpoint_at_end, **optio
     """
     with reported(verbose):
         below, given = _keys(words, file, options)
+        if profile:
+            given["config"]["profile"] = True
         if is_search(keys := merged(below, given)):
+            if profile:
+                raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
             importlib.import_module("rllib.cli.tune").search(keys, results_dir, quiet)  # a single run does without
             return
         with user_input():
@@ -135,6 +141,7 @@ class Outcome:
         reached: the threshold that ended it; None if something else did.
         signal: number of the one that interrupted it; None if none did.
         notices: what could not be written.
+        profile: where the time went, and where the timeline is; empty: it was not recorded.
     """
 
     directory: Path
@@ -143,6 +150,7 @@ class Outcome:
     reached: str | None = None
     signal: int | None = None
     notices: list[str] = field(default_factory=list)
+    profile: str = ""
 
     def save(self, algorithm) -> None:
         """Writes the checkpoint of the last iteration, unless it has been written."""
@@ -179,6 +187,10 @@ def _train(algorithm, spec: RunSpec, directory: Path, display: QuietDisplay) -> 
                     outcome.save(algorithm)
             sidecar.finish()
             outcome.save(algorithm)
+            if spec.config.get("profile"):
+                profile = algorithm.profile()
+                profile.save(directory / "profile.json")
+                outcome.profile = f"{profile}\nprofile     {directory / 'profile.json'} (open it in ui.perfetto.dev)"
             algorithm.stop()
     except Exception:
         (directory / "error.txt").write_text(traceback.format_exc())
@@ -230,6 +242,8 @@ def _tell(outcome: Outcome) -> None:
             f"{why} after {result['training_iteration']} iterations, {result['timesteps_total']:,} steps, "
             f"{elapsed(result['time_total_s'])} ({rate:,.0f} steps/s)"
         )
+    if outcome.profile:
+        click.echo(outcome.profile)
     click.echo(f"results     {outcome.directory}")
     if (curve := outcome.directory / "curve.png").exists():
         click.echo(f"curve       {curve}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import runtime
+from rllib import spans
 from rllib.evaluation.worker_set import ensure_runtime
 from rllib.sample_batch import SampleBatch
 from runtime.util.fleet import FaultTolerance, Fleet, Member
@@ -15,7 +16,15 @@ logger = logging.getLogger(__name__)
 
 
 class Joiner:
-    """An actor that maps fragments and writes the joined columns to shared memory."""
+    """An actor that maps fragments and writes the joined columns to shared memory.
+
+    Args:
+        index: its number.
+        spans_directory: where it records what it does when (spans.py); None: it does not.
+    """
+
+    def __init__(self, index: int, spans_directory: str | None):
+        spans.start(spans_directory, f"aggregation worker {index}", serves=True)
 
     def process_id(self) -> int:
         """Number of the process."""
@@ -23,7 +32,8 @@ class Joiner:
 
     def join(self, fragments: Sequence[SampleBatch]) -> SampleBatch:
         """One batch of them all, in order."""
-        return SampleBatch.concat(fragments, runtime.empty)
+        with spans.call("join"):
+            return SampleBatch.concat(fragments, runtime.empty)
 
 
 @dataclass
@@ -43,16 +53,17 @@ class Aggregators:
         num_workers: number of processes.
         fault_tolerance: whether, and how often, a dead process is replaced. Joining takes no time to speak of, so a
             process that was silent for `silence_s` once counts as dead.
+        spans_directory: where they record what they do when (spans.py); None: they do not.
 
     Attributes:
         fleet: the processes.
     """
 
-    def __init__(self, num_workers: int, fault_tolerance: FaultTolerance):
+    def __init__(self, num_workers: int, fault_tolerance: FaultTolerance, spans_directory: str | None = None):
         ensure_runtime()
         joiner = runtime.remote(Joiner).options(oversubscribe=True)
         self.fleet = Fleet(
-            lambda index, _: joiner.options(label=f"aggregation worker {index}").remote(),
+            lambda index, _: joiner.options(label=f"aggregation worker {index}").remote(index, spans_directory),
             range(1, num_workers + 1),
             kind="aggregation worker",
             tolerance=replace(fault_tolerance, patience=1, delay_s=0.0),

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 import runtime
+from rllib import spans
 from rllib.evaluation import seeding
 from rllib.evaluation.worker_set import ensure_runtime
 from rllib.replay.replay_buffer import ReplayBuffer
@@ -33,24 +34,36 @@ class ReplayActor:
     Args:
         make_replay: makes its ring.
         seed, index, incarnation: determine its random stream.
+        spans_directory: where it records what it does when (spans.py); None: it does not.
     """
 
-    def __init__(self, make_replay: Callable[[], ReplayBuffer], seed: int, index: int, incarnation: int):
+    def __init__(
+        self,
+        make_replay: Callable[[], ReplayBuffer],
+        seed: int,
+        index: int,
+        incarnation: int,
+        spans_directory: str | None = None,
+    ):
+        spans.start(spans_directory, f"replay shard {index}", serves=True)
         self._replay = make_replay()
         self._rng = seeding.generator(seed, seeding.REPLAY, index, incarnation)
 
     def add(self, rows: SampleBatch, td_errors: np.ndarray | None) -> int:
         """Copies rows in; returns the number of rows that it holds now."""
-        self._replay.add(rows, td_errors)
-        return len(self._replay)
+        with spans.call("add"):
+            self._replay.add(rows, td_errors)
+            return len(self._replay)
 
     def sample(self, batch_size: int, beta: float) -> SampleBatch:
         """Rows with their importance weights and their indices in the ring."""
-        return self._replay.sample(batch_size, self._rng, beta)
+        with spans.call("sample"):
+            return self._replay.sample(batch_size, self._rng, beta)
 
     def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
         """Makes new TD errors the priorities of these rows."""
-        self._replay.update_priorities(indexes, td_errors)
+        with spans.call("update priorities"):
+            self._replay.update_priorities(indexes, td_errors)
 
     def size_bytes(self) -> int:
         """Memory of the full ring."""
@@ -81,6 +94,7 @@ class ReplayShards:
         max_in_flight: number of samples requested of each shard in advance.
         fault_tolerance: what happens to shards that fail. What they are asked takes no time to speak of, so a shard
             that was silent for `silence_s` once counts as dead.
+        spans_directory: where they record what they do when (spans.py); None: they do not.
 
     Attributes:
         fleet: the shards.
@@ -98,6 +112,7 @@ class ReplayShards:
         min_rows: int = 1,
         max_in_flight: int = 2,
         fault_tolerance: FaultTolerance | None = None,
+        spans_directory: str | None = None,
     ):
         self._min_rows, self._max_in_flight = min_rows, max_in_flight
         self._turn = 0
@@ -107,7 +122,7 @@ class ReplayShards:
         actor_class = runtime.remote(ReplayActor).options(num_cpus=0, oversubscribe=True)
         self.fleet = Fleet(
             lambda index, incarnation: actor_class.options(label=f"replay shard {index}").remote(
-                make_replay, seed, index, incarnation
+                make_replay, seed, index, incarnation, spans_directory
             ),
             range(num_shards),
             kind="replay shard",

@@ -28,6 +28,7 @@ from rllib.evaluation.worker import Worker
 from rllib.models.masks import no_choice
 from rllib.policy import ENVIRONMENTS_ALIKE, Snapshot
 from rllib.sample_batch import Column, SampleBatch, table_of
+from rllib.spans import span, stopwatch
 
 
 @dataclass
@@ -237,9 +238,11 @@ class RolloutWorker(Worker):
         if self.settings.complete_episodes:
             fragment = self._complete(fragment, report)
         started = time.perf_counter()
-        self._finish(fragment)
+        with span("finish"):
+            self._finish(fragment)
         report.inference_time_s += time.perf_counter() - started
-        batch = self._to_batch(fragment)
+        with span("make rows"):
+            batch = self._to_batch(fragment)
         report.env_steps = fragment.num_transitions
         report.rows = self.settings.fragment_length * self.settings.num_envs
         report.episodes = self.episodes.pop_finished()
@@ -272,7 +275,8 @@ class RolloutWorker(Worker):
             settings: as for Learner.compute_gradient.
         """
         batch, report = self.sample()
-        flat, stats = self._learner.compute_gradient(batch, **settings)
+        with span("gradient"):
+            flat, stats = self._learner.compute_gradient(batch, **settings)
         return Gradient(flat, stats, batch.count, self.policy_version), report
 
     def _collect(self, num_steps: int, report: SampleReport, active: list[bool] | None = None) -> Fragment:
@@ -309,7 +313,7 @@ class RolloutWorker(Worker):
 
     def _step_through(self, fragment: Fragment, active: list[bool] | None) -> tuple[float, float]:
         """The hot loop. Returns the seconds spent in the environments and in the policy."""
-        policy, step, to_env, clock = self.policy, self.stream.step, self._mapper.to_env, time.perf_counter
+        policy, step, to_env, clock = self.policy, self.stream.step, self._mapper.to_env, stopwatch("act", "step")
         act = self._explorer.act
         filtering, has_inputs = policy.filters_observations, sb.ACTION_DIST_INPUTS in fragment.columns
         env_time = inference_time = 0.0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import runtime
+from rllib import spans
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
 from rllib.evaluation.evaluator import Duration
@@ -34,26 +35,31 @@ class RolloutActor:
         worker_class: type = RolloutWorker,
         *shared: np.ndarray,
     ):
+        spans.start(settings.spans_directory, f"{worker_class.kind} {worker_index}", serves=True)
         self._worker = worker_class(settings, worker_index, incarnation, runtime.empty, *shared)
 
     def sample(self, snapshot: Snapshot) -> tuple[SampleBatch, SampleReport]:
         """One fragment, sampled by this policy."""
-        self._worker.load_snapshot(snapshot)
-        return self._worker.sample()
+        with spans.call("sample"):
+            self._worker.load_snapshot(snapshot)
+            return self._worker.sample()
 
     def compute_gradient(self, snapshot: Snapshot, settings: dict) -> tuple[Gradient, SampleReport]:
         """The gradient over one fragment that was sampled by this policy."""
-        self._worker.load_snapshot(snapshot)
-        return self._worker.compute_gradient(**settings)
+        with spans.call("sample"):
+            self._worker.load_snapshot(snapshot)
+            return self._worker.compute_gradient(**settings)
 
     def play_episodes(self, snapshot: Snapshot, duration: Duration, round_index: int, explore: bool) -> list[Episode]:
         """Evaluates this policy; the worker is an EvaluationWorker."""
-        self._worker.load_snapshot(snapshot)
-        return self._worker.play_episodes(duration, round_index, explore)
+        with spans.call("evaluate"):
+            self._worker.load_snapshot(snapshot)
+            return self._worker.play_episodes(duration, round_index, explore)
 
     def apply(self, function: Callable, *args) -> Any:
         """function(worker, *args)."""
-        return function(self._worker, *args)
+        with spans.call(getattr(function, "__name__", "apply")):
+            return function(self._worker, *args)
 
 
 class WorkerSet:
@@ -133,7 +139,8 @@ class WorkerSet:
         Returns:
             a function of (actor, index) that sends the request and returns the reference of the answer.
         """
-        shared = runtime.put(snapshot)
+        with spans.span("send weights"):
+            shared = runtime.put(snapshot)
         return lambda actor, index: getattr(actor, method).remote(shared, *args)
 
     def start_episodes(
@@ -176,7 +183,8 @@ class WorkerSet:
             args: the same for all; put into the object store once.
         """
         if self._local is not None:
-            return function(self._local, items, *args)
+            with spans.span(function.__name__):
+                return function(self._local, items, *args)
         args = [runtime.put(value) for value in args]
         results: dict[int, Any] = {}
         while len(results) < len(items):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import runtime
+from rllib import spans
 from rllib.errors import LearnersLostError
 from rllib.evaluation.worker_set import ensure_runtime
 from rllib.learners.collective import SharedBlock, SharedSums, Unfinished
@@ -50,6 +51,7 @@ class GroupSettings:
         threads: of the matrix products in each.
         collective: how gradients are summed; "auto": by nccl where each learner has its own GPU, through shared
             memory where all are on this machine's CPUs, else by gloo.
+        spans_directory: where they record what they do when (spans.py); None: they do not.
     """
 
     num_learners: int
@@ -57,6 +59,7 @@ class GroupSettings:
     tolerance: FaultTolerance
     threads: int = 1
     collective: str = "auto"
+    spans_directory: str | None = None
 
 
 class Recipe(NamedTuple):
@@ -98,9 +101,11 @@ class LearnerActor:
         recipe: what it is made of.
         rank: its number among the learners.
         threads: of matrix products.
+        spans_directory: see GroupSettings.
     """
 
-    def __init__(self, recipe: Recipe, rank: int, threads: int):
+    def __init__(self, recipe: Recipe, rank: int, threads: int, spans_directory: str | None = None):
+        spans.start(spans_directory, f"learner {rank}", serves=True)
         targets = [TargetCopy(*arguments) for arguments in recipe.targets]
         self._learner = recipe.make(policy=Policy(recipe.spec), targets=targets, rng=np.random.default_rng(0))
         self._backend, self._rank = self._learner.backend, rank
@@ -164,8 +169,11 @@ class LearnerActor:
             resumes: go on with the update that was interrupted.
             reporter: number of the learner that returns the results.
         """
-        self._take(changed)
-        return self._outcome(lambda: self._backend.train(*batch, **options, resumes=resumes), self._rank == reporter)
+        with spans.call("update"):
+            self._take(changed)
+            return self._outcome(
+                lambda: self._backend.train(*batch, **options, resumes=resumes), self._rank == reporter
+            )
 
     def compute_gradient(self, changed: Mapping[int, np.ndarray], arguments: tuple, reporter: int) -> Outcome:
         """Finds gradient and statistics of the whole batch."""
@@ -276,7 +284,9 @@ class LearnerGroup:
         settings, recipe = self._settings, self._recipe
         actor = runtime.remote(LearnerActor).options(oversubscribe=True, **settings.options)
         fleet = Fleet(
-            lambda index, _: actor.options(label=f"learner {index}").remote(recipe, index, settings.threads),
+            lambda index, _: actor.options(label=f"learner {index}").remote(
+                recipe, index, settings.threads, settings.spans_directory
+            ),
             range(settings.num_learners),
             kind="learner",
             tolerance=self._tolerance,

@@ -8,6 +8,7 @@
 #   make engines    the configuration of make train on the engines zeromq and ray, side by side
 #   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)
+#   make gpu        the tests that need a GPU, and updates on it beside eager torch, as a report in Markdown
 #   make clean      removes what the others made, except results/
 
 PYTHON ?= python3
@@ -17,7 +18,7 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead spilling custom_network \
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput scale
 
-.PHONY: train test faults soak learning ray engines types benchmark clean
+.PHONY: train test faults soak learning ray engines types benchmark gpu clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -64,6 +65,10 @@ types: $(VENV)/installed
 
 benchmark: $(VENV)/installed
 	@for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# On a machine with a GPU, install a torch for it into .venv first: the pinned one may be that for CPUs.
+gpu: $(VENV)/installed
+	@$(BIN)/python benchmarks/gpu.py
 
 # torch is named so that the pinned release is taken, not the newest that the range admits.
 $(VENV)/installed: pyproject.toml constraints.txt

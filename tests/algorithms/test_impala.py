@@ -18,6 +18,7 @@ from rllib.losses.appo import TARGET_DIST_INPUTS
 from runtime.util.fleet import answered
 from tests.algorithms.algorithm_support import learner_stats, train
 from tests.envs import CountingEnv
+from tests.gpu import needs_gpu
 
 # The networks here are so small that a second thread only waits.
 torch.set_num_threads(1)
@@ -324,9 +325,7 @@ def test_the_next_batch_may_be_staged_while_one_is_learned_from(learner, monkeyp
         assert all(batch.env_steps == 160 for batch in watched.batches)
 
 
-@pytest.mark.skipif(
-    not torch.cuda.is_available(), reason=f"torch {torch.__version__} finds no CUDA device on this machine"
-)
+@needs_gpu
 @BOTH
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_gpu_learns_what_the_cpu_learns(config_class, num_workers):

@@ -24,11 +24,9 @@ from rllib.models.modules import FullyConnected, Parameter
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import ACTIONS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, SampleBatch
+from tests.gpu import DEVICES
 
 torch.set_num_threads(1)
-
-NO_CUDA = f"torch {torch.__version__} finds no CUDA device on this machine"
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_CUDA))]
 
 # Columns of standard normal numbers [B, action size], for the actions that the losses draw.
 NOISE, NEXT_NOISE = "noise", "next_noise"

@@ -15,13 +15,10 @@ from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.torch_learner import PinnedTransfers
 from rllib.losses.ppo import PPO_LOSS
+from tests.gpu import DEVICES, needs_gpu
 
 # The networks here are so small that a second thread only waits.
 torch.set_num_threads(1)
-
-NO_CUDA = f"torch {torch.__version__} finds no CUDA device on this machine"
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_CUDA)
-DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
 
 
 def update(learner, batch, seed=0, **changed):
@@ -199,7 +196,7 @@ def test_a_batch_that_was_staged_in_vain_does_no_harm(device):
     np.testing.assert_array_equal(policies[1].weights, policies[0].weights)
 
 
-@needs_cuda
+@needs_gpu
 def test_transfers_hold_what_was_sent_while_the_host_array_is_used_again():
     transfers = PinnedTransfers(torch.device("cuda"))
     array = np.arange(10**6, dtype=np.float32)

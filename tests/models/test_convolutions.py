@@ -20,6 +20,7 @@ from rllib.models.torch_network import ActingNetwork, TorchNetwork, backward
 from rllib.models.torso import filters_from
 from rllib.policy import Policy
 from rllib.sample_batch import SampleBatch
+from tests.gpu import needs_gpu
 
 PPO_SETTINGS = {"clip_param": 0.2, "kl_coeff": 0.2, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01, "vf_clip_param": 10.0}
 ATARI = Box(0, 255, (84, 84, 4), np.uint8)
@@ -244,7 +245,7 @@ def test_the_numpy_learner_says_what_to_use():
         make_learner(policy, PPO_LOSS, kind="numpy")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason=f"torch {torch.__version__} finds no CUDA device here")
+@needs_gpu
 @pytest.mark.parametrize("name", ["nature", "channels first", "layer norm", "mixed"])
 def test_a_gpu_learns_what_the_cpu_does(name):
     policies = [make(name, 64)[0] for _ in range(2)]

@@ -1,0 +1,165 @@
+"""A report in Markdown on this machine's GPU: the checks that need one, and PPO updates beside the eager torch loop.
+
+`make gpu` runs it. One update is that of PPO on Atari: 1,024 rows of 84 x 84 x 4 bytes, the network of the Nature
+paper, minibatches of 256, four epochs. The other has two fully connected towers (learner_update.py). The limit is the
+rate of a large matrix product, measured here. Without a GPU the same code runs on smaller CPU tensors, and the report
+says so.
+"""
+
+import subprocess
+import sys
+import time
+
+import gymnasium
+import numpy as np
+import torch
+from learner_update import EPOCHS, GRAD_CLIP, LR, SETTINGS, Work, plain_loop
+from measure import ROOT, Row, alternate, arguments, machine, table
+
+from rllib import sample_batch as sb
+from rllib.learners.learner import make_learner
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
+from rllib.losses.ppo import PPO_LOSS
+from rllib.models.catalog import policy_spec
+from rllib.policy import Policy
+from rllib.sample_batch import SampleBatch
+
+IMAGES = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+ACTIONS = gymnasium.spaces.Discrete(6)
+# Multiplications and additions of a forward pass of the Nature network for one image, biases left out: convolutions of
+# 20 x 20 x 32 from 8 x 8 x 4, 9 x 9 x 64 from 4 x 4 x 32, 7 x 7 x 64 from 3 x 3 x 64, then 3136 x 512 and two heads.
+FLOP_FORWARD = 2 * (400 * 32 * 256 + 81 * 64 * 512 + 49 * 64 * 576 + 3136 * 512 + 512 * 7)
+
+
+class ImageAgent(torch.nn.Module):
+    """The network of the Nature paper with two heads, as everyone writes it."""
+
+    def __init__(self):
+        super().__init__()
+        conv, linear, relu = torch.nn.Conv2d, torch.nn.Linear, torch.nn.ReLU
+        layers = conv(4, 32, 8, 4), relu(), conv(32, 64, 4, 2), relu(), conv(64, 64, 3, 1), relu()
+        self.body = torch.nn.Sequential(*layers, torch.nn.Flatten(), linear(3136, 512), relu())
+        self.actor, self.critic = linear(512, int(ACTIONS.n)), linear(512, 1)
+
+    def forward(self, images):
+        features = self.body(images.permute(0, 3, 1, 2).float() / 255)
+        return self.actor(features), self.critic(features)[:, 0]
+
+
+class ImageWork:
+    """A batch of images, and both ways of learning from it: ours and the loop that everyone writes."""
+
+    def __init__(self, device: str, rows: int, minibatch_size: int):
+        self.device, self.minibatch_size = device, minibatch_size
+        self.steps = EPOCHS * -(-rows // minibatch_size)
+        spec = policy_spec(IMAGES, ACTIONS, {"conv_filters": "nature", "vf_share_layers": True})
+        self.policy = Policy(spec, rng=np.random.default_rng(0))
+        self.first_weights, self.batch = self.policy.weights.copy(), self._sampled(rows)
+        size = sum(parameter.numel() for parameter in ImageAgent().parameters())
+        assert size == len(self.first_weights), f"the networks differ: {size} and {len(self.first_weights)} weights"
+
+    def _sampled(self, rows: int) -> SampleBatch:
+        rng = np.random.default_rng(0)
+        images = rng.integers(0, 256, (rows, *IMAGES.shape), dtype=np.uint8)
+        dist_inputs, actions = np.empty((rows, int(ACTIONS.n)), np.float32), np.empty(rows, np.int64)
+        self.policy.act(images, self.policy.noise(rng, rows), dist_inputs, actions)
+        values = self.policy.values(images)
+        columns = {
+            sb.OBS: images,
+            sb.ACTIONS: actions,
+            sb.ACTION_DIST_INPUTS: dist_inputs,
+            sb.ACTION_LOGP: self.policy.log_prob(dist_inputs, actions),
+            sb.VF_PREDS: values,
+            sb.ADVANTAGES: rng.standard_normal(rows, dtype=np.float32),
+            sb.VALUE_TARGETS: values + rng.standard_normal(rows, dtype=np.float32),
+        }
+        return SampleBatch(columns)
+
+    def ours(self):
+        objective = Objective(PPO_LOSS, optimizer=OptimizerSettings(adam_epsilon=1e-5), grad_clip=GRAD_CLIP)
+        learner = make_learner(self.policy, objective, kind="torch", device=self.device)
+
+        def side() -> float:
+            self.policy.set_weights(self.first_weights)
+            rng, started = np.random.default_rng(1), time.perf_counter()
+            learner.update(
+                self.batch, num_epochs=EPOCHS, minibatch_size=self.minibatch_size, rng=rng, lr=LR, **SETTINGS
+            )
+            return (time.perf_counter() - started) * 1e3 / self.steps
+
+        return side
+
+    def plain(self):
+        agent = ImageAgent().to(self.device)
+        optimizer = torch.optim.Adam(agent.parameters(), lr=LR, eps=1e-5, fused=True)
+
+        def side() -> float:
+            rng, started = np.random.default_rng(1), time.perf_counter()
+            plain_loop(agent, optimizer, self.batch, self.minibatch_size, rng, self.device)  # ends with a transfer
+            return (time.perf_counter() - started) * 1e3 / self.steps
+
+        return side
+
+    def limit(self):
+        """Milliseconds of a minibatch's arithmetic at the rate of a large matrix product in float32."""
+        rate = product_rate(self.device)
+        return lambda: 3 * FLOP_FORWARD * self.minibatch_size / rate * 1e3
+
+
+def product_rate(device: str) -> float:
+    """Floating-point operations a second of a product of large float32 matrices."""
+    size = 4096 if device == "cuda" else 512
+    a, b = (torch.randn(size, size, device=device) for _ in range(2))
+    (a @ b).sum().item()
+    started = time.perf_counter()
+    for _ in range(10):
+        c = a @ b
+    c.sum().item()
+    return 10 * 2 * size**3 / (time.perf_counter() - started)
+
+
+def checks() -> str:
+    """The last line of pytest on the tests that need a GPU."""
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-rs", "tests"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    lines = [line for line in found.stdout.splitlines() if " passed" in line or " skipped" in line or " failed" in line]
+    return f"`pytest -m gpu`: {lines[-1] if lines else found.stderr[-500:]} (exit code {found.returncode})"
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--no-checks", action="store_true", help="measure only")
+    options = parser.parse_args()
+    is_gpu = torch.cuda.is_available()
+    device = "cuda" if is_gpu else "cpu"
+    print("# GPU report\n")
+    print(f"{machine()}\n")
+    if is_gpu:
+        memory = torch.cuda.get_device_properties(0).total_memory / 2**30
+        print(f"{torch.cuda.get_device_name()}, {memory:.0f} GiB, CUDA {torch.version.cuda}\n")
+    else:
+        print(f"**No GPU: torch {torch.__version__} finds none. All of this ran on the CPU, on smaller batches.**\n")
+    if not options.no_checks:
+        print(f"{checks()}\n")
+    rows, size = (1024, 256) if is_gpu else (64, 32)
+    images = ImageWork(device, rows, size)
+    sides = {"ours": images.ours(), "plain": images.plain(), "limit": images.limit()}
+    found = alternate(options.rounds, **sides)
+    results = [
+        Row.of(found, "plain", f"PPO, images, minibatch {size}", "ms", peer_name="eager", bar="<= 0.5 peer"),
+    ]
+    for width, minibatch in ((64, 256), (256, 1024)) if is_gpu else ((64, 256),):
+        work = Work(width, minibatch, 4)
+        found = alternate(options.rounds, ours=work.ours("torch", device), plain=work.plain(device))
+        what = f"PPO, {width}x{width}, minibatch {minibatch}"
+        results.append(Row.of(found, "plain", what, "ms", peer_name="eager", bar="<= 0.5 peer"))
+    print("```")
+    table(results)
+    print("```")
+    if is_gpu:
+        print(f"\nLargest memory on the device: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -70,7 +70,7 @@ class A2C(IntrinsicallyRewarded):
             batch = with_intrinsic_advantages(batch)
             if self.config.standardize_advantages:
                 batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-            stats[policy_id] = self.learn(batch, policy_id, shuffle=False, **settings) | intrinsic
+            stats[policy_id] = self.learn_on_batch(batch, policy_id, shuffle=False, **settings) | intrinsic
         return stats
 
     def loss_settings(self) -> dict[str, Any]:

@@ -46,6 +46,7 @@ from rllib.models.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
 from rllib.profile import ITERATION, Profile, Recording
+from rllib.progress import StepsProgress
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -359,7 +360,7 @@ class Algorithm(Acting, Saving, ABC):
         """Samples a train batch by the newest weights: policy id -> the rows that this policy has acted in."""
         return {DEFAULT_POLICY: self.sample(self.config.min_train_batch)}
 
-    def learn(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
+    def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
         lag = self.num_updates - batch.policy_version
         told: dict[str, float] = {}
@@ -471,6 +472,29 @@ class Algorithm(Acting, Saving, ABC):
             tell_recreated_workers(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
             return result
+
+    def learn(self, total_timesteps: float, progress_bar: bool = False) -> Self:
+        """Trains until so many further environment steps are sampled, in whole iterations.
+
+        Args:
+            total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
+            progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
+
+        Returns:
+            the algorithm itself, as Stable-Baselines3 does.
+
+        Raises:
+            ValueError: if the number is not positive and finite.
+        """
+        if isinstance(total_timesteps, bool) or not 0 < total_timesteps < math.inf:
+            raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
+        first = self.timesteps
+        with StepsProgress(total_timesteps) if progress_bar else contextlib.nullcontext() as bar:
+            while self.timesteps - first < total_timesteps:
+                result = self.train()
+                if bar is not None:
+                    bar.update(self.timesteps - first, result)
+        return self
 
     def _iteration_is_full(self) -> bool:
         config, metrics = self.config, self.metrics

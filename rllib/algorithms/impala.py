@@ -198,7 +198,7 @@ class IMPALA(Algorithm):
         loss_settings = self.loss_settings()
         batch, num_epochs = self._ring.next(self.next_batch)
         lags = [self.num_updates - version for version in batch.versions]
-        stats = self.learn(
+        stats = self.learn_on_batch(
             self.prepared(batch.columns),
             num_epochs=num_epochs,
             shuffle=False,

@@ -244,7 +244,7 @@ class OffPolicyActorCritic(OffPolicy):
         self.add_noise(batch, len(batch[OBS]))
         settings = {CRITICS: self.critic_settings(), "actor": self.actor_settings() if self.moves_actor else None}
         lr = {CRITICS: rates["critic_lr"], "actor": rates["actor_lr"]}
-        stats = self.learn(batch, lr=lr, shuffle=False, **settings)
+        stats = self.learn_on_batch(batch, lr=lr, shuffle=False, **settings)
         if self.moves_targets:
             every_update = not self.config.target_network_update_freq
             if self.learner.update_targets(self.num_updates if every_update else self.timesteps):

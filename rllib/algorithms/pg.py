@@ -50,6 +50,6 @@ class PG(Algorithm):
         for policy_id, batch in self.train_batches().items():
             if self.config.standardize_advantages:
                 batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-            stats[policy_id] = self.learn(batch, policy_id, shuffle=False, vf_loss_coeff=0.0, **coefficients)
+            stats[policy_id] = self.learn_on_batch(batch, policy_id, shuffle=False, vf_loss_coeff=0.0, **coefficients)
             del stats[policy_id]["vf_loss"], stats[policy_id]["vf_explained_var"]
         return stats

@@ -114,7 +114,7 @@ class PPO(IntrinsicallyRewarded):
                 batch = with_intrinsic_advantages(batch)
                 if per_batch:
                     batch[sb.ADVANTAGES] = standardized(batch[sb.ADVANTAGES])
-            stats[policy_id] = self.learn(
+            stats[policy_id] = self.learn_on_batch(
                 batch,
                 policy_id,
                 num_epochs=config.num_sgd_iter,

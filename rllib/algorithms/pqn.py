@@ -92,7 +92,7 @@ class PQN(Algorithm):
         stats = {}
         for policy_id, batch in self.train_batches().items():
             batch[sb.WEIGHTS] = np.ones(batch.count, np.float32)
-            stats[policy_id] = explored | self.learn(
+            stats[policy_id] = explored | self.learn_on_batch(
                 batch, policy_id, num_epochs=config.num_sgd_iter, minibatch_size=config.sgd_minibatch_size, **lr
             )
             del stats[policy_id]["td_error"]

@@ -162,7 +162,7 @@ class QLearning(OffPolicy):
         for policy in (self.policy, self.target):
             policy.resample(self._learner_rng)
         self.add_targets(batch)
-        return self.learn(batch, lr=lr, shuffle=False)
+        return self.learn_on_batch(batch, lr=lr, shuffle=False)
 
     def update_target(self) -> None:
         """Moves the target network towards the learned one, if that is due."""

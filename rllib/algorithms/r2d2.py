@@ -162,7 +162,7 @@ class R2D2(DQN):
     def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
         """One update on sampled sequences; its statistics, with a td_error for each of them."""
         steps = self.learned_steps(batch)
-        stats = self.learn(steps, lr=lr, shuffle=False)
+        stats = self.learn_on_batch(steps, lr=lr, shuffle=False)
         stats["td_error"] = sequence_errors(stats["td_error"], steps[sb.SEQ_LENS])
         return stats
 

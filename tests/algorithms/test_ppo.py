@@ -103,7 +103,7 @@ def test_a_batch_of_other_weights_is_refused():
         batch = algo.sample(128)
         algo.policy.weights[:] += np.random.default_rng(0).normal(0, 0.1, algo.policy.weights.shape)
         with pytest.raises(LearnerError, match="weights"):
-            algo.learn(batch, lr=1e-3, clip_param=0.2, kl_coeff=0.0, vf_loss_coeff=1.0, entropy_coeff=0.0)
+            algo.learn_on_batch(batch, lr=1e-3, clip_param=0.2, kl_coeff=0.0, vf_loss_coeff=1.0, entropy_coeff=0.0)
 
 
 def test_training_goes_on_exactly_where_a_checkpoint_left_it(tmp_path):

@@ -47,7 +47,7 @@ def test_it_learns_from_batches_that_others_have_sampled():
     with build() as algo, PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).build() as other:
         other.set_weights(algo.get_weights())
         batch = other.sample(256)
-        algo.learn(batch, vf_clip_param=None, **settings)
+        algo.learn_on_batch(batch, vf_clip_param=None, **settings)
         assert not np.array_equal(algo.policy.weights, other.policy.weights)
 
 

@@ -1,23 +1,23 @@
 """`rllib train`."""
 
 import importlib
-import re
 import signal
 import sys
 import traceback
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 import click
+import msgspec
 
-from rllib.algorithms.registry import algorithm_names, get_algorithm_config
+from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_algorithm_config
 from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, elapsed, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
+from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
-from rllib.tune.loggers import ResultFiles, numbered, write_params
+from rllib.tune.loggers import ResultFiles, write_params
 from rllib.tune.sidecar import SidecarLogger
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
@@ -43,18 +43,20 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--stop", multiple=True, metavar="KEY=VALUE", help="Stop when a result reaches this; repeatable. Short "
               "names: return, steps, iterations, time (seconds).")  # fmt: skip
 @click.option("--seed", type=int, help="Of everything random; equal seeds give equal runs.")
+@click.option("--resume", metavar="RUN", type=click.Path(path_type=Path), help="Go on with the run of this "
+              "directory, from its newest checkpoint; KEY=VALUE, --stop and --checkpoint-freq may change.")  # fmt: skip
 @click.option("--name", "--experiment-name", help="Of the run's directory [default: ALGO_ENV_DATE].")
 @click.option("--results-dir", "--local-dir", type=click.Path(path_type=Path, file_okay=False), default="results",
               show_default=True, help="Where runs get their directories.")  # fmt: skip
-@click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations; the last "
-              "state is always saved.")  # fmt: skip
+@click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations [default: "
+              "every five minutes, and only the newest is kept]; the last state is always saved.")  # fmt: skip
 @click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Ray's; it is always done.")
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("--profile", is_flag=True, help="Record what every process does when: profile.json, a Chrome trace, "
               "and what limits the run.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Show where the results are, and nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages, and tracebacks of errors.")
-def command(words, file, results_dir, quiet, verbose, profile, checkpoint_at_end, **options) -> None:
+def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoint_at_end, **options) -> None:
     """Train ALGO on ENV, or what a YAML file says. KEY=VALUE are settings (see `rllib config ALGO`); they take
     precedence over the file's. With grid_search or several samples it is a search, as by `rllib tune`.
 
@@ -62,27 +64,32 @@ def command(words, file, results_dir, quiet, verbose, profile, checkpoint_at_end
     rllib train PPO CartPole-v1 lr=1e-3 num_rollout_workers=2 --stop return=475
     rllib train PPO CartPole-v1 model.fcnet_hiddens=[64,64] --stop steps=1e5
     rllib train -f ppo/cartpole --seed 3
+    rllib train --resume results/PPO_CartPole-v1_... --stop steps=2e5
     rllib train --run PPO --env CartPole-v1 --config '{"lr": 0.001}' --stop '{"timesteps_total": 100000}'
 
-    Ctrl-C saves a checkpoint and ends the run with exit code 130.
+    Ctrl-C saves a checkpoint and ends the run with exit code 130; --resume goes on with it.
     """
     with reported(verbose):
-        below, given = _keys(words, file, options)
-        if profile:
-            given["config"]["profile"] = True
-        if is_search(keys := merged(below, given)):
-            if profile:
-                raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
-            importlib.import_module("rllib.cli.tune").search(keys, results_dir, quiet)  # a single run does without
-            return
-        with user_input():
-            spec = make_spec(below, given, file or "command line")
+        run, changed = None, {}
+        if resume is not None:
+            with user_input():
+                run, spec, changed = _take_up(resume, words, {"file": file, **options})
+        else:
+            below, given = _keys(words, file, options)
+            if is_search(keys := merged(below, given)):
+                if profile:
+                    raise Mistake("--profile is for a single run; leave out grid_search and --num-samples")
+                importlib.import_module("rllib.cli.tune").search(keys, results_dir, quiet)  # a single run does without
+                return
+            with user_input():
+                spec = make_spec(below, given, file or "command line")
+            refuse_used_name(results_dir, spec)
+        profile = profile or bool(spec.config.get("profile"))
         display = _display(quiet)
         with shown_logs(display, verbose):
-            _refuse_used_name(results_dir, spec)
-            algorithm = _build(spec)
+            algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile)
             try:
-                outcome = _train(algorithm, spec, _make_directory(results_dir, spec), display)
+                outcome = _train(algorithm, spec, run or RunDirectory.new(results_dir, spec), display, profile)
             finally:
                 algorithm.stop()
         _tell(outcome)
@@ -117,17 +124,55 @@ def _display(quiet: bool) -> QuietDisplay:
     return PanelDisplay() if sys.stdout.isatty() else LineDisplay()
 
 
-def _build(spec: RunSpec):
+def _build(spec: RunSpec, profile: bool):
     """The algorithm, its workers started.
 
     Raises:
         Mistake: for settings that are unknown or do not fit together.
     """
     with user_input():
-        config = get_algorithm_config(spec.algorithm).environment(spec.env).update_from_dict(spec.config)
+        config = get_algorithm_config(spec.algorithm).environment(spec.env)
+        config.update_from_dict({**spec.config, "profile": True} if profile else spec.config)
         if spec.seed is not None:
             config.debugging(seed=spec.seed)
         return config.build()
+
+
+def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDirectory, RunSpec, dict]:
+    """An earlier run: its directory, what is asked for now, and the settings that change.
+
+    Raises:
+        Mistake: if there is none, or something is given that cannot change.
+    """
+    if names := [word for word in words if "=" not in word]:
+        raise Mistake(f"--resume goes on with the same algorithm and environment; leave out {' '.join(names)}")
+    fixed = [name for name, value in options.items() if value and name not in ("stop", "checkpoint_freq")]
+    if fixed:
+        flags = ", ".join(f"--{'num-samples' if name == 'trials' else name}" for name in fixed)
+        raise Mistake(f"--resume goes on with what the run was begun with; leave out {flags}")
+    given = {"config": parse_assignments(words, "num_rollout_workers=4")}
+    if stop := parse_stop(options["stop"]):
+        given["stop"] = stop
+    if options["checkpoint_freq"] is not None:
+        given["checkpoint_freq"] = options["checkpoint_freq"]
+    run = RunDirectory.taken_up(path)
+    before = msgspec.to_builtins(run.read_spec())
+    if stop:
+        del before["stop"]
+    spec = make_spec(before, given, "--resume")
+    run.write_spec(spec)
+    return run, spec, given["config"]
+
+
+def _restore(spec: RunSpec, run: RunDirectory, changed: dict, profile: bool):
+    """The algorithm as it was at the run's newest checkpoint.
+
+    Raises:
+        Mistake: for settings that are unknown or do not fit together, and for a damaged checkpoint.
+    """
+    with user_input():
+        register_typed_function(spec.env)
+        return get_algorithm_class(spec.algorithm).from_checkpoint(run.checkpoint, {**changed, "profile": profile})
 
 
 @dataclass
@@ -152,42 +197,37 @@ class Outcome:
     notices: list[str] = field(default_factory=list)
     profile: str = ""
 
-    def save(self, algorithm) -> None:
-        """Writes the checkpoint of the last iteration, unless it has been written."""
-        path = self.directory / f"checkpoint_{self.result['training_iteration'] if self.result else 0:06}"
-        if path != self.checkpoint:
-            algorithm.save(path)
-            self.checkpoint = path
 
-
-def _train(algorithm, spec: RunSpec, directory: Path, display: QuietDisplay) -> Outcome:
+def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, profiles: bool) -> Outcome:
     """Trains until the stop criterion, Ctrl-C or an error; the files are whole in each case.
 
     Raises:
         Mistake: if the results have no such key as the stop criterion names.
     """
+    directory, iteration = run.path, run.iteration
     outcome, stop = Outcome(directory), ThresholdStopper(spec.stop)
     title = f"{spec.algorithm} on {spec.env}"
     write_params(directory, {**algorithm.config.to_dict(), "seed": algorithm.seed})
     sidecar = SidecarLogger(directory, title)
-    loggers = [ResultFiles(directory), sidecar]
+    loggers, is_first = [ResultFiles(directory), sidecar], True
     try:
         display.start(title, str(stop), str(directory))
         with Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT)) as interrupts:
             while outcome.reached is None and interrupts.seen is None:
                 result = outcome.result = algorithm.train()
+                iteration = result["training_iteration"]
                 for logger in loggers:
                     logger.on_result(result)
                 display.on_result(result, stop.progress(result))
-                if result["training_iteration"] == 1:
+                if is_first:
+                    is_first = False
                     with user_input():
                         stop.check_keys(result)
                 outcome.reached = stop.reached("", result)
-                if spec.checkpoint_freq and result["training_iteration"] % spec.checkpoint_freq == 0:
-                    outcome.save(algorithm)
+                run.save_if_due(algorithm, iteration, spec.checkpoint_freq)
             sidecar.finish()
-            outcome.save(algorithm)
-            if spec.config.get("profile"):
+            run.save(algorithm, iteration)
+            if profiles:
                 profile = algorithm.profile()
                 profile.save(directory / "profile.json")
                 outcome.profile = f"{profile}\nprofile     {directory / 'profile.json'} (open it in ui.perfetto.dev)"
@@ -199,36 +239,8 @@ def _train(algorithm, spec: RunSpec, directory: Path, display: QuietDisplay) -> 
         display.close()
         for logger in loggers:
             logger.close()
-    outcome.signal, outcome.notices = interrupts.seen, sidecar.notices
+    outcome.signal, outcome.notices, outcome.checkpoint = interrupts.seen, sidecar.notices, run.checkpoint
     return outcome
-
-
-def _refuse_used_name(results: Path, spec: RunSpec) -> None:
-    """Raises Mistake if there is a run of that name, before anything is started for the new one."""
-    if spec.name and (results / _file_name(spec.name)).exists():
-        raise Mistake(f"{results / _file_name(spec.name)} exists already; give this run another --name")
-
-
-def _make_directory(results: Path, spec: RunSpec) -> Path:
-    """A new directory for the run: RESULTS/NAME, or RESULTS/ALGORITHM_ENV_DATE.
-
-    Raises:
-        Mistake: if a run of that name has been there before, or it cannot be made.
-    """
-    _refuse_used_name(results, spec)
-    name = _file_name(spec.name or f"{spec.algorithm}_{spec.env}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
-    for directory in numbered(results / name):
-        try:
-            directory.mkdir(parents=True)
-            return directory
-        except FileExistsError:
-            continue  # of another run that began in this second
-        except OSError as error:
-            raise Mistake(f"cannot make the directory of the run: {error}") from error
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.+-]+", "_", name)
 
 
 def _tell(outcome: Outcome) -> None:
@@ -249,3 +261,5 @@ def _tell(outcome: Outcome) -> None:
         click.echo(f"curve       {curve}")
     click.echo(f"checkpoint  {outcome.checkpoint}")
     click.echo(f"evaluate    rllib evaluate {outcome.checkpoint}")
+    if outcome.signal:
+        click.echo(f"go on       rllib train --resume {outcome.directory}")

@@ -132,6 +132,25 @@ def read_results(directory: Path) -> list[dict]:
     return msgspec.json.Decoder().decode_lines(content[: content.rfind(b"\n") + 1])
 
 
+def drop_results_after(directory: Path, iteration: int) -> list[dict]:
+    """Takes the results of later iterations out of result.json and progress.csv.
+
+    Returns:
+        the results that are left, the oldest first.
+    """
+    results = read_results(directory)
+    kept = [result for result in results if result.get("training_iteration", 0) <= iteration]
+    if len(kept) < len(results) or not kept:
+        for name in ("result.json", "progress.csv"):
+            (directory / name).unlink(missing_ok=True)
+        if kept:
+            files = ResultFiles(directory)
+            for result in kept:
+                files.on_result(result)
+            files.close()
+    return kept
+
+
 class CsvLogger:
     """Appends each result as a row to progress.csv; when a new key appears, the file is rewritten with its column."""
 

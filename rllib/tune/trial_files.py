@@ -6,7 +6,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from rllib.tune.loggers import ResultFiles, numbered, read_results, write_params
+from rllib.tune.loggers import drop_results_after, numbered, read_results, write_params
 from rllib.tune.trial import Trial, TrialCheckpoint
 from rllib.tune.trial_checkpoint import METADATA, read_metadata, remove_temporaries
 
@@ -43,19 +43,10 @@ def roll_back(trial: Trial) -> tuple[list[dict], list[TrialCheckpoint]]:
     """
     directory = Path(trial.logdir)
     results = read_results(directory)
-    iterations = [result.get("training_iteration", 0) for result in results]
-    checkpoints = _checkpoints(trial, directory, iterations[-1] if iterations else 0)
+    last_iteration = results[-1].get("training_iteration", 0) if results else 0
+    checkpoints = _checkpoints(trial, directory, last_iteration)
     last = checkpoints[-1].iteration if checkpoints else 0
-    kept = [result for result, iteration in zip(results, iterations) if iteration <= last]
-    if len(kept) < len(results) or not kept:
-        for name in ("result.json", "progress.csv"):
-            (directory / name).unlink(missing_ok=True)
-        if kept:
-            files = ResultFiles(directory)
-            for result in kept:
-                files.on_result(result)
-            files.close()
-    return kept, checkpoints
+    return drop_results_after(directory, last), checkpoints
 
 
 def _checkpoints(trial: Trial, directory: Path, last_iteration: int) -> list[TrialCheckpoint]:

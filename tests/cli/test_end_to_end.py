@@ -4,61 +4,12 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 QUICK = ("train_batch_size=256", "sgd_minibatch_size=128", "num_sgd_iter=2", "model.fcnet_hiddens=[16]")
 TRAIN = ("train", "PPO", "CartPole-v1", "num_rollout_workers=2", *QUICK, "--name", "run", "--seed", "1")
-
-
-class Command:
-    """Runs `rllib ARGUMENTS` in a directory."""
-
-    def __init__(self, directory: Path):
-        self.directory = directory
-        self._started: list[subprocess.Popen] = []
-        self.environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{directory}", "COLUMNS": "100"}
-
-    def start(self, *arguments, **options) -> subprocess.Popen:
-        """In a process group of its own, as a terminal would, so that it can be sent Ctrl-C."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rllib", *map(str, arguments)],
-            cwd=self.directory,
-            env=self.environment,
-            start_new_session=True,
-            preexec_fn=_answer_ctrl_c,
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options},
-        )
-        self._started.append(process)
-        return process
-
-    def __call__(self, *arguments) -> tuple[int, str]:
-        """Exit code and output."""
-        process = self.start(*arguments)
-        output, _ = process.communicate(timeout=100)
-        return process.returncode, output
-
-    def kill(self) -> None:
-        """Ends what a failed test has left."""
-        for process in self._started:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def _answer_ctrl_c():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whatever started the tests may ignore it
-
-
-@pytest.fixture
-def rllib(tmp_path):
-    command = Command(tmp_path)
-    yield command
-    command.kill()
 
 
 def results(run: Path) -> list[dict]:

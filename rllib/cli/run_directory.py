@@ -1,0 +1,136 @@
+"""The directory of a run of `rllib train`: what was asked for, results and checkpoints, from which it can go on."""
+
+import fcntl
+import os
+import re
+import shutil
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from rllib.cli.failures import Mistake
+from rllib.cli.spec import RunSpec
+from rllib.tune.loggers import drop_results_after, numbered, write_whole
+
+SPEC = "run.json"
+# Where no number of iterations is given, the state is saved this often, so that --resume has something to go on from.
+SAVE_EVERY_S = 300.0
+_CHECKPOINT = re.compile(r"checkpoint_(\d{6,})")
+
+
+class RunDirectory:
+    """The directory of a run. It is locked as long as the process lives that trains there.
+
+    Args:
+        path: an existing directory.
+
+    Attributes:
+        checkpoint: the newest one; None if there is none.
+
+    Raises:
+        Mistake: if another process trains there.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self.checkpoint = path, _newest_checkpoint(path)
+        self._lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise Mistake(f"{path} is being trained by another process; end that one first") from None
+        self._saved_at, self._passing = time.monotonic(), None
+
+    @classmethod
+    def new(cls, results: Path, spec: RunSpec) -> Self:
+        """RESULTS/NAME, or RESULTS/ALGORITHM_ENV_DATE, with what was asked for.
+
+        Raises:
+            Mistake: if a run of that name has been there before, or it cannot be made.
+        """
+        refuse_used_name(results, spec)
+        name = _file_name(spec.name or f"{spec.algorithm}_{spec.env}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
+        for path in numbered(results / name):
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue  # of another run that began in this second
+            except OSError as error:
+                raise Mistake(f"cannot make the directory of the run: {error}") from error
+            directory = cls(path)
+            directory.write_spec(spec)
+            return directory
+
+    @classmethod
+    def taken_up(cls, path: Path) -> Self:
+        """The directory of an earlier run, at its newest checkpoint: results of later iterations are taken out.
+
+        Raises:
+            Mistake: if it is none, has no checkpoint, or is being trained.
+        """
+        if not (path / SPEC).is_file():
+            raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}")
+        directory = cls(path)
+        if directory.checkpoint is None:
+            raise Mistake(f"{path} has no checkpoint to go on from; begin the run again, under another --name")
+        drop_results_after(path, directory.iteration)
+        for file in path.glob("events.out.tfevents*"):
+            file.unlink()  # they are made again, from result.json
+        return directory
+
+    @property
+    def iteration(self) -> int:
+        """Of the newest checkpoint; 0 if there is none."""
+        return int(_CHECKPOINT.fullmatch(self.checkpoint.name)[1]) if self.checkpoint else 0
+
+    def read_spec(self) -> RunSpec:
+        """What was asked for."""
+        try:
+            return msgspec.json.decode((self.path / SPEC).read_bytes(), type=RunSpec)
+        except msgspec.DecodeError as error:
+            raise Mistake(f"{self.path / SPEC}: {error}") from error
+
+    def write_spec(self, spec: RunSpec) -> None:
+        """Keeps what was asked for, for `taken_up`."""
+        write_whole(self.path / SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n")
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def save_if_due(self, algorithm, iteration: int, every: int) -> None:
+        """Saves every so many iterations; with 0 every five minutes, and then the newest alone is kept."""
+        if every:
+            if iteration % every == 0:
+                self.save(algorithm, iteration)
+        elif time.monotonic() - self._saved_at >= SAVE_EVERY_S:
+            self.save(algorithm, iteration)
+            self._passing = self.checkpoint
+
+    def save(self, algorithm, iteration: int) -> None:
+        """Writes the checkpoint of an iteration, unless it has been written."""
+        path = self.path / f"checkpoint_{iteration:06}"
+        if path != self.checkpoint:
+            algorithm.save(path)
+            self.checkpoint = path
+            if self._passing is not None:
+                shutil.rmtree(self._passing)
+                self._passing = None
+        self._saved_at = time.monotonic()
+
+
+def refuse_used_name(results: Path, spec: RunSpec) -> None:
+    """Raises Mistake if there is a run of that name, before anything is started for the new one."""
+    if spec.name and (path := results / _file_name(spec.name)).exists():
+        go_on = f", or go on with it: rllib train --resume {path}" if (path / SPEC).exists() else ""
+        raise Mistake(f"{path} exists already; give this run another --name{go_on}")
+
+
+def _newest_checkpoint(path: Path) -> Path | None:
+    found = {int(match[1]): each for each in path.iterdir() if (match := _CHECKPOINT.fullmatch(each.name))}
+    return found[max(found)] if found else None
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.+-]+", "_", name)

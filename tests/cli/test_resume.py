@@ -1,0 +1,134 @@
+"""`rllib train --resume`: a run goes on after it was interrupted, killed, or had reached its goal."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+from safetensors.numpy import load_file
+
+from rllib.cli import run_directory
+from rllib.cli.failures import Mistake
+from rllib.cli.run_directory import RunDirectory
+from rllib.cli.spec import RunSpec
+
+TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
+# Episodes end with the fragments, as exact continuation asks for (docs/architecture.md).
+PPO = ("train", "PPO", "tests.envs:DelayedReward", "num_rollout_workers=2", "train_batch_size=80",
+       "sgd_minibatch_size=40", "rollout_fragment_length=40", "model.fcnet_hiddens=[8]", "lr=0.01")  # fmt: skip
+ES = ("train", "ES", "CartPole-v1", "num_rollout_workers=1", "episodes_per_batch=4", "train_batch_size=1",
+      "noise_size=100000", "model.fcnet_hiddens=[8]", "observation_filter=MeanStdFilter")  # fmt: skip
+
+
+def results_of(run) -> list[dict]:
+    return [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
+
+
+def weights_of(run, iteration):
+    (path,) = (run / f"checkpoint_{iteration:06}" / "policies").glob("*/weights.safetensors")
+    return load_file(path)
+
+
+def killed_after(process, run, iterations) -> None:
+    """Kills a run as soon as it has written so many results."""
+    deadline = time.monotonic() + 90
+    file = run / "result.json"
+    while not file.exists() or file.read_bytes().count(b"\n") < iterations:
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize("arguments", [PPO, ES], ids=["PPO", "ES"])
+def test_a_killed_run_goes_on_to_the_same_bits(rllib, tmp_path, arguments):
+    common = (*arguments, "--seed", "4", "--checkpoint-freq", "2")
+    code, output = rllib(*common, "--name", "whole", "--stop", "iterations=9")
+    assert code == 0, output
+    whole, run = tmp_path / "results" / "whole", tmp_path / "results" / "killed"
+    killed_after(rllib.start(*common, "--name", "killed", "--stop", "iterations=10000"), run, 5)
+    code, output = rllib("train", "--resume", "results/killed", "--stop", "iterations=9")
+    assert code == 0, output
+    assert "training_iteration 9 >= 9 after 9 iterations" in output
+    ours, theirs = results_of(run), results_of(whole)
+    same = ("training_iteration", "timesteps_total", "episode_reward_mean", "episodes_total", "num_env_steps_trained")
+    assert [[line[key] for key in same] for line in ours] == [[line[key] for key in same] for line in theirs]
+    assert (run / "progress.csv").read_text().count("\n") == 10
+    assert len(list(run.glob("events.out.tfevents*"))) == 1
+    last, expected = weights_of(run, 9), weights_of(whole, 9)
+    assert last.keys() == expected.keys()
+    assert all((last[name] == expected[name]).all() for name in last)
+
+
+def test_a_run_that_has_reached_its_goal_goes_on_to_the_next(rllib, tmp_path):
+    assert rllib(*PPO, "--name", "run", "--stop", "iterations=2")[0] == 0
+    code, output = rllib("train", "--resume", "results/run", "num_rollout_workers=0", "--stop", "iterations=4", "-q")
+    assert code == 0 and "training_iteration 4 >= 4 after 4 iterations" in output, output
+    run = tmp_path / "results" / "run"
+    assert json.loads((run / "params.json").read_text())["num_rollout_workers"] == 0
+    spec = json.loads((run / "run.json").read_text())
+    assert spec["stop"] == {"training_iteration": 4} and spec["config"]["num_rollout_workers"] == 0
+    assert [line["training_iteration"] for line in results_of(run)] == [1, 2, 3, 4]
+
+
+def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ctrl_c):
+    behaviour[2] = press_ctrl_c
+    result = rllib_command(*TRAIN)
+    assert "go on       rllib train --resume results/run" in result.output
+    again = rllib_command(*TRAIN)
+    assert "or go on with it: rllib train --resume results/run" in again.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere is not the directory of a run of rllib train: it has no run.json"),
+        (["empty"], "empty has no checkpoint to go on from"),
+        (["run", "DQN"], "goes on with the same algorithm and environment; leave out DQN"),
+        (["run", "--seed", "3"], "goes on with what the run was begun with; leave out --seed"),
+        (["run", "-f", "ppo/cartpole", "--num-samples", "2"], "leave out --file, --num-samples"),
+        (["run", "--stop", "return"], "--stop episode_reward_mean=475, but got 'return'"),
+        (["broken"], "run.json: Input data was truncated"),
+        (["other"], "other/run.json: Object missing required field `env`"),
+        (["run"], "run/checkpoint_000003 is no checkpoint of this library"),
+    ],
+)
+def test_mistakes_are_one_message(rllib_command, behaviour, tmp_path, arguments, message):
+    spec = '{"algorithm": "PPO", "env": "CartPole-v1"}'
+    for name, text in {"run": spec, "empty": spec, "broken": "{", "other": '{"algorithm": "PPO"}'}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(text)
+        if name != "empty":
+            (tmp_path / name / "checkpoint_000003").mkdir()
+    result = rllib_command("train", "--resume", *arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.output and "Traceback" not in result.output
+
+
+def test_a_run_that_is_being_trained_is_not_taken_up(tmp_path):
+    run = RunDirectory.new(tmp_path, RunSpec(algorithm="PPO", env="CartPole-v1", name="run"))
+    with pytest.raises(Mistake, match="run is being trained by another process"):
+        RunDirectory.taken_up(run.path)
+
+
+def checkpoints(directory) -> list[str]:
+    return sorted(path.name for path in directory.glob("checkpoint_*"))
+
+
+def test_without_a_number_of_iterations_the_state_is_saved_every_few_minutes(
+    rllib_command, behaviour, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(run_directory, "SAVE_EVERY_S", 0.0)
+    seen = []
+    run = tmp_path / "results" / "run"
+    behaviour.update({iteration: lambda: seen.append(checkpoints(run)) for iteration in range(1, 5)})
+    assert rllib_command(*TRAIN, "--stop", "iterations=4").exit_code == 0
+    assert seen == [[], ["checkpoint_000001"], ["checkpoint_000002"], ["checkpoint_000003"]]
+    assert checkpoints(run) == ["checkpoint_000004"]
+
+
+def test_with_a_number_of_iterations_only_these_are_saved(rllib_command, behaviour, monkeypatch, tmp_path):
+    monkeypatch.setattr(run_directory, "SAVE_EVERY_S", 0.0)
+    assert rllib_command(*TRAIN, "--stop", "iterations=5", "--checkpoint-freq", "2").exit_code == 0
+    assert checkpoints(tmp_path / "results" / "run") == ["checkpoint_000002", "checkpoint_000004", "checkpoint_000005"]

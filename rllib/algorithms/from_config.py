@@ -1,5 +1,6 @@
 """From the config to what is made of it: environments and their spaces, workers, and what happens when one fails."""
 
+from dataclasses import replace
 from functools import partial
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -32,6 +33,16 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     if added := augmentation(config):
         factory = AugmentedFactory(factory, added)
     return AsyncFactory(factory) if config.gym_env_vectorize_mode == "async" else factory
+
+
+def playable_environment(config: AlgorithmConfig) -> EnvFactory:
+    """What makes single environments for a `Player`; their observations are as the environment gives them.
+
+    Raises:
+        ValueError: if the config names none.
+    """
+    factory = _preprocessed(resolve(config.env), config)
+    return replace(factory, native=False) if isinstance(factory, AtariFactory) else factory
 
 
 def augmentation(config: AlgorithmConfig) -> Augmentation | None:

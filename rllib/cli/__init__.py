@@ -10,6 +10,8 @@ from rllib import __version__
 _COMMANDS = {
     "train": "Train an algorithm on an environment.",
     "evaluate": "Play episodes with a trained policy.",
+    "play": "Watch a trained policy.",
+    "record": "Write a video of a trained policy.",
     "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
@@ -42,12 +44,13 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="rllib %(version)s", help="Show it.")
 def command() -> None:
-    """Reinforcement learning: train, evaluate, look at settings.
+    """Reinforcement learning: train, evaluate, watch, look at settings.
 
     \b
     rllib train PPO CartPole-v1 --stop episode_reward_mean=475
     rllib train -f tuned_examples/ppo/cartpole.yaml
     rllib evaluate results/PPO_CartPole-v1_.../checkpoint_000060
+    rllib play results/PPO_CartPole-v1_...
     """
 
 

@@ -1,0 +1,146 @@
+"""`rllib play` and `rllib record`: episodes of a trained policy in a window, or in a video file."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.from_config import playable_environment
+from rllib.cli.evaluate import latest
+from rllib.cli.failures import Mistake, reported, user_input
+from rllib.env.augmented import METHOD
+from rllib.env.registry import EnvContext
+from rllib.video import VideoFile
+
+_DEFAULT_FPS = 30.0
+
+
+def options(command: Callable) -> Callable:
+    """What both commands can be given."""
+    for option in (
+        click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors."),
+        click.option("--load-user-code", is_flag=True, help="Run functions and pickled code that CHECKPOINT holds."),
+        click.option("--fps", type=click.FloatRange(min=0.1), help="Frames a second [default: the environment's]."),
+        click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones."),
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the environment."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("play", short_help="Watch a trained policy.")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--episodes", type=click.IntRange(min=1), default=3, show_default=True, help="How many to play.")
+@options
+def command(checkpoint, episodes, seed, explore, fps, load_user_code, verbose) -> None:
+    """Play episodes with the policy of CHECKPOINT, or of the last checkpoint of a run's directory, in a window. Where
+    there is no display, a video is written beside the checkpoint.
+    """
+    with reported(verbose):
+        checkpoint, output = latest(checkpoint), None
+        if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            output = video_of(checkpoint)
+            click.echo(f"There is no display, so a video is written: {output}", err=True)
+        show(checkpoint, output, episodes, seed, explore, fps, load_user_code)
+
+
+def video_of(checkpoint: Path) -> Path:
+    """Where a checkpoint's video is written by default."""
+    checkpoint = checkpoint.absolute()
+    return checkpoint.with_name(f"{checkpoint.name}.mp4")
+
+
+def show(
+    checkpoint: Path,
+    output: Path | None,
+    episodes: int,
+    seed: int,
+    explore: bool,
+    fps: float | None,
+    load_user_code: bool,
+) -> None:
+    """Plays whole episodes and prints the return of each.
+
+    Args:
+        checkpoint: of the policy.
+        output: file of the video; None shows a window.
+        episodes: how many.
+        seed: of the first episode's reset.
+        explore: sample the actions.
+        fps: frames a second; None takes the environment's `render_fps`.
+        load_user_code: as for Algorithm.from_checkpoint.
+
+    Raises:
+        Mistake: if the environment cannot be drawn in this way, or videos cannot be written here.
+    """
+    overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, "num_learners": 0}
+    with user_input():
+        algorithm = Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
+    with algorithm, contextlib.ExitStack() as stack:
+        mode = "human" if output is None else "rgb_array"
+        env = stack.enter_context(contextlib.closing(_make(algorithm.config, mode)))
+        fps = fps or env.metadata.get("render_fps") or _DEFAULT_FPS
+        if output is None:
+            draw = _Window(env, fps)
+        else:
+            try:
+                with user_input():
+                    video = stack.enter_context(VideoFile(output, fps))
+            except ImportError as error:
+                raise Mistake(str(error)) from error
+            draw = lambda: video.add(env.render())  # noqa: E731
+        for number in range(episodes):
+            total, length = _play(algorithm, env, seed if number == 0 else None, explore, draw)
+            click.echo(f"episode {number + 1}  return {total:g}  length {length}")
+    if output is not None:
+        click.echo(f"video  {output}")
+
+
+def _make(config, mode: str):
+    """The environment, which draws in this mode."""
+    context = EnvContext({**config.env_config, "render_mode": mode}, in_evaluation=True)
+    factory = playable_environment(config)
+    with user_input():
+        env = factory.make(context)
+    if getattr(env, "num_envs", 1) != 1 or getattr(env, "render_mode", None) != mode:
+        env.close()
+        raise Mistake(
+            f"{factory.name} does not draw itself: made with render_mode={mode!r}, it has "
+            f"render_mode={getattr(env, 'render_mode', None)!r}. A class of your own gets it with its config, and "
+            "keeps it as self.render_mode; a vector environment cannot be shown."
+        )
+    return env
+
+
+class _Window:
+    """Lets an environment draw its window, at a steady rate where it has none of its own."""
+
+    def __init__(self, env, fps: float):
+        self._env, self._interval_s, self._next = env, 1 / fps, time.monotonic()
+
+    def __call__(self) -> None:
+        self._env.render()
+        self._next = max(self._next + self._interval_s, time.monotonic() - self._interval_s)
+        time.sleep(max(0.0, self._next - time.monotonic()))
+
+
+def _play(algorithm: Algorithm, env, seed: int | None, explore: bool, draw: Callable[[], None]) -> tuple[float, int]:
+    """One episode: its return and its length."""
+    config, player = algorithm.config, algorithm.make_player(explore=explore)
+    observation, info = env.reset(seed=seed)
+    total, length, reward, over = 0.0, 0, None, False
+    draw()
+    while not over:
+        mask = None
+        if config.action_mask_from == "info":
+            mask = info[config.action_mask_key]
+        elif config.action_mask_from == "method":
+            mask = env.get_wrapper_attr(METHOD)()
+        observation, reward, terminated, truncated, info = env.step(player.act(observation, reward, mask))
+        total, length, over = total + float(reward), length + 1, terminated or truncated
+        draw()
+    return total, length

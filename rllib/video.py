@@ -1,0 +1,75 @@
+"""Video files, written frame by frame."""
+
+import os
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+# Ending of a file -> how ffmpeg encodes it. The usual pixel format has one colour for two by two pixels, so that sizes
+# have to be even.
+_ENCODINGS = {
+    ".mp4": {"codec": "libx264", "macro_block_size": 2},
+    ".webm": {"codec": "libvpx-vp9", "macro_block_size": 2},
+    ".gif": {"codec": "gif", "pix_fmt_out": "rgb8", "macro_block_size": 1},
+}
+
+
+class VideoFile:
+    """A video file. Each frame is handed to ffmpeg as it comes, so that memory does not grow with the length.
+
+    Use it as a context manager; a file without a frame is not written.
+
+    Args:
+        path: of the file; its ending says what is written (.mp4, .webm, .gif).
+        fps: frames a second.
+
+    Raises:
+        ValueError: for another ending.
+        ImportError: without the package imageio-ffmpeg, which brings ffmpeg.
+    """
+
+    def __init__(self, path: str | os.PathLike, fps: float):
+        self.path = Path(path)
+        if self.path.suffix not in _ENCODINGS:
+            raise ValueError(f"{path} has none of the endings of videos: {', '.join(_ENCODINGS)}")
+        try:
+            import imageio_ffmpeg
+        except ImportError as error:
+            raise ImportError("videos need imageio-ffmpeg: pip install 'rllib[video]'") from error
+        self._fps, self._write_frames, self._writer = fps, imageio_ffmpeg.write_frames, None
+
+    def add(self, frame: np.ndarray) -> None:
+        """Appends a frame.
+
+        Args:
+            frame: uint8 [height, width, 3]; all of the same size.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        frame = np.ascontiguousarray(frame)
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+            raise ValueError(f"a frame is uint8 [height, width, 3], but got {frame.dtype} {list(frame.shape)}")
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            size = frame.shape[1], frame.shape[0]
+            encoding = _ENCODINGS[self.path.suffix]
+            self._writer = self._write_frames(str(self.path), size, fps=self._fps, ffmpeg_log_level="error", **encoding)
+            self._writer.send(None)
+            self._shape = frame.shape
+        if frame.shape != self._shape:
+            raise ValueError(f"all frames have one size: {list(self._shape)}, but this one has {list(frame.shape)}")
+        self._writer.send(frame)
+
+    def close(self) -> None:
+        """Ends the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()

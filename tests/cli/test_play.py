@@ -1,0 +1,166 @@
+"""`rllib play` and `rllib record`: what is drawn, in a window or in a file."""
+
+import json
+import sys
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from rllib import PPOConfig, register_env
+from rllib.cli import play
+from rllib.video import VideoFile
+from tests.envs import CountingEnv
+
+ffmpeg = pytest.importorskip("imageio_ffmpeg")
+
+
+class Drawn(CountingEnv):
+    """Its pictures are as grey as the step is late; in a window it counts them."""
+
+    metadata: ClassVar = {"render_modes": ["human", "rgb_array"], "render_fps": 12}
+    num_shown = 0
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.render_mode = (config or {}).get("render_mode")
+
+    def render(self):
+        if self.render_mode == "human":
+            type(self).num_shown += 1
+            return None
+        return np.full((32, 48, 3), 20 * self.t, np.uint8)
+
+
+class Undrawable(CountingEnv):
+    """Takes the mode, and does not keep it."""
+
+
+def checkpoint_of(env, path, **environment):
+    config = PPOConfig().environment(env, **environment).rollouts(num_rollout_workers=0)
+    with config.training(train_batch_size=20, sgd_minibatch_size=20, model={"fcnet_hiddens": [4]}).build() as algo:
+        return algo.save(path / "run" / "checkpoint_000001")
+
+
+def frames_of(path):
+    """Size, frames a second, and the brightness of each frame."""
+    reader = ffmpeg.read_frames(str(path))
+    meta = next(reader)
+    return meta["size"], meta["fps"], [np.frombuffer(frame, np.uint8).mean() for frame in reader]
+
+
+@pytest.mark.parametrize("name", ["run", "run/checkpoint_000001"])
+def test_a_video_has_a_frame_for_each_observation(rllib_command, tmp_path, name):
+    checkpoint_of(Drawn, tmp_path, env_config={"lengths": [3, 5]})
+    result = rllib_command("record", name, "--episodes", 2)
+    assert result.exit_code == 0, result.output
+    # The return of an episode is the sum of its step counts.
+    assert result.output.splitlines()[:2] == ["episode 1  return 6  length 3", "episode 2  return 15  length 5"]
+    video = tmp_path / "run" / "checkpoint_000001.mp4"
+    assert f"video  {video}" in result.output
+    size, fps, frames = frames_of(video)
+    assert (size, fps) == ((48, 32), 12)
+    np.testing.assert_allclose(frames, [0, 20, 40, 60, 0, 20, 40, 60, 80, 100], atol=6)
+
+
+@pytest.mark.parametrize("name", ["one.gif", "one.webm"])
+def test_kind_place_and_speed_of_a_video_can_be_chosen(rllib_command, tmp_path, name):
+    checkpoint_of(Drawn, tmp_path)
+    result = rllib_command("record", "run", "-o", f"videos/{name}", "--fps", 5)
+    assert result.exit_code == 0, result.output
+    size, fps, frames = frames_of(tmp_path / "videos" / name)
+    assert (size, fps, len(frames)) == ((48, 32), 5, 4)
+
+
+def test_a_window_is_drawn_where_there_is_a_display(rllib_command, tmp_path, monkeypatch):
+    checkpoint_of(Drawn, tmp_path)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(Drawn, "num_shown", 0)
+    result = rllib_command("play", "run", "--episodes", 2, "--fps", 1000)
+    assert result.exit_code == 0 and "video" not in result.output, result.output
+    assert Drawn.num_shown == 4 + 6
+
+
+def test_without_a_display_play_writes_a_video(rllib_command, tmp_path, monkeypatch):
+    checkpoint_of(Drawn, tmp_path)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    result = rllib_command("play", "run", "--episodes", 1)
+    assert result.exit_code == 0 and "There is no display, so a video is written" in result.stderr
+    assert (tmp_path / "run" / "checkpoint_000001.mp4").stat().st_size > 0
+
+
+def test_the_window_keeps_the_pace(monkeypatch):
+    now, slept = [0.0], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(play.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(play.time, "sleep", sleep)
+
+    class Env:
+        def render(self):
+            now[0] += 0.02
+
+    draw = play._Window(Env(), fps=20)
+    for _ in range(3):
+        draw()
+    assert slept == pytest.approx([0.03] * 3)
+
+
+def test_an_environment_that_cannot_be_drawn_is_named(rllib_command, tmp_path):
+    checkpoint_of(Undrawable, tmp_path)
+    result = rllib_command("record", "run")
+    assert result.exit_code == 2
+    assert "Undrawable does not draw itself: made with render_mode='rgb_array', it has" in result.output
+
+
+def test_what_is_missing_is_named(rllib_command, tmp_path, monkeypatch):
+    assert "there is no checkpoint nowhere" in rllib_command("record", "nowhere").output
+    checkpoint_of(Drawn, tmp_path)
+    assert "x.avi has none of the endings of videos: .mp4" in rllib_command("record", "run", "-o", "x.avi").output
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    result = rllib_command("record", "run")
+    assert result.exit_code == 2 and "pip install 'rllib[video]'" in result.output
+
+
+@pytest.mark.parametrize("source", ["info", "method"])
+def test_masks_from_elsewhere_reach_the_policy(rllib_command, tmp_path, source):
+    class Masked(Drawn):
+        def action_masks(self):
+            return np.array([False, True])
+
+        def reset(self, **how):
+            observation, _ = super().reset(**how)
+            return observation, {"action_mask": self.action_masks()}
+
+        def step(self, action):
+            assert action == 1
+            observation, *rest, _ = super().step(action)
+            return observation, *rest, {"action_mask": self.action_masks()}
+
+    register_env("masked and drawn", Masked)
+    checkpoint_of("masked and drawn", tmp_path, action_mask_from=source)
+    result = rllib_command("record", "run", "--explore")
+    assert result.exit_code == 0, result.output
+
+
+def test_frames_of_another_kind_are_refused(tmp_path):
+    with VideoFile(tmp_path / "a.mp4", 10) as video:
+        with pytest.raises(ValueError, match=r"uint8 \[height, width, 3\], but got float64 \[2, 2, 3\]"):
+            video.add(np.zeros((2, 2, 3)))
+        video.add(np.zeros((4, 6, 3), np.uint8))
+        with pytest.raises(ValueError, match=r"one size: \[4, 6, 3\], but this one has \[6, 4, 3\]"):
+            video.add(np.zeros((6, 4, 3), np.uint8))
+    with VideoFile(tmp_path / "never.mp4", 10):
+        pass
+    assert not (tmp_path / "never.mp4").exists()
+
+
+def test_the_checkpoint_is_not_changed(rllib_command, tmp_path):
+    path = checkpoint_of(Drawn, tmp_path)
+    before = json.loads((path / "manifest.json").read_text())
+    assert rllib_command("record", "run").exit_code == 0
+    assert json.loads((path / "manifest.json").read_text()) == before

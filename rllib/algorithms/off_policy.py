@@ -161,7 +161,7 @@ class OffPolicyConfig(AlgorithmConfig):
                     f"{{'type': {HINDSIGHT_TYPES[0]!r}}}."
                 )
 
-    @relation("replay_buffer_config", "clip_rewards", "normalize_returns", "observation_filter")
+    @relation("replay_buffer_config", "clip_rewards", "normalize_returns")
     def _check_hindsight(self):
         for name in ("clip_rewards", "normalize_returns") if self.needs_goals else ():
             if self[name]:
@@ -169,11 +169,6 @@ class OffPolicyConfig(AlgorithmConfig):
                     f"{name}={self[name]!r} changes the rewards of steps, but those of the further goals of hindsight "
                     f"replay come from the environment's compute_reward. Leave it out, or let compute_reward do it."
                 )
-        if self.needs_goals and self.observation_filter != "NoFilter":
-            return (
-                f"observation_filter={self.observation_filter!r} stores filtered observations, but hindsight replay "
-                "reads goals from them. Use .rollouts(observation_filter='NoFilter')."
-            )
 
     @relation("replay_buffer_config")
     def _check_rows(self):

@@ -41,6 +41,8 @@ class HindsightTransitions(Transitions):
     goals: Goals
     num_goals: int
     strategy: str
+    # An observation filter is applied to rows when their goals stand: goals are in the environment's units until then.
+    stores_raw_observations = True
 
     def make_rows(self, stream: EnvironmentStream, rngs: Sequence[np.random.Generator]) -> "HindsightRows":
         """Makes rows from the fragments of one worker."""
@@ -73,7 +75,11 @@ class HindsightRows:
 
     def of(self, fragment: Fragment, policy: Policy, policy_version: int, has_gaps: bool) -> SampleBatch:
         """The rows of the episodes that end here, environment by environment; arguments as for NStepRows.of."""
-        rows = [self._rows(episode, i) for i in range(fragment.num_envs) for episode in self._ended(fragment, i)]
+        rows = [
+            self._filtered(self._rows(episode, i), policy, i)
+            for i in range(fragment.num_envs)
+            for episode in self._ended(fragment, i)
+        ]
         none = {name: column[:0, 0].copy() for name, column in fragment.columns.items()}
         batch = SampleBatch.concat([SampleBatch(each) for each in rows or [none]])
         batch.policy_version = policy_version
@@ -123,6 +129,13 @@ class HindsightRows:
         for name in (sb.OBS, sb.NEXT_OBS):
             rows[name][is_new, goals.desired] = desired
         return rows
+
+    def _filtered(self, rows: Columns, policy: Policy, i: int) -> Columns:
+        """The rows of environment i with observations as the policy reads them."""
+        if not policy.filters_observations:
+            return rows
+        whose = np.full(len(rows[sb.OBS]), i)
+        return {**rows, **{name: policy.filter(rows[name], environments=whose) for name in (sb.OBS, sb.NEXT_OBS)}}
 
     def _environment(self, i: int):
         """What computes the rewards of environment i: the environment, or the vector that it is of."""

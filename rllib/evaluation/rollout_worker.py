@@ -119,6 +119,9 @@ class RolloutWorker(Worker):
         self._explorer = self._make_explorer(incarnation)
         # Environment steps of the whole run before the next step here, as far as this worker knows.
         self._timesteps = 0
+        self._filters = self.policy.filters_observations
+        # Whether fragments hold observations as the environments give them, and the postprocess filters its rows.
+        self._stores_raw = self._filters and getattr(settings.postprocess, "stores_raw_observations", False)
         self._columns = self._column_table()
         self._before_action = [column.name for column in self._columns if column.before_action]
         self._gives_values = self._explorer.gives_values and any(c.name == sb.VF_PREDS for c in self._columns)
@@ -169,7 +172,7 @@ class RolloutWorker(Worker):
     def _column_table(self) -> tuple[Column, ...]:
         """The columns of a fragment: those of the environments, of the policy and of the algorithm."""
         observed, *given = self.stream.columns
-        if self.policy.filters_observations:
+        if self._filters and not self._stores_raw:
             observed = replace(observed, dtype="float32")
         return table_of(observed, *given, *self.policy.columns, *self.settings.postprocess.columns)
 
@@ -305,6 +308,8 @@ class RolloutWorker(Worker):
             return
         self.stream.reset(self._row)
         self._filtered(self._row.observations, fragment.observations[0])
+        if self._stores_raw:
+            fragment.observations[0] = self._row.observations
         for column in self.stream.info_columns:
             if column.before_action:
                 fragment[column.name][0] = self._row.infos[column.name]
@@ -313,12 +318,13 @@ class RolloutWorker(Worker):
 
     def _step_through(self, fragment: Fragment, active: list[bool] | None) -> tuple[float, float]:
         """The hot loop. Returns the seconds spent in the environments and in the policy."""
-        policy, step, to_env, clock = self.policy, self.stream.step, self._mapper.to_env, stopwatch("act", "step")
+        step, to_env, clock = self.stream.step, self._mapper.to_env, stopwatch("act", "step")
         act = self._explorer.act
-        filtering, has_inputs = policy.filters_observations, sb.ACTION_DIST_INPUTS in fragment.columns
+        filtering, has_inputs = self._filters, sb.ACTION_DIST_INPUTS in fragment.columns
         env_time = inference_time = 0.0
-        observations = list(fragment.observations)
-        received = itertools.repeat(self._row.observations) if filtering else observations[1:]
+        stored = list(fragment.observations)
+        observations = self._filtered_apart(fragment) if self._stores_raw else stored
+        received = itertools.repeat(self._row.observations) if filtering and not self._stores_raw else stored[1:]
         states = fragment[sb.STATE_IN] if self._remembers else itertools.repeat(None)
         steps = zip(
             range(fragment.num_steps),
@@ -338,11 +344,13 @@ class RolloutWorker(Worker):
             acted = clock()
             if active is not None:
                 following[:] = observation
+                if self._stores_raw:
+                    row[0][:] = stored[t]
             ended = step(to_env(actions), row, active)
             inference_time += acted - begun
             env_time += clock() - acted
             if filtering:
-                self._filtered(self._row.observations, following, active)
+                self._filtered(row[0], following, active)
             if ended:
                 self._note_ends(fragment, t, ended)
             dropped = self.stream.reset_rows
@@ -355,9 +363,15 @@ class RolloutWorker(Worker):
         self._explorer.end()
         return env_time, inference_time
 
+    def _filtered_apart(self, fragment: Fragment) -> list[np.ndarray]:
+        """Memory for what the policy sees where a fragment holds raw observations; the first is there already."""
+        seen = np.empty(fragment.observations.shape, np.float32)
+        self.policy.filter(fragment.observations[0], out=seen[0])
+        return list(seen)
+
     def _filtered(self, raw: np.ndarray, out: np.ndarray, active: list[bool] | None = None) -> None:
         """Writes what is stored of raw observations; of the active environments alone, where some are not."""
-        if not self.policy.filters_observations:
+        if not self._filters:
             out[:] = raw
         elif active is None:
             self.policy.filter(raw, out=out, update=True)
@@ -370,7 +384,7 @@ class RolloutWorker(Worker):
         self._explorer.episodes_ended([i for i, _ in ended])
         for i, final in ended:
             if self._every_final_observation or (truncated[i] and not terminated[i]):
-                if self.policy.filters_observations:
+                if self._filters and not self._stores_raw:
                     final = self.policy.filter(np.asarray(final)[None], environments=np.array([i]))[0]
                 fragment.add_final(t, i, final)
         if self._remembers:

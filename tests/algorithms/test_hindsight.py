@@ -151,8 +151,6 @@ def test_mistakes_in_training(change, message):
 def test_what_changes_rewards_or_goals_is_refused():
     with pytest.raises(ValueError, match="clip_rewards=True changes the rewards of steps"):
         make_config().environment(clip_rewards=True).validate()
-    with pytest.raises(ValueError, match="observation_filter='MeanStdFilter' stores filtered observations"):
-        make_config().rollouts(observation_filter="MeanStdFilter").validate()
 
 
 def test_names_of_stable_baselines():

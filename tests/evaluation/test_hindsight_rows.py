@@ -95,10 +95,12 @@ class Recorded(HindsightTransitions):
         self.fragments.append(fragment)
 
 
-def sampler(env, strategy="future", n_step=1, num_goals=3, **options) -> RolloutWorker:
-    spec = policy_spec(Bits().observation_space, Bits().action_space, {"fcnet_hiddens": [4]})
+def sampler(env, strategy="future", n_step=1, num_goals=3, filtered=False, **options) -> RolloutWorker:
+    kind = "MeanStdFilter" if filtered else "NoFilter"
+    spaces_of = Bits().observation_space, Bits().action_space
+    spec = policy_spec(*spaces_of, {"fcnet_hiddens": [4]}, observation_filter=kind)
     settings = {"goals": GOALS, "num_goals": num_goals, "strategy": strategy}
-    postprocess = Recorded((3 * BITS,), "uint8", GAMMA, n_step, **settings)
+    postprocess = Recorded((3 * BITS,), "float32" if filtered else "uint8", GAMMA, n_step, **settings)
     defaults = {"num_envs": 2, "fragment_length": 5, "seed": 3}
     settings = RolloutSettings(resolve(env), {}, spec, postprocess, **{**defaults, **options})
     return RolloutWorker(settings)
@@ -170,6 +172,40 @@ def test_rows_are_those_of_the_definition(kind, strategy, n_step):
         assert next(rows, None) is None
     assert len(ended) > 40
     assert not any(of_goals) if kind == "going on" else np.mean(of_goals) > np.mean(ended)
+
+
+FILTER = {"count": np.array(50.0), "mean": np.linspace(0.1, 0.7, 3 * BITS), "m2": np.linspace(1.0, 30.0, 3 * BITS)}
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"complete_episodes": True}], ids=["fragments", "whole episodes"])
+def test_a_filter_is_applied_when_the_goals_stand(options, n_step):
+    """The policy acts on filtered observations; rows are those without a filter, and then filtered."""
+    made, plain = (sampler(Bits, "final", n_step, filtered=filtered, **options) for filtered in (True, False))
+    made.policy.filter.set_state(FILTER)
+    deviation = np.sqrt(FILTER["m2"] / FILTER["count"]) + 1e-8
+    num_rows = 0
+    for number in range(6):
+        batch, report = made.sample()
+        fragment = made.settings.postprocess.fragments[-1]
+        seen = ((fragment[sb.OBS][:-1] - FILTER["mean"]) / deviation).clip(-10, 10).astype(np.float32)
+        flat = seen.reshape(-1, 3 * BITS)
+        outputs, actions = np.empty((len(flat), BITS), np.float32), np.empty(len(flat), np.int64)
+        made.policy.act(flat, made.policy.noise(np.random.default_rng(0), len(flat)), outputs, actions)
+        valid = slice(None) if fragment.valid is None else fragment.valid.reshape(-1)
+        found = fragment[sb.ACTION_DIST_INPUTS].reshape(outputs.shape)
+        np.testing.assert_allclose(found[valid], outputs[valid], rtol=1e-4, atol=1e-5)
+        # Private, to get the rows of the very same fragment without a filter.
+        raw = plain._rows.of(fragment, plain.policy, 0, has_gaps=False)
+        assert batch.count == raw.count
+        num_rows += batch.count
+        for name in (sb.OBS, sb.NEXT_OBS):
+            np.testing.assert_allclose(batch[name], ((raw[name] - FILTER["mean"]) / deviation).clip(-10, 10), rtol=1e-5)
+        for name in (sb.REWARDS, sb.DISCOUNTS, sb.ACTIONS, sb.TERMINATEDS):
+            np.testing.assert_array_equal(batch[name], raw[name])
+        if not options:  # each observation is counted once
+            assert report.filter_delta["count"].sum() == len(flat) + (2 if number == 0 else 0)
+    assert num_rows > 50
 
 
 def test_each_later_step_is_equally_likely():

@@ -13,10 +13,17 @@ ROOT = Path(__file__).parents[1]
 # Lowest first. A module may import its own floor and those below.
 FLOORS = [
     ["runtime"],
-    ["rllib.did_you_mean", "rllib.errors", "rllib.registered", "rllib.sample_batch", "rllib.schedules"],
+    [
+        "rllib.did_you_mean",
+        "rllib.errors",
+        "rllib.registered",
+        "rllib.sample_batch",
+        "rllib.schedules",
+        "rllib.spans",
+    ],
     ["rllib.models", "rllib.losses"],
     ["rllib.policy", "rllib.replay", "rllib.env", "rllib.checkpoint", "rllib.encoding", "rllib.tensor_file"],
-    ["rllib.metrics", "rllib.evaluation", "rllib.learners"],
+    ["rllib.metrics", "rllib.evaluation", "rllib.learners", "rllib.profile", "rllib.progress", "rllib.video"],
     ["rllib.algorithms"],
     ["rllib.tune"],
     ["rllib.cli", "rllib.__main__"],
@@ -35,6 +42,7 @@ IMPORTS_LATE = {
 }
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
+    "imageio_ffmpeg",
     "asyncio", "concurrent",  # 1.5 MiB in each of the workers
 }  # fmt: skip
 HEAVY = LOADED_WHEN_USED | {"gymnasium", "numpy", "psutil", "yaml", "safetensors"}

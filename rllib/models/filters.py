@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 CLIP = 10.0  # bound of normalised observations, in standard deviations (OpenAI baselines, VecNormalize)
+# Added to the variance, as VecNormalize and gymnasium's NormalizeObservation do: numbers that hardly vary, by less than
+# 1e-4, stay small. RLlib adds it to the standard deviation, and so makes full-scale noise of what is almost constant.
 EPSILON = 1e-8
 PENDING_ROWS = 256
 
@@ -258,9 +260,9 @@ class MeanStdFilter:
 def _normalisation(moments: RunningMoments) -> tuple[np.ndarray, np.ndarray]:
     """Mean and inverse of the standard deviation, [size] each; of fewer than two rows, what changes nothing."""
     if moments.count < 2:
-        return np.zeros_like(moments.mean), np.full_like(moments.mean, 1 / (1 + EPSILON))
+        return np.zeros_like(moments.mean), np.ones_like(moments.mean)
     # A number that never varied is only shifted: it comes out as 0, not as NaN.
-    return moments.mean, 1 / (np.sqrt(moments.variance) + EPSILON)
+    return moments.mean, 1 / np.sqrt(moments.variance + EPSILON)
 
 
 Filter = NoFilter | MeanStdFilter

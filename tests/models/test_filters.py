@@ -163,6 +163,18 @@ def test_a_number_that_never_varies_becomes_zero():
     assert np.isfinite(normal).all()
 
 
+def test_numbers_that_hardly_vary_stay_small():
+    """By VecNormalize's (x - mean) / sqrt(variance + 1e-8); a gripper that only trembles must not fill the network."""
+    rng = np.random.default_rng(0)
+    rows = (rng.standard_normal((1000, 2)) * [1.0, 1e-6]).astype(np.float32)
+    filter_ = MeanStdFilter((2,))
+    filter_(rows, update=True)
+    filter_.merge(filter_.pop_delta())
+    expected = (rows - rows.mean(0)) / np.sqrt(rows.astype(np.float64).var(0) + 1e-8)
+    np.testing.assert_allclose(filter_(rows), expected, atol=1e-5)
+    assert np.abs(filter_(rows)[:, 1]).max() < 0.05
+
+
 def test_an_observation_far_off_is_treated_alike_wherever_it_stands():
     observation_filter = MeanStdFilter((2,))
     observation_filter(np.random.default_rng(5).standard_normal((50, 2)), update=True)

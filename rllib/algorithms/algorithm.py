@@ -39,6 +39,7 @@ from rllib.learners.learner_group import LearnerGroup
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.target_copy import TargetCopy
+from rllib.learners.torch_options import TorchOptions
 from rllib.losses.auxiliary import WithAuxiliary, auxiliary_losses
 from rllib.losses.loss import Loss, LossOverModules
 from rllib.metrics import Metrics, Result, SystemUsage
@@ -232,8 +233,9 @@ class Algorithm(Acting, Saving, ABC):
             def make_group(*parts):
                 return self.owns(LearnerGroup(*parts, settings))
 
-        device = "cuda" if config.num_gpus else "cpu"
-        return make_learner(policy, objectives, kind=config.learner, device=device, make_group=make_group, **more)
+        how = {"kind": config.learner, "device": "cuda" if config.num_gpus else "cpu", "make_group": make_group}
+        options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
+        return make_learner(policy, objectives, torch_options=options, **how, **more)
 
     def make_postprocess(self) -> Postprocess:
         """What the workers add to each fragment."""

@@ -126,6 +126,17 @@ class AlgorithmConfig(ConfigObject):
     def framework(
         self,
         framework: Annotated[str, 'library of networks that numpy does not cover; "torch" is the only one'] = "torch",
+        *,
+        torch_autocast: Annotated[
+            Literal["bfloat16"] | None, "type in which networks compute in updates (torch.autocast); None: float32"
+        ] = None,
+        torch_matmul_precision: Annotated[
+            Literal["highest", "high", "medium"],
+            'of float32 products in updates: "high" lets a GPU use TF32 (torch.set_float32_matmul_precision)',
+        ] = "highest",
+        torch_cuda_graphs: Annotated[
+            bool, "on a GPU, record the steps of updates as CUDA graphs where that is measured to be faster"
+        ] = True,
     ) -> Self:
         """What networks are built with. Plain ones run on numpy where it is faster: see .training(learner=...)."""
 

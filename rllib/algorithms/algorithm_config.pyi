@@ -48,6 +48,9 @@ class AlgorithmConfig(ConfigObject):
     info_columns: Mapping[str, Any]
     disable_env_checking: bool
     render_env: bool
+    torch_autocast: Literal["bfloat16"] | None
+    torch_matmul_precision: Literal["highest", "high", "medium"]
+    torch_cuda_graphs: bool
     num_rollout_workers: int
     num_envs_per_worker: int
     rollout_fragment_length: int | Literal["auto"]
@@ -114,7 +117,10 @@ class AlgorithmConfig(ConfigObject):
         bool=False, normalized_reward_clip: float | None=10.0, info_columns: Mapping[str, Any]=...,
         disable_env_checking: bool=False, render_env: bool=False
     ) -> C: ...
-    def framework(self: C, framework: str="torch", *, framework_str: str=...) -> C: ...
+    def framework(
+        self: C, framework: str="torch", *, torch_autocast: Literal["bfloat16"] | None=None, torch_matmul_precision:
+        Literal["highest", "high", "medium"]="highest", torch_cuda_graphs: bool=True, framework_str: str=...
+    ) -> C: ...
     def rollouts(
         self: C, *, num_rollout_workers: int=0, num_envs_per_worker: int=1, rollout_fragment_length: int |
         Literal["auto"]=200, gym_env_vectorize_mode: Literal["sync", "async", "vector_entry_point"]="sync",

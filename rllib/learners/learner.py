@@ -9,6 +9,7 @@ import numpy as np
 from rllib.learners.numpy_learner import NumpyBackend
 from rllib.learners.objective import ModuleVector, Objective
 from rllib.learners.target_copy import TargetCopy
+from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.sample_batch import NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
@@ -300,6 +301,7 @@ def make_learner(
     device: str = "cpu",
     rng: np.random.Generator | None = None,
     threads: int = 1,
+    torch_options: TorchOptions = DEFAULTS,
     make_group: Callable | None = None,
 ) -> Learner:
     """Chooses and builds a learner.
@@ -315,6 +317,7 @@ def make_learner(
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
         threads: of the matrix products in numpy, at most; as many as these are worth.
+        torch_options: how torch computes, where it does.
         make_group: instead of learning here, makes the processes that do: called with the learner's vector and target
             copies, and with what makes their learners, a function of keyword arguments `policy`, `targets` and `rng`.
 
@@ -351,12 +354,19 @@ def make_learner(
         raise ValueError(
             f"learner='numpy' trains fully connected networks on the CPU; for {what} use learner='torch' or 'auto'"
         )
+    in_torch = kind == "torch" or not closed_form
+    if torch_options.autocast is not None and not in_torch:
+        raise ValueError(
+            f"torch_autocast={torch_options.autocast!r} does not reach this learner, which computes in numpy. "
+            'Use .training(learner="torch"), or leave it out.'
+        )
     if make_group is not None:
-        kind = "torch" if kind == "torch" or not closed_form else "numpy"
-        make = functools.partial(make_learner, objectives=objectives, modules=modules, kind=kind, device=device)
+        kind = "torch" if in_torch else "numpy"
+        how = {"kind": kind, "device": device, "torch_options": torch_options}
+        make = functools.partial(make_learner, objectives=objectives, modules=modules, **how)
         return Learner(vector, objectives, targets, make_group(vector, targets, make))
-    if kind == "torch" or not closed_form:
+    if in_torch:
         from rllib.learners.torch_learner import TorchBackend
 
-        return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device))
+        return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device, torch_options))
     return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, threads))

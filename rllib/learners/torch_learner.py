@@ -8,12 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rllib.errors import LearnerError
 from rllib.learners.collective import Collective
 from rllib.learners.minibatches import Cuts
 from rllib.learners.numpy_learner import check_identity, raise_not_finite
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.target_copy import TargetCopy
+from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.models.torch_network import backward
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, rows_of_sequences
 
@@ -26,6 +29,26 @@ MEMORY = {
 }
 
 
+def explains_lack_of_memory(method: Callable) -> Callable:
+    """Says, where an update does not fit into the memory, how large it was and which settings make it smaller."""
+
+    @functools.wraps(method)
+    def explaining(self, columns: Mapping, inputs: np.ndarray, *others, **more):
+        try:
+            return method(self, columns, inputs, *others, **more)
+        except torch.OutOfMemoryError as error:
+            batch = sum(column.nbytes for column in columns.values()) + inputs.nbytes
+            raise LearnerError(
+                f"an update does not fit into the memory of {self.device}: a batch of {len(inputs)} rows "
+                f"({batch / 2**20:.0f} MiB) and {len(self._vector.flat)} weights. Halve sgd_minibatch_size or, for "
+                "algorithms without it, train_batch_size; "
+                '.framework(torch_autocast="bfloat16") halves what networks keep. Weights and checkpoints are those of '
+                "the update before."
+            ) from error
+
+    return explaining
+
+
 class TorchBackend:
     """Trains modules on a flat tensor: on the CPU the vector's own memory, on a GPU a copy, fetched after updates.
 
@@ -34,6 +57,7 @@ class TorchBackend:
         objectives: what is minimised, one after the other on each minibatch.
         targets: copies of modules; losses over modules find them as "target_MODULE".
         device: "cpu", "cuda" or "cuda:1".
+        options: how it computes.
 
     Attributes:
         collective: of several learners that share each minibatch, of which this is one; None: there are no others.
@@ -44,9 +68,15 @@ class TorchBackend:
     """
 
     def __init__(
-        self, vector: ModuleVector, objectives: Sequence[Objective], targets: Iterable[TargetCopy], device: str
+        self,
+        vector: ModuleVector,
+        objectives: Sequence[Objective],
+        targets: Iterable[TargetCopy],
+        device: str,
+        options: TorchOptions = DEFAULTS,
     ):
         self.device = _device(device)
+        torch.set_float32_matmul_precision(options.matmul_precision)
         self._vector = vector
         self._on_gpu = self.device.type == "cuda"
         self._transfers = PinnedTransfers(self.device) if self._on_gpu else InPlace()
@@ -58,7 +88,12 @@ class TorchBackend:
         modules = {name: self._module(name, self._flat[part]) for name, part in vector.slices.items()}
         for target, (_, weights) in zip(targets, self._mirrored[1:]):
             modules[f"target_{target.module}"] = self._module(target.module, weights)
+        if options.autocast is not None:
+            for module in modules.values():
+                compute_in(module, getattr(torch, options.autocast), self.device.type)
         self._descents = [_Descent(each, modules, vector, self._on_gpu) for each in objectives]
+        if self._on_gpu and options.cuda_graphs:
+            self.record_steps(CudaGraphs())
         self.collective: Collective | None = None
         self.num_done = 0.0
 
@@ -86,8 +121,13 @@ class TorchBackend:
         for descent, state in zip(self._descents, states, strict=True):
             descent.set_state(state)
 
+    def record_steps(self, graphs: CudaGraphs) -> list[RecordedSteps | None]:
+        """Lets the steps of each objective be recorded by `graphs`; None for one whose optimizer cannot be."""
+        return [descent.record_steps(graphs) for descent in self._descents]
+
     # ------------------------------------------------------------------ the update
 
+    @explains_lack_of_memory
     def train(
         self,
         columns: Mapping,
@@ -135,11 +175,14 @@ class TorchBackend:
                     num_walked += 1
                     if num_walked <= self.num_done:
                         continue
-                    descent.compute(epoch, rows, microbatch_size, given, collective)
-                    if stop_above is not None and not self._on_gpu and descent.exceeds(*stop_above):
-                        self.num_done = math.inf
-                        break
-                    descent.step()
+                    if descent.is_recorded(rows, microbatch_size, collective):
+                        descent.take_recorded_step(epoch, rows, given)
+                    else:
+                        descent.compute(epoch, rows, microbatch_size, given, collective)
+                        if stop_above is not None and not self._on_gpu and descent.exceeds(*stop_above):
+                            self.num_done = math.inf
+                            break
+                        descent.step()
                     self.num_done = num_walked
                 else:
                     continue
@@ -153,6 +196,7 @@ class TorchBackend:
         statistics = self._finish(descents, {**columns, OBS: inputs}, self._flat, self._vector.flat)
         return [(rows, descent.rows_in_numpy()) for rows, descent in zip(statistics, descents)]
 
+    @explains_lack_of_memory
     def compute_gradient(
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -250,6 +294,7 @@ class _Descent:
         steps: the loss's statistics and the gradient's norm for each step since `begin`.
         row_statistics: the loss's row statistics, a tuple for each microbatch; the epoch empties it.
         identity_error: of the first rows since `begin`, on a GPU, where it is checked at the end.
+        recorded: takes the steps that may be recorded; None where none are.
     """
 
     def __init__(self, objective: Objective, modules: Mapping, vector: ModuleVector, on_gpu: bool):
@@ -277,6 +322,9 @@ class _Descent:
             if theirs in self._optimizer.state[flat]
         }
         self.steps, self.row_statistics, self.identity_error = [], [], None
+        # Losses that are given outputs say at the first check whether there is an identity.
+        self._has_identity = not self._over_modules
+        self.recorded: RecordedSteps | None = None
 
     def get_state(self) -> dict[str, np.ndarray]:
         arrays = {name: tensor.cpu().numpy() for name, tensor in self._memory.items()}
@@ -290,9 +338,45 @@ class _Descent:
     def begin(self, lr: float, resumes: bool = False) -> None:
         """Before an update, or the rest of one."""
         for group in self._optimizer.param_groups:
-            group["lr"] = lr
+            if self.recorded is None:
+                group["lr"] = lr
+            else:
+                group["lr"].fill_(lr)  # a recording reads it where it lies
         if not resumes:
             self.steps, self.row_statistics, self.identity_error = [], [], None
+
+    def record_steps(self, graphs: CudaGraphs) -> RecordedSteps | None:
+        """Lets steps be recorded; only Adam keeps all that changes, its learning rate too, in tensors."""
+        if not isinstance(self._optimizer, torch.optim.Adam):
+            return None
+        for group in self._optimizer.param_groups:
+            group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=self.gradients[0].device)
+        self.recorded = RecordedSteps(graphs)
+        return self.recorded
+
+    def is_recorded(self, rows: slice, microbatch_size: int, collective: Collective | None) -> bool:
+        """Whether the step of these rows may come from a recording: in one piece, by this learner alone, unchecked."""
+        is_alone = self.recorded is not None and self.recorded.is_on and collective is None
+        return is_alone and microbatch_size >= rows.stop - rows.start and not self._is_to_check(rows)
+
+    def _is_to_check(self, rows: slice) -> bool:
+        return self._has_identity and not self.steps and rows.start == 0
+
+    def take_recorded_step(self, epoch: "Epoch", rows: slice, settings: Mapping) -> None:
+        """`compute` and `step` in one."""
+
+        numbers = {name: value for name, value in settings.items() if isinstance(value, float) and math.isfinite(value)}
+        others = {name: value for name, value in settings.items() if name not in numbers}
+
+        def step(minibatch: Mapping[str, Tensor], numbers: Mapping) -> Sequence[Tensor]:
+            statistics, *of_rows = self._descend(minibatch, {**others, **numbers})
+            norm = self._norm()
+            self.step(norm)
+            return [torch.cat((statistics, norm[None])), *(column for part in of_rows for column in part)]
+
+        newest, *of_rows = self.recorded.take(tuple(others.items()), epoch[rows], numbers, step)
+        self.steps.append(newest)
+        self.row_statistics += [tuple(of_rows)] if of_rows else []
 
     def compute(
         self, epoch: "Epoch", rows: slice, microbatch_size: int, settings: Mapping, collective: Collective | None
@@ -328,28 +412,36 @@ class _Descent:
                     column[own.start - rows.start : own.stop - rows.start] = torch.cat(its_parts)
             collective.sum([*gradients, statistics, of_rows] if found else [*gradients, statistics])
             self.row_statistics += [tuple(of_rows)] if found else []
-        norm = torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
+        norm = self._norm()
         if not self._on_gpu and not torch.isfinite(norm):
             columns = {name: column.numpy() for name, column in epoch[rows].items()}
             raise_not_finite(self._vector, self.whole_gradient(), columns)
         self.steps.append(torch.cat((statistics, norm[None])))
 
+    def _norm(self) -> Tensor:
+        gradients = self.gradients
+        return torch.linalg.vector_norm(gradients[0] if len(gradients) == 1 else torch.cat(gradients))
+
     def _compute_part(self, epoch: "Epoch", rows: slice, settings: Mapping) -> Tensor:
-        minibatch = epoch[rows]
+        statistics, *of_rows = self._descend(epoch[rows], settings, self._is_to_check(rows))
+        self.row_statistics += of_rows
+        return statistics
+
+    def _descend(self, minibatch: Mapping[str, Tensor], settings: Mapping, is_to_check: bool = False) -> tuple:
+        """Leaves the gradient in `gradients`; the loss's statistics, and its row statistics if it has some."""
         given = self._modules if self._over_modules else self._moved[0](*(minibatch[name] for name in self._reads))
-        if not self.steps and not self._over_modules and rows.start == 0:
+        if is_to_check:
             self._check_identity(given, minibatch)
         loss, statistics, *of_rows = self._loss.torch(self._distribution, given, minibatch, **settings)
         backward(loss, self._moved)
-        self.row_statistics += of_rows
-        return torch.stack(statistics).detach()
+        return torch.stack(statistics).detach(), *of_rows
 
     def _check_identity(self, outputs: tuple, minibatch: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
             error = self._loss.identity_error(self._distribution.torch_at, outputs, minibatch)
         if error is not None and not self._on_gpu:
             check_identity(float(error))
-        self.identity_error = error
+        self.identity_error, self._has_identity = error, error is not None
 
     def exceeds(self, index: int, limit: float) -> bool:
         """Whether this statistic of the newest step is above the limit; on a GPU this waits for it."""
@@ -402,11 +494,26 @@ def _device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"the torch learner runs on 'cpu' or 'cuda', but device={name!r} was given")
     if device.type == "cuda" and not torch.cuda.is_available():
+        why = "is built for CPUs: install a CUDA build on a machine with a GPU"
+        if torch.version.cuda is not None:
+            why = f"is built for CUDA {torch.version.cuda} and finds no device: is its driver new enough?"
         raise ValueError(
-            f"device={name!r} was asked for, but torch {torch.__version__} finds no CUDA device here. "
-            "Use .resources(num_gpus=0), or install a CUDA build of torch on a machine with a GPU."
+            f"device={name!r} was asked for, but torch {torch.__version__} {why}. "
+            "Use .resources(num_gpus=0) to learn on the CPU."
         )
     return device
+
+
+def compute_in(module: torch.nn.Module, dtype: torch.dtype, device_type: str) -> None:
+    """Lets a module compute under torch.autocast; its results are float32 as before."""
+    forward = module.forward
+
+    def in_less_precision(*inputs, **named):
+        with torch.autocast(device_type, dtype):
+            results = forward(*inputs, **named)
+        return results.float() if isinstance(results, Tensor) else tuple(result.float() for result in results)
+
+    module.forward = in_less_precision
 
 
 def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.optim.Optimizer:

@@ -1,0 +1,36 @@
+"""How torch computes updates."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+AUTOCAST = ("bfloat16",)
+MATMUL_PRECISIONS = ("highest", "high", "medium")
+
+
+@dataclass(frozen=True)
+class TorchOptions:
+    """How torch computes updates.
+
+    Attributes:
+        autocast: type in which networks compute where torch holds that to be safe (torch.autocast); weights, losses and
+            optimizers stay float32. None: float32.
+        matmul_precision: of float32 products (torch.set_float32_matmul_precision, for the whole process): "high" lets
+            a GPU use TF32, "medium" bfloat16.
+        cuda_graphs: on a GPU, record the steps of updates where that is measured to be faster.
+
+    Raises:
+        ValueError: for an unknown choice.
+    """
+
+    autocast: Literal["bfloat16"] | None = None
+    matmul_precision: Literal["highest", "high", "medium"] = "highest"
+    cuda_graphs: bool = True
+
+    def __post_init__(self):
+        if self.autocast not in (None, *AUTOCAST):
+            raise ValueError(f"autocast must be one of {AUTOCAST} or None, but got {self.autocast!r}")
+        if self.matmul_precision not in MATMUL_PRECISIONS:
+            raise ValueError(f"matmul_precision must be one of {MATMUL_PRECISIONS}, but got {self.matmul_precision!r}")
+
+
+DEFAULTS = TorchOptions()

@@ -1,0 +1,204 @@
+"""How torch computes updates: recorded steps, bfloat16, and what is said when the memory does not suffice.
+
+On the CPU `Replays` stands for CUDA graphs: it calls the recorded function again. A recording that read a minibatch
+or a learning rate of the past would show as other weights.
+"""
+
+import numpy as np
+import pytest
+import torch
+from learner_support import SETTINGS, make_batch, make_policy
+
+from rllib import DQNConfig, PPOConfig, SACConfig
+from rllib.errors import LearnerError
+from rllib.learners.learner import make_learner
+from rllib.learners.objective import Objective
+from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
+from rllib.learners.torch_options import DEFAULTS, TorchOptions
+from rllib.losses.ppo import PPO_LOSS
+from tests.gpu import needs_gpu
+
+torch.set_num_threads(1)
+
+
+class Replays:
+    """Stands for CudaGraphs. The clock goes on by a second with each look at it, and by more within repeated steps."""
+
+    def __init__(self, repeating_s: float = 0.0, num_failures: int = 0):
+        self.repeating_s, self.num_failures, self.num_recorded, self.time = repeating_s, num_failures, 0, 0.0
+
+    def record(self, function):
+        if self.num_failures:
+            self.num_failures -= 1
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self.num_recorded += 1
+        results = []
+
+        def repeat():
+            self.time += self.repeating_s
+            results[:] = function()
+
+        return repeat, results
+
+    def now(self) -> float:
+        self.time += 1
+        return self.time
+
+
+def updated(graphs=None, device="cpu", options=DEFAULTS, num_updates=3, optimizer="adam", **changes):
+    """The weights after a few PPO updates of 32 steps each, and what records the steps."""
+    policy = make_policy()
+    objective = Objective(PPO_LOSS, optimizer=OptimizerSettings(optimizer), grad_clip=0.5)
+    learner = make_learner(policy, objective, kind="torch", device=device, torch_options=options)
+    recorded = learner.backend.record_steps(graphs)[0] if graphs is not None else None
+    found = []
+    for number in range(num_updates):
+        batch, settings = make_batch(policy, 128, number), {**SETTINGS, "lr": 1e-3 / (number + 1), **changes}
+        found.append(
+            learner.update(
+                batch, num_epochs=8, minibatch_size=32, rng=np.random.default_rng(number), **settings
+            )
+        )
+    return policy.weights.copy(), found, recorded
+
+
+def test_recorded_steps_do_what_steps_do():
+    graphs = Replays()
+    weights, statistics, _ = updated()
+    others, same, recorded = updated(graphs)
+    np.testing.assert_allclose(others, weights, atol=1e-6)
+    for one, other in zip(statistics, same):
+        assert one == pytest.approx(other, abs=1e-5)
+    # The first step of an update is checked, and takes no recording.
+    assert (recorded.num_repeated, graphs.num_recorded) == (3 * 31 - EAGER_STEPS, 1)
+
+
+@pytest.mark.parametrize("numbers_in_python", [False, True])
+def test_other_settings_and_shapes(numbers_in_python):
+    """Of 100 rows, 64 and 36 alternate. Numbers that change need no other recording, unless the loss asks for them."""
+
+    def run(graphs):
+        policy = make_policy()
+        learner = make_learner(policy, PPO_LOSS, kind="torch")
+        learner.backend.record_steps(graphs)
+        for kl_coeff in (0.1, 0.2, 0.3):
+            settings = {**SETTINGS, "kl_coeff": kl_coeff, "lr": 1e-3}
+            rng = np.random.default_rng(0)
+            learner.update(make_batch(policy, 100), num_epochs=20, minibatch_size=64, rng=rng, **settings)
+        return policy.weights
+
+    graphs = Replays(num_failures=int(numbers_in_python))
+    np.testing.assert_allclose(run(graphs), run(Replays(num_failures=2)), atol=1e-6)
+    assert graphs.num_recorded == (6 if numbers_in_python else 2)
+
+
+def test_what_cannot_be_recorded_goes_on_without():
+    weights, *_ = updated()
+    others, _, recorded = updated(Replays(num_failures=2))
+    np.testing.assert_allclose(others, weights, atol=1e-6)
+    assert not recorded.is_on
+    assert "capturing" in recorded.why_off
+
+
+def test_recordings_that_are_slower_are_given_up():
+    weights, *_ = updated()
+    others, _, recorded = updated(Replays(repeating_s=5.0))
+    np.testing.assert_allclose(others, weights, atol=1e-6)
+    assert recorded.num_repeated == TIMED_STEPS
+    assert recorded.why_off == "4 recorded steps took 24 s, and 4 s one operation after the other"
+
+
+def test_other_optimizers_are_not_recorded():
+    _, _, recorded = updated(Replays(), optimizer="rmsprop")
+    assert recorded is None
+
+
+def trained(make_config, graphs=None):
+    config = make_config().environment("CartPole-v1").training(learner="torch").debugging(seed=3)
+    config.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=1000)
+    with config.build() as algo:
+        recorded = []
+        if graphs is not None:
+            recorded = algo.learners["default_policy"].backend.record_steps(graphs)
+        algo.train()
+        return algo.get_policy().weights.copy(), recorded
+
+
+# Actions are drawn uniformly, so that rounding does not decide about later rows.
+def small_dqn():
+    explores = {"type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 1.0}
+    config = DQNConfig().training(num_steps_sampled_before_learning_starts=900).exploration(exploration_config=explores)
+    return config.rollouts(rollout_fragment_length=4)
+
+
+def small_sac():
+    explores = {"type": "StochasticSampling", "random_timesteps": 10_000}
+    config = SACConfig().exploration(exploration_config=explores)
+    return config.training(num_steps_sampled_before_learning_starts=970, train_batch_size=32)
+
+
+def ppo_with_a_memory():
+    model = {"use_lstm": True, "lstm_cell_size": 16, "fcnet_hiddens": [16], "max_seq_len": 10}
+    return PPOConfig().training(train_batch_size=200, sgd_minibatch_size=50, num_sgd_iter=4, model=model)
+
+
+# Minibatches of sequences differ in the number of these, so that few shapes come again.
+@pytest.mark.parametrize("make_config, least", [(small_dqn, 10), (small_sac, 10), (ppo_with_a_memory, 0)])
+def test_algorithms_with_recorded_steps(make_config, least):
+    weights, _ = trained(make_config)
+    others, recorded = trained(make_config, Replays())
+    assert sum(each.num_repeated for each in recorded) >= least
+    np.testing.assert_allclose(others, weights, atol=1e-4)
+
+
+@needs_gpu
+def test_cuda_graphs():
+    weights, *_ = updated(device="cuda", options=TorchOptions(cuda_graphs=False))
+    others, _, recorded = updated(CudaGraphs(), device="cuda")
+    np.testing.assert_allclose(others, weights, atol=1e-5)
+    assert recorded.num_repeated >= TIMED_STEPS, recorded.why_off
+
+
+def test_networks_compute_in_bfloat16():
+    weights, statistics, _ = updated(num_updates=1)
+    others, [found], _ = updated(num_updates=1, options=TorchOptions(autocast="bfloat16"))
+    assert found == pytest.approx(statistics[0], abs=0.05)
+    # Weights step by the learning rate: rounding to 8 bits does not change where they go.
+    assert 0 < np.abs(others - weights).max() < 32e-3
+    assert np.corrcoef(others, weights)[0, 1] > 0.99
+
+
+def test_bfloat16_in_numpy_is_refused():
+    with pytest.raises(ValueError, match="torch_autocast='bfloat16' does not reach this learner, which computes in"):
+        PPOConfig().environment("CartPole-v1").framework(torch_autocast="bfloat16").build()
+
+
+def test_unknown_choices_are_refused():
+    with pytest.raises(ValueError, match=r"torch_autocast"):
+        PPOConfig().framework(torch_autocast="float16").validate()
+    with pytest.raises(ValueError, match="matmul_precision must be one of"):
+        TorchOptions(matmul_precision="low")
+
+
+def test_the_precision_of_products_is_torchs_own():
+    before = torch.get_float32_matmul_precision()
+    try:
+        make_learner(make_policy(), PPO_LOSS, kind="torch", torch_options=TorchOptions(matmul_precision="medium"))
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_too_little_memory_names_batch_network_and_settings(monkeypatch):
+    policy = make_policy()
+    learner = make_learner(policy, PPO_LOSS, kind="torch")
+    before = policy.weights.copy()
+
+    def out_of_memory(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(learner.backend, "_batch", out_of_memory)
+    with pytest.raises(LearnerError, match=r"a batch of 100 rows \(0 MiB\) and \d+ weights. Halve sgd_minibatch_size"):
+        learner.update(make_batch(policy, 100), rng=np.random.default_rng(0), lr=1e-3, **SETTINGS)
+    np.testing.assert_array_equal(policy.weights, before)

@@ -1,6 +1,7 @@
 """A policy: a network, the distribution of its actions and its observation filter, on one flat parameter vector."""
 
 import dataclasses
+import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ from rllib.sample_batch import (
     SampleBatch,
 )
 
+logger = logging.getLogger(__name__)
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
 
@@ -100,6 +102,7 @@ class Policy:
                 spec.initialize(self.layout, weights, rng)
         self._weights = weights
         self.network = spec.masked_network(self.layout, weights)
+        self._on_device = None
         self._inputs = BuffersByRows(self.new_inputs)
         self._among: _ActingBuffers | None = None
         self.exploration: dict[str, float] = {}
@@ -163,6 +166,8 @@ class Policy:
                 "they must come from a policy with the same spaces and model settings"
             )
         np.copyto(self._weights, weights)
+        if self._on_device is not None:
+            self._on_device.load(weights)
 
     def snapshot(self, version: int = 0, timesteps: int = 0) -> Snapshot:
         """The present weights, not copied, and the filter's statistics; arguments as for Snapshot."""
@@ -185,6 +190,32 @@ class Policy:
         np.copyto(memory, self._weights)
         self._weights = memory
         self.network = self.spec.masked_network(self.layout, memory)
+
+    def act_on(self, device: str) -> bool:
+        """Lets the network compute on a torch device, with a copy of the weights that `set_weights` renews.
+
+        Args:
+            device: such as "cuda".
+
+        Returns:
+            whether it does: networks with a memory, or with noise in their weights or features, stay where they are,
+            and all do where torch finds no such device.
+        """
+        if self.state_size or self.is_noisy or getattr(self.spec, "state_dependent_noise", False):
+            return False
+        import torch
+
+        from rllib.models.torch_network import DeviceNetwork
+
+        if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+            logger.warning("torch %s finds no CUDA device: the policy acts on the CPU", torch.__version__)
+            return False
+        flat = torch.zeros(len(self._weights), device=device)
+        module = self.spec.torch(self.layout, flat, None)
+        self._on_device = DeviceNetwork(module, flat, self.network.gives_values)
+        self._on_device.load(self._weights)
+        self.network = self.spec.with_mask(self._on_device)
+        return True
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the flat weights and the filter's statistics."""

@@ -209,7 +209,9 @@ class AlgorithmConfig(ConfigObject):
             float, "GPUs of each learner: 0, or 1 (a part of one is shared with others)", between(0, 1)
         ] = 0,
         num_cpus_per_worker: Annotated[float, "CPUs that each rollout worker claims", at_least(0)] = 1,
-        num_gpus_per_worker: Annotated[float, "GPUs that each rollout worker claims", at_least(0)] = 0,
+        num_gpus_per_worker: Annotated[
+            float, "GPUs that each rollout worker claims, and on which its network acts", at_least(0)
+        ] = 0,
         custom_resources_per_worker: Annotated[dict, "other resources that each rollout worker claims"] = _EMPTY,
         num_cpus_for_local_worker: Annotated[
             float, "CPUs that this process claims", NotYet("Leave it at 1; this process uses what the workers leave.")

@@ -78,6 +78,7 @@ class RolloutSettings:
         replace_failed_envs: an environment that raises is replaced by a new one, and the others go on.
         check_env: steps are checked against the spaces while they are still cheap to check.
         info_columns: keys of the environments' info dicts that batches have as columns.
+        acting_device: torch device on which the networks of remote workers compute; None: in numpy, or on the CPU.
         spans_directory: where workers record what they do when (spans.py); None: they do not.
     """
 
@@ -106,6 +107,7 @@ class RolloutSettings:
     seeds_driver: bool = False
     acts_among_all: bool = True
     info_columns: tuple[Column, ...] = ()
+    acting_device: str | None = None
     spans_directory: str | None = None
 
     def seeds(self, kind: int, indices: range, incarnation: int) -> list[int]:

@@ -225,7 +225,10 @@ class PolicySpec:
 
     def masked_network(self, layout: Layout, weights: np.ndarray):
         """`network`, and where observations hold a mask, with that."""
-        network = self.network(layout, weights)
+        return self.with_mask(self.network(layout, weights))
+
+    def with_mask(self, network):
+        """A network that acts, and where observations hold a mask, with that."""
         return MaskedNetwork(network, self.encoder, self.distribution) if self.is_masked else network
 
     def masked_torch(self, layout: Layout, flat, acting):

@@ -363,6 +363,46 @@ class ActingNetwork:
         return self.forward(inputs)[1]
 
 
+class DeviceNetwork:
+    """A torch network for acting on a device, for many or large observations at a time; methods as in NumpyNetwork.
+
+    Args:
+        network: computes with weights on the device; turns encoded observations into distribution inputs and values.
+        weights: those of the network on the device, flat.
+        gives_values: whether distribution inputs and values share a pass.
+    """
+
+    closed_form = False
+
+    def __init__(self, network: nn.Module, weights: Tensor, gives_values: bool):
+        self._network, self._weights, self.gives_values = network, weights.detach(), gives_values
+
+    def load(self, weights: np.ndarray) -> None:
+        """Copies flat weights to the device."""
+        self._weights.copy_(torch.from_numpy(weights))
+
+    @torch.inference_mode()
+    def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distribution inputs [B, K] and values [B]."""
+        rows = torch.from_numpy(np.require(inputs, requirements="W")).to(self._weights.device)
+        dist_inputs, values = self._network(rows)
+        # In one transfer: each waits for the device.
+        packed = torch.cat([dist_inputs, values.reshape(len(values), -1)], dim=1) if len(values) else dist_inputs
+        found = packed.cpu().numpy()
+        return found[:, : dist_inputs.shape[1]], found[:, -1] if len(values) else np.empty(0, np.float32)
+
+    def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """Distribution inputs [B, K]; `values` [B] receives those, if it is given."""
+        dist_inputs, computed = self.forward(inputs)
+        if values is not None:
+            values[:] = computed
+        return dist_inputs
+
+    def forward_value(self, inputs: np.ndarray) -> np.ndarray:
+        """Values [B]."""
+        return self.forward(inputs)[1]
+
+
 class RecurrentActing:
     """The network of a policy with a memory, for acting: on the CPU, without gradients.
 

@@ -353,3 +353,12 @@ def test_values_are_computed_by_environment_only_where_the_bits_are_promised(num
     made.policy.values = lambda rows: passes.append(len(rows)) or values_of(rows)
     made.sample()
     assert passes == [4 * 31 // calls] * calls
+
+
+def test_remote_workers_act_on_their_device():
+    """On tensors of the CPU here; the local worker, whose weights change in place, acts as before."""
+    expected = worker(BoundedAction, index=1).sample()[0]
+    found = worker(BoundedAction, index=1, acting_device="cpu").sample()[0]
+    for name in (sb.OBS, sb.ACTIONS, sb.ACTION_DIST_INPUTS, sb.VF_PREDS, sb.ADVANTAGES):
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
+    assert worker(BoundedAction, acting_device="cpu").policy.network.closed_form

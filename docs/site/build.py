@@ -30,16 +30,22 @@ NAVIGATION = {
     "Understand": ("architecture", "decisions", "runtime", "faults", "security"),
     "Extend": ("add_algorithm", "add_network", "add_column", "contributing"),
     "Reference": (
-        *("reference/settings", "reference/model_settings", "reference/algorithms", "reference/commands"),
-        *("reference/api", "reference/tune", "reference/runtime", "changelog"),
+        *("reference/settings", "reference/model_settings", "reference/algorithms"),
+        *("reference/rllib_names", "reference/commands", "reference/api", "reference/tune", "reference/runtime"),
+        "changelog",
     ),
 }
 FURTHER = "Further pages"
 # Pages beside docs/
-BESIDE = {"index": "README.md", "changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
+BESIDE = {
+    "index": "README.md",
+    "changelog": "CHANGELOG.md",
+    "contributing": "CONTRIBUTING.md",
+    "security": "SECURITY.md",
+}
 
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
-_MENTION = re.compile(r"(?<!\]\()(?<![\w/\[`])(`?)(?:docs/)?([A-Za-z]\w*)\.md\1(?![\w\])])")
+_MENTION = re.compile(r"(?<!\]\()(?<![\w/\[`])(`?)(?:docs/)?((?:reference/)?[A-Za-z]\w*)\.md\1(?![\w\])])")
 
 
 def assemble(target: Path) -> None:
@@ -68,7 +74,7 @@ def _linked(text: str, pages: dict[str, str], name: str) -> str:
 
     def link(found: re.Match) -> str:
         page = names.get(found[2])
-        return found[0] if page in (None, name) else f"[{page.replace('_', ' ')}]({up}{page}.md)"
+        return found[0] if page in (None, name) else f"[{page.split('/')[-1].replace('_', ' ')}]({up}{page}.md)"
 
     parts = _FENCED.split(text)
     parts[::2] = [_MENTION.sub(link, part) for part in parts[::2]]
@@ -103,9 +109,8 @@ def build(output: Path) -> int:
         source = Path(directory) / "pages"
         source.mkdir()
         assemble(source)
-        doctrees = str(Path(directory) / "doctrees")
-        configuration = str(Path(__file__).parent)
-        return build_main(["-q", "-W", "--keep-going", "-E", "-c", configuration, "-d", doctrees, str(source), str(output)])
+        options = ["-q", "-W", "--keep-going", "-E", "-c", str(Path(__file__).parent), "-d", f"{directory}/doctrees"]
+        return build_main([*options, str(source), str(output)])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from rllib.cli.spec import find_file, load_spec, make_spec
 from rllib.tune.stoppers import ThresholdStopper
 
 matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 EXAMPLE = "ppo/cartpole"

@@ -33,6 +33,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/settings": _settings(),
         "reference/model_settings": _model_settings(),
+        "reference/rllib_names": _rllib_names(),
         **{f"reference/algorithms/{name}": _algorithm(name) for name in algorithm_names()},
         "reference/commands": _commands(),
         "reference/api": _api(),
@@ -48,8 +49,8 @@ def _settings() -> str:
     lines = [
         "# Settings that all algorithms have",
         "",
-        "Defaults are those of the base class; an algorithm's page lists where its own differ, and what it adds. `rllib "
-        "config ALGO` prints the same in the terminal. A setting is given to the method of its section, "
+        "Defaults are those of the base class; an algorithm's page lists where its own differ, and what it adds. "
+        "`rllib config ALGO` prints the same in the terminal. A setting is given to the method of its section, "
         "`PPOConfig().training(lr=3e-4)`, as `lr=3e-4` on the command line, or as a key of a dict of settings.",
     ]
     for name, rows in itertools.groupby(AlgorithmConfig.describe(), key=lambda row: row.section):
@@ -61,13 +62,9 @@ def _table(rows: Iterable[SettingRow]) -> Iterator[str]:
     yield "| setting | type | default | meaning |"
     yield "|---|---|---|---|"
     for row in rows:
-        others = ", ".join(map(_code, _other_names(row.name)))
+        others = ", ".join(map(_code, aliases.other_names(row.name)))
         meaning = _cell(row.meaning) + (f". Also: {others}" if others else "")
         yield f"| {_code(row.name)} | {_code(row.type)} | {_code(repr(row.default))} | {meaning} |"
-
-
-def _other_names(setting: str) -> list[str]:
-    return [other for other, name in aliases.ALIASES.items() if name == setting]
 
 
 def _code(text: str) -> str:
@@ -76,6 +73,35 @@ def _code(text: str) -> str:
 
 def _cell(text: str) -> str:
     return prose(text).replace("|", "\\|").replace("[", "\\[").replace("*", "\\*")
+
+
+def _rllib_names() -> str:
+    lines = [
+        "# RLlib's names",
+        "",
+        "Settings of any era of RLlib, beside those that have the same name here. from_rllib.md shows their use.",
+        "",
+        "## Other names",
+        "",
+        "| RLlib | here |",
+        "|---|---|",
+        *(f"| {_code(other)} | {_code(name)} |" for other, name in aliases.ALIASES.items()),
+        "",
+        "## Without effect",
+        "",
+        "| RLlib | why |",
+        "|---|---|",
+        *(f"| {_code(name)} | {_cell(why)} |" for name, why in aliases.IGNORED.items()),
+        "",
+        "## Refused, unless the value asks for nothing",
+        "",
+        "| RLlib | accepted | what to do |",
+        "|---|---|---|",
+    ]
+    for name, refused in aliases.UNAVAILABLE.items():
+        harmless = ", ".join(_code(repr(value)) for value in refused.harmless)
+        lines.append(f"| {_code(name)} | {harmless} | {_cell(refused.sentence)} |")
+    return "\n".join(lines)
 
 
 def _algorithm(name: str) -> str:
@@ -127,7 +153,7 @@ def _model_settings() -> str:
         "`type` is one of these; an algorithm's page says which of them it takes, exploration.md what they are for.",
     ]
     for name, kind in KINDS.items():
-        lines += ["", f"### {name}", "", f"```python\n{signature(kind, name)}\n```", "", as_markdown(kind.__doc__)]
+        lines += ["", f"### {name}", "", *_documented(kind, name)]
     return "\n".join(lines)
 
 
@@ -166,8 +192,12 @@ def _package(title: str, package, names: Iterable[str]) -> str:
         if inspect.isclass(member):
             lines += _class(name, member)
         elif callable(member):
-            lines += ["", f"## {name}", "", f"```python\n{signature(member, name)}\n```", "", as_markdown(member.__doc__)]
+            lines += ["", f"## {name}", "", *_documented(member, name)]
     return "\n".join(lines)
+
+
+def _documented(function, name: str) -> list[str]:
+    return [f"```python\n{signature(function, name)}\n```", "", as_markdown(function.__doc__)]
 
 
 def _class(name: str, member: type) -> Iterator[str]:
@@ -175,8 +205,7 @@ def _class(name: str, member: type) -> Iterator[str]:
     documented = "__doc__" in vars(member) and not (member.__doc__ or "").startswith(f"{member.__name__}(")
     yield as_markdown(member.__doc__ if documented else None)
     for method, function in _methods(member):
-        yield from ("", f"### {name}.{method}", "", f"```python\n{signature(function, method)}\n```", "")
-        yield as_markdown(function.__doc__)
+        yield from ("", f"### {name}.{method}", "", *_documented(function, method))
 
 
 def _methods(member: type) -> Iterator[tuple[str, object]]:

@@ -45,7 +45,7 @@ BESIDE = {
 }
 
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
-_MENTION = re.compile(r"(?<!\]\()(?<![\w/\[`])(`?)(?:docs/)?((?:reference/)?[A-Za-z]\w*)\.md\1(?![\w\])])")
+_MENTION = re.compile(r"(?<!\]\()(?<![\w/\[`])(`?)(?:docs/)?((?:reference/)?[A-Za-z]\w*)\.md\1(?![\w\]])")
 
 
 def assemble(target: Path) -> None:
@@ -64,7 +64,9 @@ def assemble(target: Path) -> None:
 
 def _below_docs(text: str) -> str:
     """A page of the repository's root, read from docs/."""
-    return text.replace("](docs/", "](").replace('="docs/', '="')
+    for page, file in BESIDE.items():
+        text = text.replace(f"]({file})", f"]({page}.md)")
+    return text.replace("](docs/", "](")
 
 
 def _linked(text: str, pages: dict[str, str], name: str) -> str:

@@ -9,5 +9,6 @@ myst_heading_anchors = 3
 nitpicky = True
 html_theme = "furo"
 html_copy_source = html_show_copyright = html_show_sphinx = False
-html_static_path: list[str] = []
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 html_theme_options = {"navigation_with_keys": True}

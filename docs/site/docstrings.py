@@ -9,6 +9,7 @@ _TITLES = ("Args", "Attributes", "Raises", "Returns", "Yields")
 _SECTION = re.compile(rf"^({'|'.join(_TITLES)}):\n((?:(?: .*)?(?:\n|$))+)", re.MULTILINE)
 _ENTRY = re.compile(r"^(\*{0,2}[\w.]+(?:, \*{0,2}[\w.]+)*)(?: \(([^)]*)\))?: (.*)$", re.DOTALL)
 _LONGEST_DEFAULT = 60
+_WIDTH = 100
 
 
 def as_markdown(docstring: str | None) -> str:
@@ -32,8 +33,8 @@ def prose(text: str) -> str:
 def _section(title: str, body: str) -> str:
     body = textwrap.dedent(body).strip("\n")
     if title in ("Returns", "Yields"):
-        return f"**{title}** {body}\n"
-    return f"**{title}**\n\n" + "\n".join(_entries(body)) + "\n"
+        return f"\n**{title}** {body}\n\n"
+    return f"\n**{title}**\n\n" + "\n".join(_entries(body)) + "\n\n"
 
 
 def _entries(body: str) -> Iterator[str]:
@@ -54,7 +55,9 @@ def _entries(body: str) -> Iterator[str]:
 
 
 def signature(function, name: str) -> str:
-    """`name(parameters)`, without annotations, whose types the text says, and with defaults that are short."""
+    """`name(parameters)` in lines of 100 characters, without annotations, whose types the text says, and with defaults
+    that are short.
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # of C
@@ -62,7 +65,8 @@ def signature(function, name: str) -> str:
     if parameters and parameters[0].name in ("self", "cls"):
         parameters = parameters[1:]
     plain = [_plain(parameter) for parameter in parameters]
-    return f"{name}{inspect.Signature(plain)}"
+    whole = f"{name}{inspect.Signature(plain)}"
+    return textwrap.fill(whole, _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def _plain(parameter: inspect.Parameter) -> inspect.Parameter:

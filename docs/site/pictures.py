@@ -74,7 +74,7 @@ def draw_curves(curves: Sequence[Sequence[tuple[float, float]]], path: Path) -> 
         axes.plot(*zip(*curve), color=BLUE, linewidth=1.6)
         axes.plot(*curve[-1], "o", color=GREEN)
     axes.axhline(SOLVED, color=GREEN, linewidth=1, linestyle="--")
-    axes.annotate(f"solved: {SOLVED}", (0, SOLVED - 12), color=GREEN, va="top")
+    axes.annotate(f"solved: {SOLVED}", (0.04, SOLVED - 12), color=GREEN, va="top")
     axes.set(xlabel="seconds of training", ylabel="mean return of the last 100 episodes", ylim=(0, 500), xlim=0)
     axes.set_title(f"rllib train -f {EXAMPLE}: seeds {SEEDS[0]} to {SEEDS[-1]}, two cores", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)

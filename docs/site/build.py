@@ -16,17 +16,17 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
 import reference  # noqa: E402
 
-# What a reader wants -> pages. One that is missing here appears under FURTHER.
+# What a reader wants -> pages, where they exist. A page of docs/ that is not named here appears under FURTHER.
 NAVIGATION = {
     "Use": (
-        *("environments", "runs", "evaluation", "checkpoints", "callbacks", "schedules", "filters", "exploration"),
-        *("reproducibility", "tune", "custom_loops"),
+        *("environments", "check_env", "runs", "evaluation", "checkpoints", "callbacks", "schedules", "filters"),
+        *("exploration", "reproducibility", "tune", "custom_loops"),
     ),
     "Spaces and networks": ("action_spaces", "masks", "networks", "memory", "losses"),
     "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "results"),
     "Coming from": ("from_rllib", "from_sb3", "from_cleanrl"),
-    "Faster and larger": ("speed", "profiling", "learners", "scale", "cluster"),
-    "Deploy": ("deployment", "export", "serving"),
+    "Faster and larger": ("speed", "profiling", "learners", "accelerated_environments", "scale", "cluster"),
+    "Deploy": ("deployment", "export"),
     "Understand": ("architecture", "decisions", "runtime", "faults", "security"),
     "Extend": ("add_algorithm", "add_network", "add_column", "contributing"),
     "Reference": (

@@ -6,6 +6,7 @@
 #   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
 #   make engines    the configuration of make train on the engines zeromq and ray, side by side
+#   make docs       the documentation site, in build/site, and an error where a link is broken
 #   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)
 #   make gpu        the tests that need a GPU, and updates on it beside eager torch, as a report in Markdown
@@ -18,7 +19,7 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead spilling custom_network \
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput scale
 
-.PHONY: train test faults soak learning ray engines types benchmark gpu clean
+.PHONY: train test faults soak learning ray engines docs types benchmark gpu clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -57,6 +58,9 @@ $(RAY_VENVS): .venv-ray-%/installed: pyproject.toml constraints.txt
 
 engines: $(lastword $(RAY_VENVS))
 	@$(dir $<)bin/python benchmarks/engine_throughput.py
+
+docs: $(VENV)/installed
+	@$(BIN)/python docs/site/build.py build/site
 
 # Not part of the tests' environment: basedpyright brings 280 MB of node.
 types: $(VENV)/installed

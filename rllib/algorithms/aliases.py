@@ -293,6 +293,11 @@ UNAVAILABLE_SECTIONS: Mapping[str, str] = {
 _told: set[str] = set()
 
 
+def other_names(setting: str) -> list[str]:
+    """What other eras call a setting, or a part of it."""
+    return [other for other, name in ALIASES.items() if name == setting]
+
+
 def translate(name: str, value) -> tuple[str, Any]:
     """The canonical name and value for a name of any era; an unknown name comes back as it is."""
     canonical = ALIASES.get(name)

@@ -2,6 +2,8 @@
 
 import difflib
 import importlib
+import os
+import sys
 
 import click
 
@@ -55,4 +57,7 @@ def command() -> None:
 
 
 def main() -> None:
+    # As `python -m rllib` has it: "module:Class" finds a file of the user's in the directory where they are.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     command(prog_name="rllib")

@@ -6,6 +6,7 @@ import textwrap
 
 import click
 
+from rllib.algorithms.aliases import other_names
 from rllib.algorithms.departures import departures
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.cli.failures import Mistake, reported, user_input
@@ -18,9 +19,9 @@ _NARROWEST, _WIDEST = 80, 120
 @click.argument("algorithm", metavar="ALGO")
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 def command(algorithm: str, words: tuple[str, ...]) -> None:
-    """Show every setting of ALGO: name, type, default and meaning, by the section of the config that sets it. With
-    WORDs, only settings whose name or meaning contains one of them. Defaults that are not RLlib's come last, with the
-    reason.
+    """Show every setting of ALGO: name, type, default and meaning, by the section of the config that sets it, with the
+    names that it has in other versions of RLlib. With WORDs, only settings whose names or meaning contain one of them.
+    Defaults that are not RLlib's come last, with the reason.
     """
     with reported(verbose=False):
         with user_input():
@@ -33,7 +34,8 @@ def command(algorithm: str, words: tuple[str, ...]) -> None:
         click.echo(f".{section}()")
         for row in settings:
             click.echo(f"  {row.name}: {row.type} = {row.default!r}")
-            click.echo(_indented(row.meaning, width))
+            others = other_names(row.name)
+            click.echo(_indented(row.meaning + (f" (also: {', '.join(others)})" if others else ""), width))
     _show_departures(type(config).__name__.removesuffix("Config"), {row.name for row in rows}, width)
 
 
@@ -53,5 +55,5 @@ def _indented(text: str, width: int) -> str:
 
 
 def _matches(row, words: tuple[str, ...]) -> bool:
-    text = f"{row.name} {row.meaning}".lower()
+    text = " ".join((row.name, *other_names(row.name), row.meaning)).lower()
     return not words or any(word.lower() in text for word in words)

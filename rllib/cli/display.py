@@ -87,10 +87,13 @@ class PanelDisplay(QuietDisplay):
 
     Between results it is redrawn once a second, so that the clock of a long iteration moves. The clock is that of the
     results, time_total_s, plus the time since the last of them.
+
+    Args:
+        console: where it is drawn; None: standard output.
     """
 
-    def __init__(self):
-        self._console = Console(highlight=False)
+    def __init__(self, console: Console | None = None):
+        self._console = console or Console(highlight=False)
         self._live: Live | None = None
         self._clock_s, self._counts_from = 0.0, time.monotonic()
         self._drawn_at = self._counts_from

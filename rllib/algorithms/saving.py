@@ -237,5 +237,5 @@ def _restore_worker(worker, states: str, restores: int) -> None:
     worker.start_over(incarnation=seeding.incarnation(restores))
     saved = json.loads(states)
     own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
-    if len(own) == worker.settings.num_envs:
+    if len(own) == len(worker.get_state()):
         worker.set_state(own)

@@ -32,7 +32,7 @@ class VectorEnvStream(EnvironmentStream):
             are given the first; gymnasium's own and those with an attribute `takes_a_seed_each` get the list.
         options: as for EnvironmentStream; `remake` is called with 0 and makes the whole vector environment anew.
 
-    Tensors that the environment hands over are copied into arrays (tensors.py); TensorStream leaves them where they are.
+    Tensors that the environment hands over are copied into arrays (tensors.py); TensorStream leaves them on the device.
 
     Raises:
         ValueError: if the number of environments differs, the spaces are not supported, or the autoreset mode is

@@ -71,14 +71,15 @@ class Learner:
         """Trains on a batch.
 
         Args:
-            batch: columns obs and those that the loss reads.
+            batch: columns obs and those that the loss reads: arrays, or for a torch learner in this process tensors,
+                which are used as they are where they lie on its device.
             num_epochs: how often each row is used.
             minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows. With
                 a memory, a step takes as few whole sequences as have that number of rows.
             microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
                 memory (statistics that are no means, like the explained variance, are those of the parts). None: all.
             rng: shuffles the rows (with a memory, the sequences), once an epoch; numpy and torch learners draw the same
-                numbers.
+                numbers. Batches of tensors are shuffled on their device, by a seed from it.
             lr: learning rate, of all objectives or by their names.
             shuffle: False keeps the order of the batch.
             meanwhile: called once when all steps have been asked for, before their end is waited for: on a GPU they are
@@ -107,7 +108,10 @@ class Learner:
         # With a memory, sequences are shuffled instead of rows.
         seq_lens = columns.get(SEQ_LENS)
         count = rows if seq_lens is None else len(seq_lens)
-        orders = [rng.permutation(count) if shuffle else None for _ in range(num_epochs)]
+        if shuffle and not isinstance(inputs, np.ndarray):
+            orders = self.backend.permutations(rng, num_epochs, count)
+        else:
+            orders = [rng.permutation(count) if shuffle else None for _ in range(num_epochs)]
         lrs = [lr[each.name] if isinstance(lr, Mapping) else lr for each in self.objectives]
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
         size = min(minibatch_size or rows, rows)
@@ -195,6 +199,11 @@ class Learner:
         missing = [name for name in (OBS, *self._columns) if name not in batch]
         if missing:
             raise ValueError(f"the batch lacks the columns {missing}; it has {sorted(batch)}")
+        if not isinstance(batch[OBS], np.ndarray) and not hasattr(self.backend, "permutations"):
+            raise ValueError(
+                f"a batch of {type(batch[OBS]).__name__} columns needs a torch learner in this process: "
+                '.training(learner="torch").learners(num_learners=0)'
+            )
         if not batch.count:
             raise ValueError("a batch without rows cannot be learned from")
         if min(num_epochs, minibatch_size or 1, microbatch_size or 1) < 1 or 0 in (minibatch_size, microbatch_size):
@@ -216,6 +225,8 @@ class Learner:
         self.backend.stage([inputs, *(batch[name] for name in self._columns if name in batch)])
 
     def _encoded(self, observations: np.ndarray) -> np.ndarray:
+        if not isinstance(observations, np.ndarray):
+            return self.backend.encode(observations)
         staged, self._staged = self._staged, None
         if staged is not None and staged[0] is observations:
             return staged[1]

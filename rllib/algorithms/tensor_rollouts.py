@@ -44,7 +44,7 @@ def refuse(algorithm: "Algorithm", device: str) -> None:
     if problems:
         lines = "".join(f"\n- {problem}" for problem in problems)
         raise ValueError(
-            f"the environment hands over torch tensors on {device}, and rollouts are to stay there ({PAGE}), but:{lines}"
+            f"the environment hands over torch tensors on {device}, where rollouts are to stay ({PAGE}), but:{lines}"
             "\nOr use .rollouts(tensor_rollouts=False): each step is then copied into arrays, and all of this works."
         )
 

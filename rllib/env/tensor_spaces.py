@@ -84,7 +84,7 @@ class TensorActionMapper:
     def to_env(self, actions: Tensor) -> Tensor:
         """Actions [N, ...] of the policy as actions of the environment; its memory is new, environments may keep it."""
         if not self._is_box:
-            return actions + self._start if self._shifted else actions.clone()
+            return (actions + self._start if self._shifted else actions).to(self._dtype, copy=True)
         if self._is_squashed:
             actions = actions.tanh()
         if not self._clips:

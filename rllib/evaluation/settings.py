@@ -26,8 +26,8 @@ class Postprocess(Protocol):
     """A function that adds an algorithm's columns to a full fragment, in the worker.
 
     One whose `every_final_observation` is True gets those of terminated episodes, too, not of truncated ones alone. One
-    that has `make_rows` says how rows are made of the fragments of a worker (see Transitions). One that has `of_tensors`
-    can do its work on the device of environments that hand over tensors (see AdvantageEstimator).
+    that has `make_rows` says how rows are made of the fragments of a worker (see Transitions). One that has
+    `of_tensors` can do its work on the device of environments that hand over tensors (see AdvantageEstimator).
     """
 
     columns: tuple[Column, ...]

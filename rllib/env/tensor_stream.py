@@ -142,10 +142,10 @@ class TensorStream:
         self._newest = row.observations
 
     def tell_lost_finals(self) -> None:
-        """Logs once whether truncated episodes had no final observation so far; waits for the device."""
+        """Logs once that truncated episodes have had no final observation, if so; waits for the device."""
         if self._lacks_finals is not None and not self._has_told and bool(self._lacks_finals):
             self._has_told = True
-            tell_lost_finals(self._env)
+            tell_lost_finals(env_name(self._env))
 
     def close(self) -> None:
         """Closes the environment. May be called twice."""

@@ -3,6 +3,7 @@
 torch is not imported here: an environment that hands over tensors has done so.
 """
 
+import functools
 import logging
 import sys
 from typing import Any
@@ -31,13 +32,14 @@ def final_observations(infos: dict):
     return infos.get("final_obs", infos.get("final_observation"))
 
 
-def tell_lost_finals(env: VectorEnv) -> None:
-    """Logs that truncated episodes are bootstrapped from the observation before the last step."""
+@functools.cache
+def tell_lost_finals(name: str) -> None:
+    """Logs once for each kind of environment that truncated episodes are bootstrapped from what was seen before."""
     logger.warning(
         "%s resets ended episodes within the step and gives no final observations: the value of a truncated episode's "
         'end is taken from the observation before its last step. infos["final_obs"] of all environments would make it '
         "exact.",
-        env_name(env),
+        name,
     )
 
 
@@ -82,7 +84,7 @@ class AsArrays(VectorWrapper):
             final = before
             if ended.any() and not self._has_told:
                 self._has_told = True
-                tell_lost_finals(self.env)
+                tell_lost_finals(env_name(self.env))
         return {**infos, "final_obs": final, "_final_obs": infos.get("_final_obs", ended)}
 
     def _to_tensors(self, values):

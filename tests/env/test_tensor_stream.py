@@ -13,6 +13,7 @@ from rllib.env.observations import observation_column
 from rllib.env.registry import EnvContext, resolve
 from rllib.env.tensor_spaces import TensorColumn, tensor_action_mapper
 from rllib.env.tensor_stream import TensorRow
+from rllib.env.tensors import tell_lost_finals
 from rllib.env.vector import make_stream
 from rllib.models.action_distributions import distribution_for
 from rllib.models.squashed import SquashedGaussian
@@ -115,6 +116,7 @@ def test_older_name_of_final_observations():
 
 
 def test_without_final_observations_those_before_the_last_step_take_their_place(caplog):
+    tell_lost_finals.cache_clear()
     stream = tensor_stream(as_tensors(DifferentLengths, finals=None))
     with caplog.at_level(logging.WARNING):
         found = transitions(stream, 30)

@@ -88,7 +88,8 @@ def _of_parts(algorithm: "Algorithm") -> Iterator[str]:
     is_able = algorithm.is_synchronous and algorithm.make_worker_learner() is None
     if not is_able or not hasattr(algorithm.make_postprocess(), "of_tensors"):
         yield f"{name} has no form of its rollouts for tensors. Use PPO, A2C or PG."
-    elif algorithm.samples_sequences:
+        return
+    if algorithm.samples_sequences:
         yield "recompute_advantages and intrinsic rewards (RND, Curiosity) need batches of arrays. Leave them out."
     if policy.state_size:
         yield "a policy with a memory is trained from arrays. Use a model without use_lstm, use_gru, use_attention."

@@ -237,10 +237,8 @@ class Algorithm(Acting, Saving, ABC):
             def make_group(*parts):
                 return self.owns(LearnerGroup(*parts, settings))
 
-        device, kind = "cuda" if config.num_gpus else "cpu", config.learner
-        if self.rollout_device is not None:
-            device, kind = self.rollout_device, "torch"
-        return make_learner(policy, objectives, kind=kind, device=device, make_group=make_group, **more)
+        device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
+        return make_learner(policy, objectives, kind=config.learner, device=device, make_group=make_group, **more)
 
     def make_postprocess(self) -> Postprocess:
         """What the workers add to each fragment."""

@@ -57,8 +57,6 @@ def _of_settings(config: AlgorithmConfig, device: str) -> Iterator[str]:
         )
     if config.num_learners:
         yield f"num_learners={config.num_learners}: one learner in this process. Use .learners(num_learners=0)."
-    if config.learner == "numpy":
-        yield 'learner="numpy" learns from arrays. Use .training(learner="auto").'
     is_on_gpu = device.startswith("cuda")
     if is_on_gpu and not config.num_gpus:
         yield "num_gpus=0: the learner has to be on the same device. Use .resources(num_gpus=1)."

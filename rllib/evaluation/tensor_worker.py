@@ -42,7 +42,7 @@ class TensorRolloutWorker(Worker):
         worker_index: 0.
         incarnation: as for RolloutWorker.
         allocate: not used; columns are tensors.
-        learner: of the policy, on the environments' device; its network acts.
+        learner: of the policy, on the environments' device, in torch or numpy; its weights act.
 
     Raises:
         the user's own exception, with a note, when the environment fails.
@@ -59,8 +59,8 @@ class TensorRolloutWorker(Worker):
         learner: "Learner",
     ):
         super().__init__(settings, worker_index, policy=learner.policy)
-        self.policy_version, self._backend = 0, learner.backend
-        self._device, self._module = learner.backend.device, learner.backend.policy_module
+        self.policy_version = 0
+        self._module, self._device, self._fetch_weights = _acting(learner)
         self._indices = range(settings.num_envs)
         self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation, tensors=True)
         self._hooks = EpisodeHooks(self.callbacks, self)
@@ -90,7 +90,7 @@ class TensorRolloutWorker(Worker):
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Takes over version and filter statistics. The weights are the learner's own already."""
         self.policy_version = snapshot.version
-        self._backend.fetch_weights()
+        self._fetch_weights()
         if self._filter is not None:
             self._filter.load(snapshot.filter_state)
 
@@ -300,6 +300,15 @@ class TensorRolloutWorker(Worker):
         rows = {name: columns[name][:num_steps].flatten(0, 1) for name in kept}
         batch = SampleBatch(rows, policy_version=self.policy_version, num_steps=num_steps)
         return batch.rows(torch.nonzero(columns[VALID].flatten())[:, 0]) if VALID in columns else batch
+
+
+def _acting(learner: "Learner") -> tuple:
+    """The torch network on the learner's own weights, its device, and what brings changed weights there."""
+    backend, policy = learner.backend, learner.policy
+    if hasattr(backend, "policy_module"):
+        return backend.policy_module, backend.device, backend.fetch_weights
+    flat = torch.from_numpy(policy.weights)  # a numpy learner's: the same memory
+    return policy.spec.masked_torch(policy.layout, flat, policy.network), flat.device, lambda: None
 
 
 # The columns that a TensorRow is made of.

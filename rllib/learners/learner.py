@@ -71,8 +71,8 @@ class Learner:
         """Trains on a batch.
 
         Args:
-            batch: columns obs and those that the loss reads: arrays, or for a torch learner in this process tensors,
-                which are used as they are where they lie on its device.
+            batch: columns obs and those that the loss reads: arrays, or tensors, which are used as they are where they
+                lie on the device of a torch learner in this process, or on the CPU.
             num_epochs: how often each row is used.
             minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows. With
                 a memory, a step takes as few whole sequences as have that number of rows.
@@ -101,6 +101,7 @@ class Learner:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
             LearnerError: if the batch was not sampled by these weights, or gradients are not finite.
         """
+        batch = self._as_taken(batch)
         rows = self._checked(
             batch, num_epochs=num_epochs, minibatch_size=minibatch_size, microbatch_size=microbatch_size
         )
@@ -140,6 +141,7 @@ class Learner:
         Raises:
             as `update`; ValueError, too, where there are several objectives or modules.
         """
+        batch = self._as_taken(batch)
         rows = self._checked(batch, microbatch_size=microbatch_size)
         self._check_one_gradient()
         columns, inputs = self._read(batch)
@@ -182,6 +184,13 @@ class Learner:
             raise ValueError(f"there are no objectives {sorted(unknown)}; there are {', '.join(names)}")
         return [settings.get(name, {}) for name in names]
 
+    def _as_taken(self, batch: SampleBatch) -> SampleBatch:
+        """The batch, with arrays for tensors where the backend takes no tensors; on a CPU they are the same memory."""
+        if hasattr(self.backend, "permutations") or all(isinstance(column, np.ndarray) for column in batch.values()):
+            return batch
+        columns = {name: _in_numpy(column) for name, column in batch.items()}
+        return SampleBatch(columns, policy_version=batch.policy_version, num_steps=batch.num_steps)
+
     def _read(self, batch: SampleBatch) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """The columns that the losses read, and the encoded observations."""
         columns = {name: batch[name] for name in self._columns}
@@ -199,11 +208,6 @@ class Learner:
         missing = [name for name in (OBS, *self._columns) if name not in batch]
         if missing:
             raise ValueError(f"the batch lacks the columns {missing}; it has {sorted(batch)}")
-        if not isinstance(batch[OBS], np.ndarray) and not hasattr(self.backend, "permutations"):
-            raise ValueError(
-                f"a batch of {type(batch[OBS]).__name__} columns needs a torch learner in this process: "
-                '.training(learner="torch").learners(num_learners=0)'
-            )
         if not batch.count:
             raise ValueError("a batch without rows cannot be learned from")
         if min(num_epochs, minibatch_size or 1, microbatch_size or 1) < 1 or 0 in (minibatch_size, microbatch_size):
@@ -283,6 +287,10 @@ class Learner:
     def _prefixes(self) -> list[str]:
         """Of each objective's optimizer's names in the state."""
         return [""] if len(self.objectives) == 1 else [f"{each.name}." for each in self.objectives]
+
+
+def _in_numpy(column):
+    return column.numpy(force=True) if hasattr(column, "numpy") else column
 
 
 def _in_order(names: tuple[str, ...], minibatches: list[tuple], order: np.ndarray | None) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 PPO = {
     "num_rollout_workers": 0, "num_envs_per_worker": 8, "train_batch_size": 256, "sgd_minibatch_size": 64,
     "num_sgd_iter": 8, "lr": 3e-3, "gamma": 0.9, "lambda_": 0.95, "clip_param": 0.2, "kl_coeff": 0.0, "seed": 5,
-    "model": {"fcnet_hiddens": [32, 32]},
+    "model": {"fcnet_hiddens": [32, 32]}, "learner": "torch",
 }  # fmt: skip
 SHORT = {"train_batch_size": 64, "sgd_minibatch_size": 32, "num_sgd_iter": 2, "model": {"fcnet_hiddens": [8]}}
 
@@ -95,9 +95,10 @@ def weights_after(algo, iterations):
     return algo.get_weights()["default_policy"], result["episode_reward_mean"], result["episode_len_mean"]
 
 
+@pytest.mark.parametrize("learner", ["torch", "numpy"])
 @pytest.mark.parametrize("env", [TorchCartPole, TorchPendulum])
-def test_two_runs_give_the_same_bits_and_a_checkpoint_goes_on(env, tmp_path):
-    settings = {**SHORT, "num_envs_per_worker": 4, "env_config": {"max_episode_steps": 10}}
+def test_two_runs_give_the_same_bits_and_a_checkpoint_goes_on(env, learner, tmp_path):
+    settings = {**SHORT, "learner": learner, "num_envs_per_worker": 4, "env_config": {"max_episode_steps": 10}}
     with configured(env, **settings).build() as one, configured(env, **settings).build() as other:
         found, again = weights_after(one, 3), weights_after(other, 3)
         assert all(np.array_equal(a, b) for a, b in zip(found, again))
@@ -122,6 +123,14 @@ def test_results_counts_and_actions():
         algo.set_weights(changed)
         batch = algo.sample(64)
         assert not batch["action_dist_inputs"].any()  # the worker acts by the same weights, without a copy
+
+
+def test_on_a_cpu_plain_networks_are_trained_in_numpy():
+    with configured(as_tensors(ActionReward), learner="auto").build() as algo:
+        train(algo, 10)
+        assert not hasattr(algo.learner.backend, "policy_module") and algo.evaluate(4)["episode_reward_mean"] == 1.0
+        algo.set_weights({"default_policy": np.zeros_like(algo.policy.weights)})
+        assert not algo.sample(256)["action_dist_inputs"].any()
 
 
 def test_fragments_are_joined_to_a_train_batch():
@@ -197,7 +206,6 @@ class HearsSteps(DefaultCallbacks):
 REFUSED = [
     ({"num_rollout_workers": 2}, r"Use \.rollouts\(num_rollout_workers=0\)"),
     ({"num_learners": 2}, r"Use \.learners\(num_learners=0\)"),
-    ({"learner": "numpy"}, r'Use \.training\(learner="auto"\)'),
     ({"batch_mode": "complete_episodes"}, "truncate_episodes"),
     ({"model": {"use_lstm": True}}, "without use_lstm"),
     ({"normalize_returns": True}, "scale its rewards"),

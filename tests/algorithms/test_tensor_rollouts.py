@@ -133,6 +133,29 @@ def test_on_a_cpu_plain_networks_are_trained_in_numpy():
         assert not algo.sample(256)["action_dist_inputs"].any()
 
 
+class OwnModel(torch.nn.Module):
+    def __init__(self, observation_space, action_space, num_outputs):
+        super().__init__()
+        self.layers = torch.nn.Linear(observation_space.shape[0], num_outputs + 1)
+
+    def forward(self, observations):
+        outputs = self.layers(observations)
+        return outputs[:, :-1], outputs[:, -1]
+
+
+def test_a_network_of_the_users_acts_and_learns():
+    with configured(**{**SHORT, "model": {"custom_model": OwnModel}}).build() as algo:
+        before = algo.policy.weights.copy()
+        algo.train()
+        assert (algo.policy.weights != before).any() and algo.compute_single_action(np.zeros(4, np.float32)) in (0, 1)
+
+
+def test_without_exploration_the_most_likely_actions_are_taken():
+    with configured(**{**SHORT, "explore": False}).build() as algo:
+        batch = algo.sample(64)
+        assert torch.equal(batch["actions"], batch["action_dist_inputs"].argmax(1))
+
+
 def test_fragments_are_joined_to_a_train_batch():
     with configured(**{**SHORT, "rollout_fragment_length": 4}).build() as algo:
         algo.train()
@@ -245,19 +268,42 @@ def test_tensors_from_an_environment_of_arrays():
         configured("CartPole-v1", tensor_rollouts=True).build()
 
 
+class Watched(TorchCartPole):
+    """Makes every wait for the device an error, from each fragment's first step to its last but one."""
+
+    num_calls = 0
+
+    def step(self, actions):
+        at = self.num_calls % 8
+        self.num_calls += 1
+        if at in (0, 7):
+            torch.cuda.set_sync_debug_mode("default" if at else "error")
+        return super().step(actions)
+
+
+@needs_gpu
+def test_the_loop_over_the_steps_does_not_wait_for_the_gpu():
+    spaces = {"observation_space": TorchCartPole().single_observation_space, "action_space": Discrete(2)}
+    unchecked = {"env_config": {"device": "cuda"}, "disable_env_checking": True, "tensor_rollouts": True, **spaces}
+    sizes = {**SHORT, "num_envs_per_worker": 256, "train_batch_size": 2048, "num_gpus": 1}
+    try:
+        with configured(Watched, **sizes, **unchecked).build() as algo:
+            for _ in range(3):
+                algo.train()
+            assert algo.sample(2048)["obs"].is_cuda
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @needs_gpu
 def test_rollouts_stay_on_the_gpu():
-    with configured(num_gpus=1, env_config={"device": "cuda"}, num_envs_per_worker=256, **SHORT).build() as algo:
+    settings = {**SHORT, "train_batch_size": 1024, "num_envs_per_worker": 64}
+    settings |= {"num_gpus": 1, "env_config": {"device": "cuda"}}
+    with configured(**settings).build() as algo:
         assert algo.rollout_device.startswith("cuda")
         algo.train()
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            worker = algo.workers.local_worker()
-            columns, raw = worker._new_columns()
-            with torch.no_grad():
-                worker._step_through(columns, raw)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        worker.start_over()
-        algo.train()
-        assert algo.sample(256)["obs"].is_cuda
+        algo.set_weights({"default_policy": np.zeros_like(algo.policy.weights)})
+        batch = algo.sample(1024)
+        assert batch["obs"].is_cuda and not batch["action_dist_inputs"].any()  # new weights have reached the device
+    with pytest.raises(ValueError, match=r"num_gpus=0.*Use \.resources\(num_gpus=1\)"):
+        configured(**{**settings, "num_gpus": 0}).build()

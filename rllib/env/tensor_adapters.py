@@ -24,19 +24,21 @@ class AsVectorEnv(VectorEnv):
     """A VectorEnv over an object that steps N environments as tensors, such as those of Isaac Lab, mjlab and ManiSkill.
 
     Args:
-        env: has num_envs, single_observation_space, single_action_space; of tensors reset(seed=..., options=...) ->
-            (observations, info), step(actions) -> (observations, rewards, terminated, truncated, info); and close().
+        env: has num_envs, single_observation_space and single_action_space, below wrappers that it may have. Of tensors
+            reset(seed=..., options=...) -> (observations, info), and step(actions) -> (observations, rewards,
+            terminated, truncated, info). Is closed by close().
         group: key of the observations that the policy gets, where they are a dict of groups; None: all of them.
     """
 
     metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
     def __init__(self, env: Any, group: str | None = "policy"):
-        self._env, self.num_envs = env, env.num_envs
-        space = env.single_observation_space
+        base = getattr(env, "unwrapped", env)  # gymnasium's wrappers do not pass these attributes on
+        self._env, self.num_envs = env, base.num_envs
+        space = base.single_observation_space
         self._group = group if isinstance(space, gymnasium.spaces.Dict) and group in space.spaces else None
         self.single_observation_space = space if self._group is None else space[self._group]
-        self.single_action_space = env.single_action_space
+        self.single_action_space = base.single_action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 

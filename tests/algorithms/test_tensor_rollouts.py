@@ -111,6 +111,16 @@ def test_two_runs_give_the_same_bits_and_a_checkpoint_goes_on(env, learner, tmp_
             assert all(np.array_equal(a, b) for a, b in zip(found, again))
 
 
+def test_a_checkpoint_goes_on_by_arrays(tmp_path):
+    settings = {**SHORT, "num_envs_per_worker": 1, "train_batch_size": 32}
+    with configured(**settings).build() as one:
+        one.train()
+        path = one.save(tmp_path / "checkpoint")
+    for changed in ({"tensor_rollouts": False}, {"env": "CartPole-v1", "env_config": {}}):
+        with Algorithm.from_checkpoint(path, changed) as other:
+            assert other.rollout_device is None and other.train()["num_env_steps_sampled"] == 64
+
+
 def test_results_counts_and_actions():
     with configured(**SHORT, env_config={"max_episode_steps": 7}).build() as algo:
         result = [algo.train() for _ in range(4)][-1]

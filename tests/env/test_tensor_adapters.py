@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from gymnasium import make_vec
+from gymnasium import Env, make_vec
 from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.wrappers import OrderEnforcing
 from gymnasium.wrappers import vector as wrappers
 
 from rllib import PPOConfig
@@ -20,7 +21,7 @@ SHORT = {
 }  # fmt: skip
 
 
-class Isaac:
+class Isaac(Env):
     """As isaaclab.envs.ManagerBasedRLEnv: no VectorEnv, observations in groups, no final ones, flags of bytes."""
 
     def __init__(self, num_envs, finals=False):
@@ -28,11 +29,12 @@ class Isaac:
         critic = Box(-1, 1, (2,))
         self.single_observation_space = Dict(policy=self._env.single_observation_space, critic=critic)
         self.single_action_space, self.closed = Discrete(2), False
+        self.observation_space = self.action_space = Box(-1, 1)  # batched ones, which nothing reads
 
     def seen(self, observations):
         return {"policy": observations, "critic": torch.zeros(self.num_envs, 2)}
 
-    def reset(self, seed=None, options=None):
+    def reset(self, *, seed=None, options=None):
         return self.seen(self._env.reset(seed=seed)[0]), {}
 
     def step(self, actions):
@@ -51,7 +53,7 @@ def test_isaac(finals, caplog):
 
     def make(context):
         made.append(Isaac(context.num_envs, finals))
-        return AsVectorEnv(made[-1])
+        return AsVectorEnv(OrderEnforcing(made[-1]))
 
     with PPOConfig().environment(make).update_from_dict(SHORT).build() as algo:
         assert algo.rollout_device == "cpu" and algo.observation_space.shape == (4,)

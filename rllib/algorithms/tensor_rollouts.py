@@ -45,7 +45,7 @@ def refuse(algorithm: "Algorithm", device: str) -> None:
         lines = "".join(f"\n- {problem}" for problem in problems)
         raise ValueError(
             f"the environment hands over torch tensors on {device}, where rollouts are to stay ({PAGE}), but:{lines}"
-            "\nOr use .rollouts(tensor_rollouts=False): each step is then copied into arrays, and all of this works."
+            "\nOr use .rollouts(tensor_rollouts=False): each step is copied into arrays, which any algorithm takes."
         )
 
 

@@ -1,9 +1,32 @@
 """Returns and lengths of episodes whose rewards are tensors."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from rllib.env.episodes import Episode
+
+
+class EndedEpisodes(Sequence):
+    """Episodes that are made of a table's columns when they are asked for: thousands may end in one fragment.
+
+    Args:
+        table: float64 [3, E]: return, length and environment of each.
+    """
+
+    def __init__(self, table: np.ndarray):
+        self._table = table
+
+    def __len__(self) -> int:
+        return self._table.shape[1]
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return EndedEpisodes(self._table[:, index])
+        total, length, environment = self._table[:, index].tolist()
+        return Episode(total, int(length), int(environment))
 
 
 class TensorEpisodes:
@@ -16,7 +39,7 @@ class TensorEpisodes:
 
     def __init__(self, num_envs: int, device: torch.device):
         self._totals = torch.zeros(2, num_envs, dtype=torch.float64, device=device)  # returns, lengths
-        self._finished: list[Episode] = []
+        self._finished = [np.empty((3, 0))]  # columns (return, length, environment) of each fragment's episodes
 
     def add_fragment(self, rewards: Tensor, ended: Tensor, valid: Tensor | None = None) -> None:
         """Counts T steps of every environment; the ended episodes are copied to the host in one transfer.
@@ -36,7 +59,8 @@ class TensorEpisodes:
         of_episodes = at_ends.clone()
         of_episodes[:, 1:] -= at_ends[:, :-1] * same
         self._totals = sums[:, -1] - self._at_last_ends(sums, ended)
-        self._keep(torch.cat((of_episodes, torch.stack((environments, times)).double())))
+        found = torch.cat((of_episodes, environments.double()[None], times.double()[None])).cpu().numpy()
+        self._finished.append(found[:3, np.lexsort((found[2], found[3]))])
 
     @staticmethod
     def _at_last_ends(sums: Tensor, ended: Tensor) -> Tensor:
@@ -46,16 +70,10 @@ class TensorEpisodes:
         found = sums.gather(1, (last - 1).clamp_(min=0).expand(2, 1, -1))[:, 0]
         return found * (last > 0)
 
-    def _keep(self, found: Tensor) -> None:
-        """Appends the episodes of columns [4, E] (return, length, environment, time) in the order of their ends."""
-        returns, lengths, environments, times = found.tolist()
-        order = sorted(range(len(times)), key=lambda index: (times[index], environments[index]))
-        self._finished += [Episode(returns[i], int(lengths[i]), int(environments[i])) for i in order]
-
-    def pop_finished(self) -> list[Episode]:
+    def pop_finished(self) -> "EndedEpisodes":
         """The episodes that have ended since the last call, in the order of their ends."""
-        finished, self._finished = self._finished, []
-        return finished
+        finished, self._finished = self._finished, [np.empty((3, 0))]
+        return EndedEpisodes(np.concatenate(finished, axis=1))
 
     @property
     def longest_running(self) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from rllib.env.examiner import env_name
 from rllib.env.tensor_spaces import TensorColumn
 from rllib.env.tensors import device_of, final_observations, tell_lost_finals
-from rllib.env.vector_stream import autoreset_mode, check_vector, seed_argument
+from rllib.env.vector_stream import autoreset_mode, check_vector, mask_is_ignored, seed_argument
 from rllib.sample_batch import OBS, REWARDS, TERMINATEDS, TRUNCATEDS, Column
 
 
@@ -79,6 +79,7 @@ class TensorStream:
         self._resets_next: Tensor | None = None  # NEXT_STEP: [N] bool, whose next row is no transition
         self._lacks_finals: Tensor | None = None  # SAME_STEP: whether a truncated episode has had none
         self._has_told = False
+        self._mask_is_kept = False  # DISABLED: whether reset_mask has been seen to spare the others
 
     @property
     def environments(self) -> list:
@@ -179,7 +180,12 @@ class TensorStream:
         batch, _ = self._called("reset", lambda: self._env.reset(options={"reset_mask": ended.clone()}))
         fresh = torch.empty_like(row.observations)
         self._column.write(batch, fresh)
-        row.observations.copy_(torch.where(_like(ended, fresh), fresh, row.observations))
+        merged = torch.where(_like(ended, fresh), fresh, row.observations)
+        if not self._mask_is_kept and not bool(ended.all()):
+            if not torch.equal(merged, fresh):
+                raise mask_is_ignored(self._env)
+            self._mask_is_kept = True
+        row.observations.copy_(merged)
 
     def _check_shapes(self, results: Sequence) -> None:
         for name, column in zip(("rewards", "terminated", "truncated"), results):

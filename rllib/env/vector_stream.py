@@ -230,10 +230,7 @@ class VectorEnvStream(EnvironmentStream):
         self.column.write_batch(batch, fresh)
         if not self._mask_is_kept and not mask.all():
             if not np.array_equal(fresh[~mask], observations[~mask], equal_nan=fresh.dtype.kind == "f"):
-                raise ValueError(
-                    f"{env_name(self._env)} says that its autoreset mode is DISABLED, but its reset() ignores "
-                    'options["reset_mask"] and resets every environment. Use the mode NEXT_STEP or SAME_STEP.'
-                )
+                raise mask_is_ignored(self._env)
             self._mask_is_kept = True
         observations[mask] = fresh[mask]
         for index in starting if self.info_columns else ():
@@ -303,6 +300,14 @@ def check_vector(env: VectorEnv, num_envs: int) -> None:
             f"Use .rollouts(num_envs_per_worker={env.num_envs}), or make it with context.num_envs environments."
         )
     check_spaces(env.single_observation_space, env.single_action_space, env_name(env))
+
+
+def mask_is_ignored(env: VectorEnv) -> ValueError:
+    """The error for a vector environment that resets all its environments where a part of them was to be reset."""
+    return ValueError(
+        f"{env_name(env)} says that its autoreset mode is DISABLED, but its reset() ignores "
+        'options["reset_mask"] and resets every environment. Use the mode NEXT_STEP or SAME_STEP.'
+    )
 
 
 def autoreset_mode(env: VectorEnv) -> AutoresetMode:

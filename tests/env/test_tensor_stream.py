@@ -18,7 +18,7 @@ from rllib.env.vector import make_stream
 from rllib.models.action_distributions import distribution_for
 from rllib.models.squashed import SquashedGaussian
 from tests.envs import CountingEnv, StructuredProbe, in_vector
-from tests.tensor_envs import as_tensors, stacked
+from tests.tensor_envs import Tensors, as_tensors, stacked
 
 MODES = list(AutoresetMode)
 SEEDS = [3, 4, 5]
@@ -105,6 +105,18 @@ def test_the_same_environment_where_arrays_are_wanted(mode):
     assert found == transitions_of_arrays(in_vector(DifferentLengths, mode), 30)
 
 
+def test_a_reset_that_ignores_its_mask_is_an_error():
+    class ResetsAll(Tensors):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)
+
+    mode = AutoresetMode.DISABLED
+    stream = tensor_stream(lambda context: ResetsAll(in_vector(DifferentLengths, mode)(context)))
+    with pytest.raises(ValueError, match=r"DISABLED, but its reset\(\) ignores"):
+        transitions(stream, 30)
+    stream.close()
+
+
 def test_older_name_of_final_observations():
     creator = as_tensors(DifferentLengths, finals="final_observation")
     stream = tensor_stream(creator)
@@ -140,7 +152,7 @@ def test_errors_say_what_to_do():
 
 
 def test_a_wrong_shape_is_an_error():
-    class Column(type(as_tensors(CountingEnv)(EnvContext(num_envs=1)))):
+    class Column(Tensors):
         def step(self, actions):
             observations, rewards, *rest = super().step(actions)
             return observations, rewards[:, None], *rest

@@ -12,9 +12,12 @@ import time
 
 import gymnasium
 import numpy as np
+import tensor_environments
 import torch
 from learner_update import EPOCHS, GRAD_CLIP, LR, SETTINGS, Work, plain_loop
 from measure import ROOT, Row, alternate, arguments, machine, table
+from ppo_throughput import training_rate
+from tensor_environments import sampling_rate
 
 from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
@@ -127,6 +130,16 @@ def checks() -> str:
     return f"`pytest -m gpu`: {lines[-1] if lines else found.stderr[-500:]} (exit code {found.returncode})"
 
 
+def tensor_rows(device: str, envs: int) -> list[Row]:
+    """PPO on CartPole in torch, whose rollouts stay on the device."""
+    rows = []
+    for what, rate in (("training", training_rate), ("sampling", sampling_rate)):
+        with tensor_environments.build(envs, device, on_device=True) as algo:
+            found = alternate(3, ours=lambda algo=algo, rate=rate: rate(algo, 5))
+        rows.append(Row(f"PPO, {envs} environments in torch, {what}", "env steps/s", found.median("ours")))
+    return rows
+
+
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--no-checks", action="store_true", help="measure only")
@@ -154,6 +167,7 @@ def main() -> None:
         found = alternate(options.rounds, ours=work.ours("torch", device), plain=work.plain(device))
         what = f"PPO, {width}x{width}, minibatch {minibatch}"
         results.append(Row.of(found, "plain", what, "ms", peer_name="eager", bar="<= 0.5 peer"))
+    results += tensor_rows(device, 4096 if is_gpu else 64)
     print("```")
     table(results)
     print("```")

@@ -179,7 +179,7 @@ class Metrics:
 
     def add_sample(self, report) -> None:
         """Adds a worker's SampleReport."""
-        self.episodes.extend(report.episodes)
+        self.episodes.extend(report.episodes[-self.episodes.maxlen :])  # no others are kept
         self.episodes_total += len(report.episodes)
         self._num_faulty += report.num_faulty_episodes
         self.counters["num_env_steps_sampled"] += report.env_steps

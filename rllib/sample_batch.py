@@ -103,6 +103,8 @@ def table_of(*columns: Column) -> tuple[Column, ...]:
 class SampleBatch(dict):
     """A dict of column name -> array whose first dimensions are equal.
 
+    With environments that hand over torch tensors (docs/accelerated_environments.md) the columns are tensors.
+
     The rows of policies with a memory are grouped in sequences; such a batch has the columns PER_SEQUENCE as well.
 
     Args:
@@ -206,7 +208,7 @@ class SampleBatch(dict):
 
     def copy(self) -> "SampleBatch":
         """A batch of copies of the columns."""
-        columns = {name: column.copy() for name, column in self.items()}
+        columns = {name: _copy(column) for name, column in self.items()}
         return SampleBatch(columns, policy_version=self.policy_version, num_steps=self.num_steps)
 
     def columns(self, names: Sequence[str]) -> list[np.ndarray]:
@@ -295,6 +297,9 @@ def _joined(
             raise ValueError(f"batches to join must have the same columns; they differ in {differing}")
     columns = {}
     for name, first in batches[0].items():
+        if not isinstance(first, np.ndarray):
+            columns[name] = _joined_tensors([batch[name] for batch in batches])
+            continue
         column = allocate((sum(len(batch[name]) for batch in batches), *first.shape[1:]), first.dtype)
         columns[name], start = column, 0
         for round_, steps in zip(rounds, num_steps):
@@ -307,6 +312,17 @@ def _joined(
         policy_version=min(batch.policy_version for batch in batches),
         num_steps=num_steps[0] if len(rounds) == 1 else None,
     )
+
+
+def _copy(column):
+    return column.clone() if hasattr(column, "clone") else column.copy()
+
+
+def _joined_tensors(parts: list):
+    """One after the other: they come from one worker, so that there is no order among workers."""
+    import torch
+
+    return torch.cat(parts)
 
 
 def _write_round(parts: list[np.ndarray], num_steps: int | None, out: np.ndarray) -> None:

@@ -19,7 +19,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 USERS = (
     *("tune", "callbacks", "action_spaces", "memory", "networks", "losses", "masks", "policy_gradient_settings"),
-    *("exploration", "continuous_control", "profiling", "runs"),
+    *("exploration", "continuous_control", "profiling", "runs", "accelerated_environments"),
     *("environments", "evaluation", "checkpoints", "schedules", "filters", "reproducibility"),
     *("from_rllib", "from_sb3", "from_cleanrl"),
     *("custom_loops", "add_algorithm", "add_network", "add_column"),

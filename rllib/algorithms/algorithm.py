@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from rllib import spans
-from rllib.algorithms import from_config
+from rllib.algorithms import from_config, tensor_rollouts
 from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration_config import make_exploration
@@ -68,6 +68,9 @@ class Algorithm(Acting, Saving, ABC):
         config: settings; a plain dict of them is taken as well. It is validated and frozen here if it is not yet.
         env: environment, where the config names none.
 
+    Attributes:
+        rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
+
     Raises:
         ValueError: with every mistake in the settings.
         the environment's own exception, if it cannot be made or stepped.
@@ -93,7 +96,7 @@ class Algorithm(Acting, Saving, ABC):
         _set_log_level(self.config.log_level)
         self.seed = seeding.fresh_seed() if self.config.seed is None else self.config.seed
         factory = from_config.learned_environment(self.config)
-        observation_space, action_space = from_config.checked_spaces(factory, self.config)
+        observation_space, action_space, self.rollout_device = from_config.checked_spaces(factory, self.config)
         self.observation_space, self.action_space = observation_space, action_space
         self.metrics = Metrics(self.config.metrics_num_episodes_for_smoothing)
         rng = seeding.generator(self.seed, seeding.INITIAL_WEIGHTS)
@@ -112,6 +115,8 @@ class Algorithm(Acting, Saving, ABC):
     def _build(self, factory: EnvFactory | None, spec: PolicySpec) -> None:
         """Makes all that is around the policies."""
         observation_space, action_space = self.observation_space, self.action_space
+        if self.rollout_device is not None:
+            tensor_rollouts.refuse(self, self.rollout_device)
         for policy_id, policy in self.policies.items():
             self.callbacks.on_create_policy(policy_id=policy_id, policy=policy)
         self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
@@ -233,9 +238,10 @@ class Algorithm(Acting, Saving, ABC):
             def make_group(*parts):
                 return self.owns(LearnerGroup(*parts, settings))
 
-        how = {"kind": config.learner, "device": "cuda" if config.num_gpus else "cpu", "make_group": make_group}
+        device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
         options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
-        return make_learner(policy, objectives, torch_options=options, **how, **more)
+        how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
+        return make_learner(policy, objectives, **how, **more)
 
     def make_postprocess(self) -> Postprocess:
         """What the workers add to each fragment."""
@@ -252,6 +258,10 @@ class Algorithm(Acting, Saving, ABC):
         """
         if self._rollout_settings.env is None:
             return NoWorkers()
+        if self.rollout_device is not None:
+            from rllib.evaluation.tensor_worker import TensorRolloutWorker
+
+            more = {"worker_class": TensorRolloutWorker, "shared": [self.learner], **more}
         return WorkerSet(
             self._rollout_settings,
             self.config.num_rollout_workers,
@@ -587,5 +597,8 @@ def _set_log_level(name: str) -> None:
 
 def _writable(batch: SampleBatch) -> SampleBatch:
     """The batch with copies of those columns that lie read-only in shared memory."""
-    columns = {name: column if column.flags.writeable else column.copy() for name, column in batch.items()}
+    columns = {
+        name: column.copy() if isinstance(column, np.ndarray) and not column.flags.writeable else column
+        for name, column in batch.items()
+    }
     return SampleBatch(columns, policy_version=batch.policy_version)

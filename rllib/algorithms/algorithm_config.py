@@ -155,6 +155,10 @@ class AlgorithmConfig(ConfigObject):
             Literal["sync", "async", "vector_entry_point"],
             "a worker's environments: a loop over them, a process for each, or the registered id's own vector version",
         ] = "sync",
+        tensor_rollouts: Annotated[
+            bool | None,
+            "rollouts stay on the device of a vector environment of torch tensors; None: if it is one; False: arrays",
+        ] = None,
         batch_mode: Annotated[
             Literal["truncate_episodes", "complete_episodes"], "cut episodes at the fragment's end, or finish them"
         ] = "truncate_episodes",

@@ -41,7 +41,7 @@ class Evaluations:
         if not algorithm.config.evaluation_changes().keys() - {"explore"}:
             return training
         factory = from_config.learned_environment(config)
-        observation_space, action_space = from_config.checked_spaces(factory, config)
+        observation_space, action_space, _ = from_config.checked_spaces(factory, config)
         if (observation_space, action_space) != (algorithm.observation_space, algorithm.action_space):
             raise ValueError(
                 f"evaluation_config describes an environment with observations {observation_space} and actions "

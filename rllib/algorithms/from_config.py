@@ -4,9 +4,10 @@ from dataclasses import replace
 from functools import partial
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.tensor_rollouts import device_for
 from rllib.env.atari import AtariFactory, is_atari
 from rllib.env.augmented import Augmentation, AugmentedFactory
-from rllib.env.checks import check_environment
+from rllib.env.checks import Examined, examine_environment
 from rllib.env.partial_observations import PartialObservationFactory
 from rllib.env.previous_steps import PreviousStep, PreviousStepFactory
 from rllib.env.registry import EnvFactory, resolve
@@ -79,15 +80,17 @@ def _preprocessed(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
     )
 
 
-def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
+def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig) -> Examined:
     """Observation and action space of the policy, from an environment that is made, stepped and closed in the driver.
 
-    Without an environment, or if it is not to be checked, those of the config.
+    Without an environment, or if it is not to be checked, those of the config. The device is that on which rollouts are
+    to stay; None where they are arrays.
     """
     unchecked = factory is None or config.disable_env_checking
     if unchecked and config.observation_space is not None and config.action_space is not None:
-        return _told(config.observation_space, config.action_space, config), config.action_space
-    observation_space, action_space = check_environment(
+        observation_space = _told(config.observation_space, config.action_space, config)
+        return Examined(observation_space, config.action_space, device_for(config, None, was_checked=False))
+    observation_space, action_space, found = examine_environment(
         factory,
         config.env_config,
         num_envs=config.num_envs_per_worker,
@@ -96,6 +99,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
         action_mask_key=config.action_mask_key,
         needs_goals=config.needs_goals,
     )
+    device = device_for(config, found, was_checked=not config.disable_env_checking)
     for kind, own in (("observation_space", observation_space), ("action_space", action_space)):
         given = config[kind]
         if given is None:
@@ -105,7 +109,7 @@ def checked_spaces(factory: EnvFactory | None, config: AlgorithmConfig):
                 f"{kind}={given} is not that of the environment, which has {own}. Leave it out of .environment(), or "
                 "wrap the environment so that it has the space you want."
             )
-    return observation_space, action_space
+    return Examined(observation_space, action_space, device)
 
 
 def _told(observation_space, action_space, config: AlgorithmConfig):

@@ -237,5 +237,6 @@ def _restore_worker(worker, states: str, restores: int) -> None:
     worker.start_over(incarnation=seeding.incarnation(restores))
     saved = json.loads(states)
     own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
-    if len(own) == worker.settings.num_envs:
+    # Of as many environments, and of the same kind of worker: arrays or tensors.
+    if [each.keys() for each in own] == [each.keys() for each in worker.get_state()]:
         worker.set_state(own)

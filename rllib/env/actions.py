@@ -32,6 +32,10 @@ class ActionMapper:
         space: the action space of a single environment.
         normalize_actions: the policy acts in [-1, 1] (Box only).
         clip_actions: clip to the bounds although nothing is normalised (Box only).
+
+    Attributes:
+        low, high, half_range, middle: float64, of a Box: actions of the environment are half_range * action + middle.
+        clips: whether they are then clipped to low ... high; if not, they are the policy's own.
     """
 
     def __init__(self, space: spaces.Space, normalize_actions: bool = True, clip_actions: bool = False):
@@ -42,15 +46,15 @@ class ActionMapper:
         if not self._box:
             return
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-        self._low, self._high = low, high
+        self.low, self.high = low, high
         bounded = np.isfinite(low) & np.isfinite(high)
         if not normalize_actions:
             bounded[...] = False
         low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
-        self._half_range = high / 2 - low / 2  # in this form bounds near the largest float do not overflow
-        self._middle = high / 2 + low / 2
+        self.half_range = high / 2 - low / 2  # in this form bounds near the largest float do not overflow
+        self.middle = high / 2 + low / 2
         self._affine = bool(bounded.any())
-        self._clip = normalize_actions or clip_actions
+        self.clips = normalize_actions or clip_actions
         self._integer = space.dtype.kind != "f"
 
     @property
@@ -58,8 +62,8 @@ class ActionMapper:
         """Least and largest actions in the policy's own units, float32 (Box only; else None)."""
         if not self._box:
             return None
-        half_range = np.where(self._half_range > 0, self._half_range, 1.0)
-        return tuple(((bound - self._middle) / half_range).astype(np.float32) for bound in (self._low, self._high))
+        half_range = np.where(self.half_range > 0, self.half_range, 1.0)
+        return tuple(((bound - self.middle) / half_range).astype(np.float32) for bound in (self.low, self.high))
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions [N, ...] of the policy as actions of the environment, in the dtype of its space.
@@ -68,19 +72,19 @@ class ActionMapper:
         """
         if not self._box:
             return actions + self._start if self._shifted else actions
-        if not self._clip:
+        if not self.clips:
             return self._cast(actions)
         if self._affine:
-            actions = actions * self._half_range + self._middle
+            actions = actions * self.half_range + self.middle
         # float64 holds every bound of the space exactly, and rounding to the dtype is monotonic: it cannot leave them.
-        return self._cast(np.minimum(np.maximum(actions, self._low), self._high))
+        return self._cast(np.minimum(np.maximum(actions, self.low), self.high))
 
     def to_policy(self, actions: np.ndarray) -> np.ndarray:
         """The inverse: actions [N, ...] of the environment as the policy would have stored them; for recorded data."""
         if not self._box:
             return actions - self._start if self._shifted else actions
-        half_range = np.where(self._half_range > 0, self._half_range, 1.0)  # low == high: any action maps there
-        return ((actions - self._middle) / half_range).astype(np.float32)
+        half_range = np.where(self.half_range > 0, self.half_range, 1.0)  # low == high: any action maps there
+        return ((actions - self.middle) / half_range).astype(np.float32)
 
     def _cast(self, actions):
         actions = np.rint(actions) if self._integer else actions

@@ -5,6 +5,7 @@ while a policy is evaluated.
 import copy
 import logging
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -26,7 +27,25 @@ logger = logging.getLogger(__name__)
 CHECKED_STEPS = 8
 
 
-def check_environment(
+class Examined(NamedTuple):
+    """What the check of an environment has found.
+
+    Attributes:
+        observation_space, action_space: of a single environment.
+        device: of the tensors that it hands over; None where these are arrays, or nothing was stepped.
+    """
+
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+    device: str | None = None
+
+
+def check_environment(factory: EnvFactory, env_config: dict | None = None, **options) -> tuple:
+    """`examine_environment` for its spaces alone: (observation_space, action_space); the same arguments and errors."""
+    return examine_environment(factory, env_config, **options)[:2]
+
+
+def examine_environment(
     factory: EnvFactory,
     env_config: dict | None = None,
     *,
@@ -35,7 +54,7 @@ def check_environment(
     info_columns: Sequence[Column] = (),
     action_mask_key: str | None = None,
     needs_goals: bool = False,
-) -> tuple:
+) -> Examined:
     """Makes one environment, takes a few random steps on the path that training takes, and closes it.
 
     Args:
@@ -46,9 +65,6 @@ def check_environment(
         info_columns: keys of the info dicts that are to be columns.
         action_mask_key: of the mask in Dict observations; the steps then take legal actions.
         needs_goals: the environment must be one with goals (goals.py), and compute what its steps give.
-
-    Returns:
-        (observation_space, action_space) of a single environment.
 
     Raises:
         ValueError, TypeError: naming the part of the observation, its value and the bound or shape it violates, or
@@ -61,7 +77,7 @@ def check_environment(
         goals = require_goals(stream.observation_space, stream.environments[0]) if needs_goals else None
         if check:
             _take_steps(stream, factory.name, action_mask_key, goals)
-        return stream.observation_space, stream.action_space
+        return Examined(stream.observation_space, stream.action_space, stream.device)
 
 
 def _take_steps(stream: EnvironmentStream, name: str, action_mask_key: str | None, goals: Goals | None) -> None:

@@ -1,8 +1,8 @@
 """Turns the setting `env` into a factory that every rollout worker can use.
 
-`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", a name given to `register_env`, a class
-(gymnasium, old gym or VectorEnv), or a function of the EnvContext. All of them become an `EnvFactory`, which is
-picklable and makes environments.
+`resolve` accepts a gymnasium id, "module:Id", "module:Class" or "module.Class", "envpool:Id", a name given to
+`register_env`, a class (gymnasium, old gym or VectorEnv), or a function of the EnvContext. All of them become an
+`EnvFactory`, which is picklable and makes environments.
 
 Strings may come from files and checkpoints of unknown origin, so a string never names a function to call: only
 environment classes are taken from modules.
@@ -116,6 +116,29 @@ class CreatorFactory(EnvFactory):
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         return call_creator(self.creator, context, self.name)
+
+
+@dataclass(frozen=True)
+class EnvPoolFactory(EnvFactory):
+    """A factory for an id of EnvPool: all environments of a worker in one vector; env_config has arguments of its make.
+
+    Attributes:
+        env_id: EnvPool's.
+    """
+
+    env_id: str
+
+    @property
+    def name(self) -> str:
+        return f"envpool:{self.env_id}"
+
+    def make(self, context: EnvContext) -> VectorEnv:
+        try:
+            from rllib.env.envpool_vector import EnvPoolVector
+        except ImportError as error:
+            remedy = "pip install 'rllib[envpool]'"
+            raise ValueError(f"environment {self.name!r} needs EnvPool: {remedy} ({error})") from error
+        return EnvPoolVector(self.env_id, context.num_envs, **context)
 
 
 @dataclass(frozen=True)
@@ -246,6 +269,8 @@ def _resolve_name(name: str) -> EnvFactory:
         creator = _creators[name]
         return CreatorFactory(creator.value() if isinstance(creator, Registered) else creator, name)
     module_name, env_id = _module_and_id(name)
+    if module_name == "envpool":
+        return EnvPoolFactory(env_id)
     if module_name:
         found = getattr(_import_module(module_name, name), env_id, None)
         if is_environment_class(found):

@@ -99,11 +99,13 @@ class EnvironmentStream(ABC):
             environment waits for `restart`, and the observation that the step wrote is the final one.
         replaced: environments that raised in the last step and were replaced; mostly []. Their episodes are void, the
             step is no transition (it is in reset_rows), and its observation is the first of a new episode.
+        device: of the tensors that the environment has handed over at its reset; None where these were no tensors.
     """
 
     has_gaps: bool = False
     resets_ended: bool = True
     reset_rows: np.ndarray | None = None
+    device: str | None = None
     replaced: Sequence[int] = ()
     _observer: "EpisodeObserver | None" = None
 

@@ -1,14 +1,19 @@
 """From a factory to a running stream of environments."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from gymnasium.vector import VectorEnv
 
+from rllib.env.examiner import env_name
 from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.stream import EnvironmentStream
 from rllib.env.sync_stream import SyncStream, close_all
 from rllib.env.vector_stream import VectorEnvStream
 from rllib.sample_batch import Column
+
+if TYPE_CHECKING:
+    from rllib.env.tensor_stream import TensorStream
 
 
 def make_stream(
@@ -23,7 +28,8 @@ def make_stream(
     in_evaluation: bool = False,
     replace_failed: bool = False,
     info_columns: Sequence[Column] = (),
-) -> EnvironmentStream:
+    tensors: bool = False,
+) -> "EnvironmentStream | TensorStream":
     """Makes the environments of one worker.
 
     Args:
@@ -36,6 +42,7 @@ def make_stream(
         in_evaluation: for the EnvContext.
         replace_failed: an environment that raises in step() or reset() is replaced by a new one.
         info_columns: keys of the info dicts that are written as columns.
+        tensors: make a TensorStream over one VectorEnv that hands over tensors; it checks and replaces nothing.
 
     Raises:
         ValueError: if the number of seeds differs from num_envs, the spaces are not supported, or a VectorEnv has
@@ -49,10 +56,27 @@ def make_stream(
         context = EnvContext(env_config, worker_index, index, num_workers, num_envs, in_evaluation=in_evaluation)
         return make_environment(factory, context)
 
+    if tensors:
+        return _tensor_stream(make(0), seeds, worker_index)
     remake = make if replace_failed else None
     return stream_over(
         make, seeds, worker_index=worker_index, checked_steps=int(check), remake=remake, info_columns=info_columns
     )
+
+
+def _tensor_stream(env, seeds: list[int], worker_index: int) -> "TensorStream":
+    from rllib.env.tensor_stream import TensorStream
+
+    try:
+        if not isinstance(env, VectorEnv):
+            raise TypeError(
+                f"tensor_rollouts=True needs one vector environment for all environments of the worker, but "
+                f"{env_name(env)} is no gymnasium.vector.VectorEnv. rllib.env.tensor_adapters has adapters."
+            )
+        return TensorStream(env, seeds, worker_index=worker_index)
+    except BaseException:
+        close_all([env])
+        raise
 
 
 def stream_over(make: Callable, seeds: list[int], **options) -> EnvironmentStream:

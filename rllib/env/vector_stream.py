@@ -10,6 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from rllib.env.examiner import env_name
 from rllib.env.spaces import check_spaces, mismatch
 from rllib.env.stream import MAX_FAILURES_IN_A_ROW, EnvironmentStream, Row, successor_seed, tell_exit
+from rllib.env.tensors import AsArrays, device_of
 
 logger = logging.getLogger("rllib.env")
 
@@ -31,6 +32,8 @@ class VectorEnvStream(EnvironmentStream):
             are given the first; gymnasium's own and those with an attribute `takes_a_seed_each` get the list.
         options: as for EnvironmentStream; `remake` is called with 0 and makes the whole vector environment anew.
 
+    Tensors that the environment hands over are copied into arrays (tensors.py); TensorStream leaves them on the device.
+
     Raises:
         ValueError: if the number of environments differs, the spaces are not supported, or the autoreset mode is
             not declared.
@@ -38,12 +41,7 @@ class VectorEnvStream(EnvironmentStream):
 
     def __init__(self, env: VectorEnv, seeds: list[int], **options):
         num_envs = len(seeds)
-        if env.num_envs != num_envs:
-            raise ValueError(
-                f"{env_name(env)} has {env.num_envs} environments, but each worker was asked to have {num_envs}. "
-                f"Use .rollouts(num_envs_per_worker={env.num_envs}), or make it with context.num_envs environments."
-            )
-        check_spaces(env.single_observation_space, env.single_action_space, env_name(env))
+        check_vector(env, num_envs)
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space, **options)
         self._env = env
         # A copy, which the environments may keep or change; actions of several parts are new already.
@@ -52,7 +50,7 @@ class VectorEnvStream(EnvironmentStream):
         self._mode = autoreset_mode(env)
         self.has_gaps = self._mode is AutoresetMode.NEXT_STEP
         self._given_seeds = seeds
-        self._seed = _seed_argument(env, seeds)
+        self._seed = seed_argument(env, seeds)
         self._failures = 0  # in a row, without a step in between
         self._replacements = 0
         self._resets_next = np.zeros(num_envs, bool)  # NEXT_STEP: whose next row is no transition
@@ -73,6 +71,9 @@ class VectorEnvStream(EnvironmentStream):
         except Exception as error:
             self._replace(error, row)
             return
+        if (device := device_of(batch)) is not None:
+            self.device, self._env = device, AsArrays(self._env, device, self._mode)
+            batch, infos = self._env.converted((batch, infos))
         self._seed = None
         if not _reset_forgotten(self._env):
             self._resets_next[:] = False
@@ -86,7 +87,7 @@ class VectorEnvStream(EnvironmentStream):
 
     def reseed(self, seeds):
         self._given_seeds = seeds
-        self._seed = _seed_argument(self._env, seeds)
+        self._seed = seed_argument(self._env, seeds)
 
     def restart(self, index, seed, observations):
         raise ValueError(
@@ -199,7 +200,7 @@ class VectorEnvStream(EnvironmentStream):
         self._env, self._has_failed = self._remake(0), False
         self._replacements += 1
         seeds = [successor_seed(seed, self._replacements) for seed in self._given_seeds]
-        self._seed = _seed_argument(self._env, seeds)
+        self._seed = seed_argument(self._env, seeds)
         self._resets_next[:] = False
         if self._observer is not None:
             for index, env in enumerate(self.environments):
@@ -229,10 +230,7 @@ class VectorEnvStream(EnvironmentStream):
         self.column.write_batch(batch, fresh)
         if not self._mask_is_kept and not mask.all():
             if not np.array_equal(fresh[~mask], observations[~mask], equal_nan=fresh.dtype.kind == "f"):
-                raise ValueError(
-                    f"{env_name(self._env)} says that its autoreset mode is DISABLED, but its reset() ignores "
-                    'options["reset_mask"] and resets every environment. Use the mode NEXT_STEP or SAME_STEP.'
-                )
+                raise mask_is_ignored(self._env)
             self._mask_is_kept = True
         observations[mask] = fresh[mask]
         for index in starting if self.info_columns else ():
@@ -290,6 +288,28 @@ class VectorEnvStream(EnvironmentStream):
             raise error from None
 
 
+def check_vector(env: VectorEnv, num_envs: int) -> None:
+    """Checks the number and the spaces of the environments in a vector.
+
+    Raises:
+        ValueError: if there is another number of them, or a space is not supported.
+    """
+    if env.num_envs != num_envs:
+        raise ValueError(
+            f"{env_name(env)} has {env.num_envs} environments, but each worker was asked to have {num_envs}. "
+            f"Use .rollouts(num_envs_per_worker={env.num_envs}), or make it with context.num_envs environments."
+        )
+    check_spaces(env.single_observation_space, env.single_action_space, env_name(env))
+
+
+def mask_is_ignored(env: VectorEnv) -> ValueError:
+    """The error for a vector environment that resets all its environments where a part of them was to be reset."""
+    return ValueError(
+        f"{env_name(env)} says that its autoreset mode is DISABLED, but its reset() ignores "
+        'options["reset_mask"] and resets every environment. Use the mode NEXT_STEP or SAME_STEP.'
+    )
+
+
 def autoreset_mode(env: VectorEnv) -> AutoresetMode:
     """The autoreset mode that a vector environment declares.
 
@@ -321,7 +341,8 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
     return AutoresetMode(declared)
 
 
-def _seed_argument(env: VectorEnv, seeds: list[int]):
+def seed_argument(env: VectorEnv, seeds: list[int]) -> list[int] | int:
+    """What reset(seed=...) of a vector environment takes: a seed for each of its environments, or the first alone."""
     seeds = [int(seed) for seed in seeds]
     takes_each = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) or getattr(env, "takes_a_seed_each", False)
     return seeds if takes_each else seeds[0]

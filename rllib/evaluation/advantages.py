@@ -7,7 +7,7 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.evaluation.fragment import Fragment
-from rllib.losses.returns import gae, q_lambda_targets, standardized
+from rllib.losses.returns import gae, q_lambda_targets, standardized, torch_gae
 from rllib.losses.vtrace import vtrace_of_rows
 from rllib.policy import Policy
 from rllib.sample_batch import Column, SampleBatch
@@ -59,6 +59,26 @@ class AdvantageEstimator:
         fragment[sb.VF_PREDS][:] = values
         fragment[sb.ADVANTAGES][:] = advantages
         fragment[sb.VALUE_TARGETS][:] = targets
+
+    def of_tensors(self, columns: dict, next_values) -> None:
+        """Writes the three columns for tensors [T, N].
+
+        Args:
+            columns: those of a fragment of a TensorRolloutWorker; vf_preds are the values by which it has acted.
+            next_values: [T, N], of what followed each action; of the final observation where an episode was truncated.
+        """
+        values = columns[sb.VF_PREDS]
+        if not self.use_critic:
+            values, next_values = values.zero_(), next_values.zero_()
+        columns[sb.ADVANTAGES], columns[sb.VALUE_TARGETS] = torch_gae(
+            columns[sb.REWARDS],
+            values,
+            next_values,
+            columns[sb.TERMINATEDS],
+            columns[sb.TRUNCATEDS],
+            self.gamma,
+            self.lambda_ if self.use_gae else 1.0,
+        )
 
 
 class RecomputedAdvantages:

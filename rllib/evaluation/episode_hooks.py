@@ -18,7 +18,7 @@ from rllib.evaluation.worker import Worker
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 AGENT = "agent0"
-_EPISODE_HOOKS = (
+EPISODE_HOOKS = (
     "on_episode_created",
     "on_episode_start",
     "on_episode_step",
@@ -177,7 +177,7 @@ class EpisodeHooks:
         self._hears_steps = hears(callbacks, "on_episode_step")
         self._hears_parts = hears(callbacks, "on_postprocess_trajectory")
         # Whether anything of an episode is wanted. If not, steps are not watched and cost nothing.
-        self.follows_episodes = any(hears(callbacks, hook) for hook in _EPISODE_HOOKS)
+        self.follows_episodes = any(hears(callbacks, hook) for hook in EPISODE_HOOKS)
         self.start_over()
         if self.follows_episodes or hears(callbacks, "on_sub_environment_created"):
             for index, env in enumerate(stream.environments):

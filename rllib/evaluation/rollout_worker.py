@@ -7,7 +7,7 @@ A worker is a plain object: it is given its allocator and knows no runtime, so t
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -46,7 +46,7 @@ class SampleReport:
         return_delta: those of discounted returns; None where rewards are not scaled by them.
     """
 
-    episodes: list[Episode] = field(default_factory=list)
+    episodes: Sequence[Episode] = field(default_factory=list)
     num_faulty_episodes: int = 0
     longest_running: int = 0
     env_steps: int = 0

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rllib.env.registry import EnvFactory
 from rllib.env.stream import EnvironmentStream
@@ -18,12 +18,16 @@ from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from rllib.sample_batch import Column
 
+if TYPE_CHECKING:
+    from rllib.env.tensor_stream import TensorStream
+
 
 class Postprocess(Protocol):
     """A function that adds an algorithm's columns to a full fragment, in the worker.
 
     One whose `every_final_observation` is True gets those of terminated episodes, too, not of truncated ones alone. One
-    that has `make_rows` says how rows are made of the fragments of a worker (see Transitions).
+    that has `make_rows` says how rows are made of the fragments of a worker (see Transitions). One that has
+    `of_tensors` can do its work on the device of environments that hand over tensors (see AdvantageEstimator).
     """
 
     columns: tuple[Column, ...]
@@ -114,8 +118,12 @@ class RolloutSettings:
         """One seed for each of these environments, of the given kind of stream."""
         return [seeding.environment_seed(self.seed, kind, i, incarnation) for i in indices]
 
-    def open_stream(self, kind: int, indices: range, worker_index: int, incarnation: int) -> EnvironmentStream:
+    def open_stream(
+        self, kind: int, indices: range, worker_index: int, incarnation: int, tensors: bool = False
+    ) -> "EnvironmentStream | TensorStream":
         """The environments with these indices, each on its own seed of the given kind of stream.
+
+        With `tensors` it is a TensorStream over a VectorEnv that hands over tensors.
 
         The global generators of this process are seeded first (see `seed_process`).
         """
@@ -132,6 +140,7 @@ class RolloutSettings:
             replace_failed=self.replace_failed_envs,
             in_evaluation=kind == seeding.EVALUATION_ENVIRONMENTS,
             info_columns=self.info_columns,
+            tensors=tensors,
         )
         if not imported_torch:  # an environment may have imported it
             self.seed_process(kind, worker_index, incarnation, torch_alone=True)

@@ -73,7 +73,8 @@ class WorkerSet:
         fragment_lengths: steps of each environment per fragment, one number a worker, where they differ.
         worker_class: called with the arguments of RolloutWorker, then those of `shared`; its `kind` and `if_silent` are
             for messages.
-        shared: arrays that all workers read; there is one copy of each, however many workers there are.
+        shared: arrays that all workers read; there is one copy of each, however many workers there are. A worker in
+            this process may be given anything.
 
     Attributes:
         fleet: the remote workers, with indices from 1 on; asynchronous algorithms ask it themselves.
@@ -92,7 +93,7 @@ class WorkerSet:
         fault_tolerance: FaultTolerance | None = None,
         fragment_lengths: Sequence[int] | None = None,
         worker_class: type = RolloutWorker,
-        shared: Sequence[np.ndarray] = (),
+        shared: Sequence = (),
     ):
         self.settings = settings
         self.num_workers = num_workers

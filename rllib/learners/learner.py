@@ -72,14 +72,15 @@ class Learner:
         """Trains on a batch.
 
         Args:
-            batch: columns obs and those that the loss reads.
+            batch: columns obs and those that the loss reads: arrays, or tensors, which are used as they are where they
+                lie on the device of a torch learner in this process, or on the CPU.
             num_epochs: how often each row is used.
             minibatch_size: rows of a gradient step; the last step of an epoch takes the remainder. None: all rows. With
                 a memory, a step takes as few whole sequences as have that number of rows.
             microbatch_size: rows that a gradient is computed from at a time: the same result to rounding in less
                 memory (statistics that are no means, like the explained variance, are those of the parts). None: all.
             rng: shuffles the rows (with a memory, the sequences), once an epoch; numpy and torch learners draw the same
-                numbers.
+                numbers. Batches of tensors are shuffled on their device, by a seed from it.
             lr: learning rate, of all objectives or by their names.
             shuffle: False keeps the order of the batch.
             meanwhile: called once when all steps have been asked for, before their end is waited for: on a GPU they are
@@ -101,6 +102,7 @@ class Learner:
             ValueError: if columns are missing, the batch is empty, or a number is out of range.
             LearnerError: if the batch was not sampled by these weights, or gradients are not finite.
         """
+        batch = self._as_taken(batch)
         rows = self._checked(
             batch, num_epochs=num_epochs, minibatch_size=minibatch_size, microbatch_size=microbatch_size
         )
@@ -108,7 +110,10 @@ class Learner:
         # With a memory, sequences are shuffled instead of rows.
         seq_lens = columns.get(SEQ_LENS)
         count = rows if seq_lens is None else len(seq_lens)
-        orders = [rng.permutation(count) if shuffle else None for _ in range(num_epochs)]
+        if shuffle and not isinstance(inputs, np.ndarray):
+            orders = self.backend.permutations(rng, num_epochs, count)
+        else:
+            orders = [rng.permutation(count) if shuffle else None for _ in range(num_epochs)]
         lrs = [lr[each.name] if isinstance(lr, Mapping) else lr for each in self.objectives]
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
         size = min(minibatch_size or rows, rows)
@@ -137,6 +142,7 @@ class Learner:
         Raises:
             as `update`; ValueError, too, where there are several objectives or modules.
         """
+        batch = self._as_taken(batch)
         rows = self._checked(batch, microbatch_size=microbatch_size)
         self._check_one_gradient()
         columns, inputs = self._read(batch)
@@ -179,6 +185,13 @@ class Learner:
             raise ValueError(f"there are no objectives {sorted(unknown)}; there are {', '.join(names)}")
         return [settings.get(name, {}) for name in names]
 
+    def _as_taken(self, batch: SampleBatch) -> SampleBatch:
+        """The batch, with arrays for tensors where the backend takes no tensors; on a CPU they are the same memory."""
+        if hasattr(self.backend, "permutations") or all(isinstance(column, np.ndarray) for column in batch.values()):
+            return batch
+        columns = {name: _in_numpy(column) for name, column in batch.items()}
+        return SampleBatch(columns, policy_version=batch.policy_version, num_steps=batch.num_steps)
+
     def _read(self, batch: SampleBatch) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """The columns that the losses read, and the encoded observations."""
         columns = {name: batch[name] for name in self._columns}
@@ -217,6 +230,8 @@ class Learner:
         self.backend.stage([inputs, *(batch[name] for name in self._columns if name in batch)])
 
     def _encoded(self, observations: np.ndarray) -> np.ndarray:
+        if not isinstance(observations, np.ndarray):
+            return self.backend.encode(observations)
         staged, self._staged = self._staged, None
         if staged is not None and staged[0] is observations:
             return staged[1]
@@ -273,6 +288,10 @@ class Learner:
     def _prefixes(self) -> list[str]:
         """Of each objective's optimizer's names in the state."""
         return [""] if len(self.objectives) == 1 else [f"{each.name}." for each in self.objectives]
+
+
+def _in_numpy(column):
+    return column.numpy(force=True) if hasattr(column, "numpy") else column
 
 
 def _in_order(names: tuple[str, ...], minibatches: list[tuple], order: np.ndarray | None) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
+from rllib.models.torch_acting import encoded
 from rllib.models.torch_network import backward
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, rows_of_sequences
 
@@ -62,6 +63,7 @@ class TorchBackend:
     Attributes:
         collective: of several learners that share each minibatch, of which this is one; None: there are no others.
         num_done: steps of the newest `train`, counted over all objectives; infinity when `stop_above` has ended it.
+        policy_module: the policy's network, on `device`; workers in this process that act there use it as well.
 
     Raises:
         ValueError: if the device does not exist.
@@ -86,6 +88,7 @@ class TorchBackend:
         self._mirrored = [(host, host.to(self.device)) for host in shared]
         self._flat = self._mirrored[0][1]
         modules = {name: self._module(name, self._flat[part]) for name, part in vector.slices.items()}
+        self.policy_module = modules[POLICY]
         for target, (_, weights) in zip(targets, self._mirrored[1:]):
             modules[f"target_{target.module}"] = self._module(target.module, weights)
         if options.autocast is not None:
@@ -148,7 +151,7 @@ class TorchBackend:
         minibatch has to exceed it.
         """
         if not resumes:
-            self._fetch_weights()
+            self.fetch_weights()
         active = [
             (descent, lr, given)
             for descent, lr, given in zip(self._descents, lrs, settings, strict=True)
@@ -201,7 +204,7 @@ class TorchBackend:
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
     ) -> tuple[np.ndarray, np.ndarray]:
         """The gradient of the whole batch, and nothing is changed; as NumpyBackend.compute_gradient."""
-        self._fetch_weights()
+        self.fetch_weights()
         (descent,) = self._descents
         descent.begin(0.0)
         batch = self._batch(columns, inputs)
@@ -212,7 +215,7 @@ class TorchBackend:
 
     def apply_gradient(self, gradient: np.ndarray, lr: float) -> float:
         """Clips a flat gradient, which is left as it is, and steps against it; as NumpyBackend.apply_gradient."""
-        self._fetch_weights()
+        self.fetch_weights()
         (descent,) = self._descents
         descent.begin(lr)
         descent.gradients[0].copy_(self._transfers.take(gradient))
@@ -233,7 +236,7 @@ class TorchBackend:
 
     def set_progress(self, progress: list[tuple]) -> None:
         """Takes over what `get_progress` gave; `train(..., resumes=True)` goes on from there."""
-        self._fetch_weights()
+        self.fetch_weights()
         self.num_done, *of_descents = progress
         for descent, (steps, row_statistics) in zip(self._descents, of_descents, strict=True):
             descent.steps = [torch.tensor(step, device=self.device) for step in steps]
@@ -241,7 +244,18 @@ class TorchBackend:
                 tuple(torch.tensor(column, device=self.device) for column in part) for part in row_statistics
             ]
 
-    def _fetch_weights(self) -> None:
+    def encode(self, observations: Tensor) -> Tensor:
+        """The network's input from a tensor of observations as stored, on `device`."""
+        return encoded(self._vector.policy.spec.encoder, self._transfers.take(observations))
+
+    def permutations(self, rng: np.random.Generator, num_epochs: int, count: int) -> list[Tensor]:
+        """Orders of `count` rows, drawn on the device by a seed from `rng`."""
+        generator = torch.Generator(self.device)
+        generator.manual_seed(int(rng.integers(2**63)))
+        return [torch.randperm(count, generator=generator, device=self.device) for _ in range(num_epochs)]
+
+    def fetch_weights(self) -> None:
+        """On a GPU: copies the vector's weights, which others may have changed, to the device."""
         if self._on_gpu:
             for host, device in self._mirrored:
                 device.copy_(host)
@@ -272,6 +286,7 @@ class TorchBackend:
         rows = [part.reshape(each.shape).astype(np.float64) for part, each in zip(parts, steps)]
         for descent, each in zip(descents, rows):
             if not np.isfinite(each[:, -1]).all():
+                columns = {name: torch.as_tensor(column).cpu().numpy() for name, column in columns.items()}
                 raise_not_finite(self._vector, descent.whole_gradient(), columns)
         np.copyto(out, weights)
         return rows
@@ -279,7 +294,9 @@ class TorchBackend:
     def _orders_on_device(self, orders) -> Iterable[Tensor | None]:
         """The permutations of all epochs in one transfer, so that no epoch waits for its own."""
         orders = list(orders)
-        return orders if orders[0] is None else self._transfers.take(np.stack(orders))
+        if orders[0] is None or isinstance(orders[0], Tensor):
+            return orders
+        return self._transfers.take(np.stack(orders))
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """On a GPU: begins to send arrays that `train` will be given, beside what the device computes."""
@@ -609,8 +626,10 @@ class InPlace:
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """Nothing has to be sent."""
 
-    def take(self, array: np.ndarray) -> Tensor:
+    def take(self, array: np.ndarray | Tensor) -> Tensor:
         """The array as a tensor; a copy where it is read-only, as in shared memory, which torch does not take."""
+        if isinstance(array, Tensor):
+            return array.cpu()  # itself, where it is there already
         return torch.from_numpy(np.require(array, requirements=("C", "W")))
 
 
@@ -634,8 +653,10 @@ class PinnedTransfers:
         """Begins to send arrays; those staged before and not taken are forgotten."""
         self._staged = {id(array): (array, *self._send(array)) for array in arrays}
 
-    def take(self, array: np.ndarray) -> Tensor:
-        """The array on the device, for the current stream: as it was staged, or sent now."""
+    def take(self, array: np.ndarray | Tensor) -> Tensor:
+        """The array on the device, for the current stream: as it was staged, or sent now. A tensor there is itself."""
+        if isinstance(array, Tensor):
+            return array.to(self._device)
         _, tensor, complete = self._staged.pop(id(array), None) or (array, *self._send(array))
         computing = torch.cuda.current_stream(self._device)
         computing.wait_event(complete)

@@ -41,6 +41,17 @@ def gae(rewards, values, next_values, terminated, truncated, gamma, lambda_):
     return advantages, advantages + values
 
 
+def torch_gae(rewards, values, next_values, terminated, truncated, gamma, lambda_):
+    """`gae` of tensors, on their device and without waiting for it; arguments, result and errors as there."""
+    _check_shapes("torch_gae", rewards, values, next_values, terminated, truncated)
+    advantages = next_values.masked_fill(terminated, 0).mul_(gamma).add_(rewards).sub_(values)
+    decays = (terminated | truncated).logical_not().to(advantages.dtype).mul_(gamma * lambda_)
+    of_steps, decay_of_steps = advantages.unbind(), decays.unbind()
+    for t in range(len(of_steps) - 2, -1, -1):
+        of_steps[t].addcmul_(decay_of_steps[t], of_steps[t + 1])
+    return advantages, advantages + values
+
+
 def q_lambda_targets(rewards, next_values, terminated, truncated, gamma, lambda_):
     """Peng's Q(lambda) (Peng and Williams 1996), what PQN's action values are fitted to (arXiv:2407.04811, eq. 4).
 
@@ -71,11 +82,13 @@ def standardized(
     """Advantages [B] with mean 0 and (population) standard deviation 1; equal ones become zeros.
 
     Args:
-        advantages: float32.
+        advantages: float32, an array; alone, also a tensor.
         weight: float32 [B], of sum 1, zero in rows that do not count; None: all rows count alike.
         across: turns a mean over these rows into the mean over all rows, where several learners share them
             (losses/loss.py: Loss).
     """
+    if not isinstance(advantages, np.ndarray):
+        return torch_standardized(advantages, lambda column: column.mean())
     if across is not None:
         weight = np.full(len(advantages), 1 / len(advantages), np.float32) if weight is None else weight
         advantages = advantages - np.float32(across(np.dot(weight, advantages)))

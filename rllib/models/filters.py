@@ -126,7 +126,7 @@ class MeanStdFilter:
     filters = True
 
     def __init__(self, shape: tuple[int, ...], clip: float | None = CLIP, keep: tuple[tuple[int, int], ...] = ()):
-        self.shape, self.clip, self._keep = shape, clip, keep
+        self.shape, self.clip, self.keep = shape, clip, keep
         self._size = int(np.prod(shape, dtype=int))
         self._merged = RunningMoments(self._size)
         self.keep_apart(1)
@@ -182,7 +182,7 @@ class MeanStdFilter:
         normal *= inverse_std
         if self.clip is not None:
             np.clip(normal, -self.clip, self.clip, out=normal)
-        for start, stop in self._keep:
+        for start, stop in self.keep:
             normal[:, start:stop] = rows[:, start:stop]
         out[...] = normal.reshape(out.shape)
         return out

@@ -15,6 +15,7 @@ from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.torch_learner import PinnedTransfers
 from rllib.losses.ppo import PPO_LOSS
+from rllib.sample_batch import SampleBatch
 from tests.gpu import DEVICES, needs_gpu
 
 # The networks here are so small that a second thread only waits.
@@ -236,3 +237,38 @@ def test_cuda_without_a_device_is_refused():
 def test_other_devices_are_refused():
     with pytest.raises(ValueError, match="'cpu' or 'cuda'"):
         make_learner(make_policy(), PPO_LOSS, device="mps")
+
+
+def as_tensors(batch, device="cpu"):
+    return SampleBatch({name: torch.tensor(column, device=device) for name, column in batch.items()})
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tensors_are_learned_from_as_arrays_are(device):
+    (_, policy), (_, learner) = make_pair(device=device)
+    (_, other), (_, same) = make_pair(device=device)
+    batch = make_batch(policy, 100)
+    on_device = as_tensors(batch, device)
+    stats, theirs = update(learner, batch, shuffle=False), update(same, on_device, shuffle=False)
+    np.testing.assert_array_equal(policy.weights, other.weights)
+    assert stats == theirs
+    assert same.backend._transfers.take(on_device[sb.ADVANTAGES]) is on_device[sb.ADVANTAGES]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["numpy", "torch"])
+def test_tensors_are_shuffled(kind):
+    batch, weights = None, []
+    for seed in (1, 1, 2):
+        policies, learners = make_pair()
+        batch = batch or as_tensors(make_batch(policies[0], 100))
+        update(learners[kind], batch, seed=seed)
+        weights.append(policies[kind].weights.copy())
+    assert np.array_equal(weights[0], weights[1]) and not np.array_equal(weights[0], weights[2])
+
+
+def test_a_numpy_learner_reads_the_same_memory_of_tensors():
+    policies, (learner, _) = make_pair()
+    (other, _), (same, _) = make_pair()
+    batch = make_batch(policies[0], 100)
+    assert update(learner, batch) == update(same, as_tensors(batch))
+    np.testing.assert_array_equal(policies[0].weights, other.weights)

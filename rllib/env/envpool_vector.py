@@ -1,0 +1,56 @@
+"""EnvPool's environments, stepped by threads in C++, as gymnasium has vector environments."""
+
+from typing import Any, ClassVar
+
+import envpool
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+
+class EnvPoolVector(VectorEnv):
+    """N environments of EnvPool in one object; the step after the end of an episode resets.
+
+    EnvPool takes seeds when it is made, and ignores those of reset(): a reset with seeds makes it anew. Its
+    spaces are those of a single environment. A step that ends an episode in both ways counts as truncated.
+
+    Args:
+        name: EnvPool's id.
+        num_envs: N.
+        options: of envpool.make, such as max_episode_steps or num_threads.
+    """
+
+    metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    takes_a_seed_each = True
+
+    def __init__(self, name: str, num_envs: int, **options: Any):
+        if options.get("batch_size", num_envs) != num_envs:
+            raise ValueError(
+                f"batch_size={options['batch_size']}: all {num_envs} environments of a worker are stepped at once. "
+                "Leave it out."
+            )
+        spec = envpool.make_spec(name, num_envs=num_envs, **options)
+        self.num_envs, self._name, self._options = num_envs, name, options
+        self.single_observation_space, self.single_action_space = spec.observation_space, spec.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._pool: Any = None
+
+    def reset(self, *, seed: list[int] | int | None = None, options: dict | None = None) -> tuple:
+        if self._pool is None or seed is not None:
+            self.close_extras()
+            # EnvPool's seeds are 32-bit numbers with a sign.
+            seeds = np.random.SeedSequence(seed).generate_state(self.num_envs) if not isinstance(seed, list) else seed
+            given = [int(each) & 0x7FFFFFFF for each in seeds]
+            self._pool = envpool.make(
+                self._name, env_type="gymnasium", num_envs=self.num_envs, seed=given, **self._options
+            )
+        return self._pool.reset()
+
+    def step(self, actions: np.ndarray) -> tuple:
+        return self._pool.step(actions)
+
+    def close_extras(self, **kwargs) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()

@@ -1,0 +1,59 @@
+"""EnvPool's environments by their names."""
+
+import numpy as np
+import pytest
+
+from rllib import PPOConfig
+from rllib.env import make_stream, resolve
+
+SEEDS = [3, 4, 2**32 - 1]
+
+
+def test_without_envpool_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "rllib.env.envpool_vector", None)
+    with pytest.raises(ValueError, match=r"'envpool:CartPole-v1' needs EnvPool: pip install 'rllib\[envpool\]'"):
+        PPOConfig().environment("envpool:CartPole-v1").build()
+
+
+def steps_of(stream, count):
+    row = stream.new_row()
+    stream.reset(row)
+    for _ in range(count):
+        before = row.observations.copy()
+        ended = stream.step(np.ones(len(SEEDS), np.int64), row)
+        yield before, row, ended
+
+
+def test_rows_are_transitions_and_final_observations_are_true():
+    pytest.importorskip("envpool", reason="EnvPool is not installed")
+    with make_stream(resolve("envpool:CartPole-v1"), num_envs=3, seeds=SEEDS, env_config={"num_threads": 1}) as stream:
+        ends = []
+        for _, row, ended in steps_of(stream, 40):
+            made = np.ones(3, bool) if stream.reset_rows is None else ~stream.reset_rows
+            assert (row.rewards[made] == 1).all() and (row.rewards[~made] == 0).all()
+            assert (np.abs(row.observations[~made]) <= 0.05).all()  # a first observation
+            ends += ended
+        # Pushed to one side, the pole falls in 8 to 10 steps; the final observation is beyond the limit.
+        assert len(ends) >= 9 and all(abs(final[2]) > 12 * 2 * np.pi / 360 for _, final in ends)
+
+
+def test_seeds_decide_the_first_observations():
+    pytest.importorskip("envpool", reason="EnvPool is not installed")
+    with make_stream(resolve("envpool:CartPole-v1"), num_envs=3, seeds=SEEDS) as stream:
+        first = next(steps_of(stream, 1))[0]
+        stream.reseed([5, 6, 7])
+        other = next(steps_of(stream, 1))[0]
+        stream.reseed(SEEDS)
+        again = next(steps_of(stream, 1))[0]
+    np.testing.assert_array_equal(first, again)
+    assert not np.isin(first, other).any() and len(np.unique(first[:, 0])) == 3
+
+
+def test_ppo_trains_and_evaluates():
+    pytest.importorskip("envpool", reason="EnvPool is not installed")
+    config = PPOConfig().environment("envpool:CartPole-v1", env_config={"num_threads": 1, "max_episode_steps": 20})
+    config.rollouts(num_rollout_workers=0, num_envs_per_worker=8).debugging(seed=0)
+    with config.training(train_batch_size=256, sgd_minibatch_size=64, num_sgd_iter=2).build() as algo:
+        result = [algo.train() for _ in range(2)][-1]
+        assert 8 < result["episode_len_mean"] <= 20 and result["num_env_steps_sampled"] > 450
+        assert len(algo.evaluate(5)["hist_stats"]["episode_lengths"]) == 5

@@ -1,0 +1,220 @@
+"""Environments that hand over tensors: the same transitions as by arrays, in every autoreset mode."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from rllib.env.actions import action_mapper
+from rllib.env.observations import observation_column
+from rllib.env.registry import EnvContext, resolve
+from rllib.env.tensor_spaces import TensorColumn, tensor_action_mapper
+from rllib.env.tensor_stream import TensorRow
+from rllib.env.tensors import tell_lost_finals
+from rllib.env.vector import make_stream
+from rllib.models.action_distributions import distribution_for
+from rllib.models.squashed import SquashedGaussian
+from tests.envs import CountingEnv, StructuredProbe, in_vector
+from tests.tensor_envs import Tensors, as_tensors, stacked
+
+MODES = list(AutoresetMode)
+SEEDS = [3, 4, 5]
+
+
+class DifferentLengths(CountingEnv):
+    """Counts; terminates in episodes that begin on an even draw, is truncated in others."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        self._length = int(self.np_random.integers(2, 6))
+        self._terminates = bool(self.np_random.integers(2))
+        self._count = 0
+        return observation, info
+
+    def step(self, action):
+        observation, reward, *_, info = super().step(action)
+        self._count += 1
+        over = self._count == self._length
+        return observation, reward, over and self._terminates, over and not self._terminates, info
+
+
+def tensor_stream(creator, seeds=SEEDS):
+    return make_stream(resolve(creator), num_envs=len(seeds), seeds=seeds, tensors=True)
+
+
+def new_row(stream) -> TensorRow:
+    shape, dtype = stream.columns[0].shape, getattr(torch, stream.columns[0].dtype)
+    count = stream.num_envs
+    observations, finals = (torch.full((count, *shape), 77, dtype=dtype) for _ in range(2))
+    flags = (torch.zeros(count, dtype=torch.bool) for _ in range(2))
+    valid = torch.zeros(count, dtype=torch.bool) if stream.has_gaps else None
+    return TensorRow(observations, torch.zeros(count), *flags, valid, finals if stream.gives_finals else None)
+
+
+def transitions(stream, steps):
+    """By environment: (observation, reward, terminated, truncated, observation that followed)."""
+    found = [[] for _ in range(stream.num_envs)]
+    before = stream.reset()
+    actions = torch.zeros(stream.num_envs, dtype=torch.int64)
+    for _ in range(steps):
+        row = new_row(stream)
+        stream.step(actions, row)
+        for index in range(stream.num_envs):
+            if row.valid is not None and not row.valid[index]:
+                assert row.rewards[index] == 0 and not row.terminated[index] and not row.truncated[index]
+                continue
+            ended = bool(row.terminated[index] | row.truncated[index])
+            following = row.finals if ended and row.finals is not None else row.observations
+            flags = bool(row.terminated[index]), bool(row.truncated[index])
+            found[index].append((before[index].tolist(), float(row.rewards[index]), *flags, following[index].tolist()))
+        before = row.observations
+    return found
+
+
+def transitions_of_arrays(creator, steps):
+    with make_stream(resolve(creator), num_envs=len(SEEDS), seeds=SEEDS) as stream:
+        found = [[] for _ in SEEDS]
+        row = stream.new_row()
+        stream.reset(row)
+        for _ in range(steps):
+            before = row.observations.copy()
+            finals = dict(stream.step(np.zeros(len(SEEDS), np.int64), row))
+            for index in range(len(SEEDS)):
+                if stream.reset_rows is None or not stream.reset_rows[index]:
+                    following = finals.get(index, row.observations[index])
+                    flags = bool(row.terminated[index]), bool(row.truncated[index])
+                    found[index].append((before[index].tolist(), float(row.rewards[index]), *flags, following.tolist()))
+        return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_transitions_are_those_of_arrays(mode):
+    stream = tensor_stream(as_tensors(DifferentLengths, mode))
+    found, expected = transitions(stream, 30), transitions_of_arrays(in_vector(DifferentLengths, mode), 30)
+    stream.close()
+    assert found == expected
+    assert any(row[2] for rows in found for row in rows) and any(row[3] for rows in found for row in rows)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_environment_where_arrays_are_wanted(mode):
+    found = transitions_of_arrays(as_tensors(DifferentLengths, mode), 30)
+    assert found == transitions_of_arrays(in_vector(DifferentLengths, mode), 30)
+
+
+def test_a_reset_that_ignores_its_mask_is_an_error():
+    class ResetsAll(Tensors):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)
+
+    mode = AutoresetMode.DISABLED
+    stream = tensor_stream(lambda context: ResetsAll(in_vector(DifferentLengths, mode)(context)))
+    with pytest.raises(ValueError, match=r"DISABLED, but its reset\(\) ignores"):
+        transitions(stream, 30)
+    stream.close()
+
+
+def test_older_name_of_final_observations():
+    creator = as_tensors(DifferentLengths, finals="final_observation")
+    stream = tensor_stream(creator)
+    assert transitions(stream, 20) == transitions_of_arrays(in_vector(DifferentLengths, AutoresetMode.SAME_STEP), 20)
+    stream.close()
+    assert transitions_of_arrays(creator, 20) == transitions_of_arrays(
+        in_vector(DifferentLengths, AutoresetMode.SAME_STEP), 20
+    )
+
+
+def test_without_final_observations_those_before_the_last_step_take_their_place(caplog):
+    tell_lost_finals.cache_clear()
+    stream = tensor_stream(as_tensors(DifferentLengths, finals=None))
+    with caplog.at_level(logging.WARNING):
+        found = transitions(stream, 30)
+        for _ in range(2):
+            stream.tell_lost_finals()
+    stream.close()
+    ends = [row for rows in found for row in rows if row[2] or row[3]]
+    assert ends and all(row[0] == row[4] for row in ends)
+    assert sum("gives no final observations" in record.message for record in caplog.records) == 1
+
+
+def test_errors_say_what_to_do():
+    stream = tensor_stream(in_vector(CountingEnv, AutoresetMode.SAME_STEP))
+    with pytest.raises(TypeError, match=r"hands over torch tensors, but reset.. of SyncVectorEnv gave ndarray.*Numpy"):
+        stream.reset()
+    stream.close()
+    with pytest.raises(TypeError, match=r"needs one vector environment.*CountingEnv is no"):
+        tensor_stream(CountingEnv)
+    with pytest.raises(ValueError, match="has 2 environments, but each worker was asked to have 3"):
+        tensor_stream(lambda config: as_tensors(CountingEnv)(EnvContext(num_envs=2)))
+
+
+def test_a_wrong_shape_is_an_error():
+    class Column(Tensors):
+        def step(self, actions):
+            observations, rewards, *rest = super().step(actions)
+            return observations, rewards[:, None], *rest
+
+    stream = tensor_stream(lambda context: Column(in_vector(CountingEnv, AutoresetMode.SAME_STEP)(context)))
+    stream.reset()
+    with pytest.raises(ValueError, match=r"rewards as a tensor of shape \[3\], but gave \[3, 1\]"):
+        stream.step(torch.zeros(3, dtype=torch.int64), new_row(stream))
+    stream.close()
+
+
+OBSERVATIONS = [
+    spaces.Box(-1, 1, (3,)),
+    spaces.Box(-1, 1, (2, 2), np.float64),
+    spaces.Box(0, 255, (4, 4, 1), np.uint8),
+    spaces.Discrete(5, start=2),
+    spaces.MultiDiscrete([2, 3], start=[1, 4]),
+    spaces.MultiBinary(3),
+    spaces.Dict(action_mask=spaces.MultiBinary(3), observations=spaces.Box(-1, 1, (2,))),
+    StructuredProbe.observation_space,
+]
+
+
+@pytest.mark.parametrize("space", OBSERVATIONS, ids=str)
+def test_observations_are_stored_as_those_of_arrays(space):
+    space.seed(0)
+    rows = [space.sample() for _ in range(4)]
+    of_arrays, of_tensors = observation_column(space), TensorColumn(space)
+    expected = np.zeros((4, *of_arrays.shape), of_arrays.dtype)
+    of_arrays.write_rows(rows, expected)
+    found = torch.full(expected.shape, 9, dtype=getattr(torch, of_tensors.dtype))
+    for _ in range(2):
+        of_tensors.write(stacked(rows), found)
+    np.testing.assert_array_equal(found.numpy(), expected)
+    assert found.numpy().dtype == expected.dtype
+
+
+ACTIONS = [
+    spaces.Discrete(3),
+    spaces.Discrete(3, start=5),
+    spaces.MultiDiscrete([2, 3], start=[1, 4]),
+    spaces.MultiBinary(3),
+    spaces.Box(np.array([-3, 0.1], np.float32), np.array([1, np.inf], np.float32)),
+    spaces.Box(-2, 2, (2, 2), np.float64),
+]
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("space", ACTIONS, ids=str)
+def test_actions_are_mapped_as_those_of_arrays(space, normalize):
+    distribution, rng = distribution_for(space), np.random.default_rng(0)
+    inputs = rng.normal(0, 2, (50, distribution.num_inputs)).astype(np.float32)
+    actions = distribution.sample(inputs, distribution.noise(rng, 50))
+    expected = action_mapper(space, distribution, normalize, False).to_env(actions)
+    given = torch.from_numpy(actions)
+    found = tensor_action_mapper(space, distribution, normalize, False, "cpu").to_env(given)
+    np.testing.assert_allclose(found.numpy(), expected.astype(space.dtype), rtol=1e-6)
+    assert found.numpy().dtype == space.dtype and found.data_ptr() != given.data_ptr()
+
+
+def test_squashed_actions_are_mapped_as_those_of_arrays():
+    space, actions = spaces.Box(-3, 1, (2,)), np.random.default_rng(0).normal(0, 2, (50, 2)).astype(np.float32)
+    expected = action_mapper(space, SquashedGaussian((2,)), True, False).to_env(actions)
+    found = tensor_action_mapper(space, SquashedGaussian((2,)), True, False, "cpu").to_env(torch.from_numpy(actions))
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)

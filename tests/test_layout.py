@@ -25,6 +25,7 @@ FLOORS = [
     ["rllib.policy", "rllib.replay", "rllib.env", "rllib.checkpoint", "rllib.encoding", "rllib.tensor_file"],
     ["rllib.metrics", "rllib.evaluation", "rllib.learners", "rllib.profile", "rllib.progress", "rllib.video"],
     ["rllib.algorithms"],
+    ["rllib.serving"],
     ["rllib.tune"],
     ["rllib.cli", "rllib.__main__"],
 ]
@@ -42,7 +43,7 @@ IMPORTS_LATE = {
 }
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
-    "imageio_ffmpeg", "envpool",
+    "imageio_ffmpeg", "envpool", "onnx", "onnxruntime", "onnxscript",
     "asyncio", "concurrent",  # 1.5 MiB in each of the workers
 }  # fmt: skip
 HEAVY = LOADED_WHEN_USED | {"gymnasium", "numpy", "psutil", "yaml", "safetensors"}

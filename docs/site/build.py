@@ -25,7 +25,7 @@ NAVIGATION = {
     "Spaces and networks": ("action_spaces", "masks", "networks", "memory", "losses"),
     "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "results"),
     "Coming from": ("from_rllib", "from_sb3", "from_cleanrl"),
-    "Faster and larger": ("speed", "profiling", "learners", "accelerated_environments", "scale", "cluster"),
+    "Faster and larger": ("speed", "profiling", "learners", "accelerated_environments", "gpu", "scale", "cluster"),
     "Deploy": ("deployment", "export"),
     "Understand": ("architecture", "decisions", "runtime", "faults", "security"),
     "Extend": ("add_algorithm", "add_network", "add_column", "contributing"),

@@ -14,6 +14,7 @@ _COMMANDS = {
     "evaluate": "Play episodes with a trained policy.",
     "play": "Watch a trained policy.",
     "record": "Write a video of a trained policy.",
+    "export": "Write a policy as a file for torch or ONNX.",
     "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",

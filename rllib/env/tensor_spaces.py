@@ -42,7 +42,7 @@ class TensorColumn:
             if first is None:
                 columns.copy_(values.reshape(columns.shape))
             else:
-                columns.zero_().scatter_(1, values.reshape(len(values), -1).long() + first, 1)
+                columns.zero_().scatter_(1, values.reshape(values.shape[0], -1).long() + first, 1)
 
 
 def _first_columns(leaf: Leaf, device: torch.device) -> Tensor | None:

@@ -194,7 +194,7 @@ class TorchQBatch:
             mean = advantages.mean(1, keepdim=True) if self._legal is None else _mean_of_legal(advantages, self._legal)
             self.logits = inputs[:, None, actions * atoms :] + advantages - mean
         self.support = torch.tensor(description.support, device=inputs.device)
-        self._rows = torch.arange(len(inputs), device=inputs.device)
+        self._rows = torch.arange(inputs.shape[0], device=inputs.device)
 
     def q_values(self):
         """Q [B, A]."""

@@ -8,9 +8,12 @@ import functools
 import torch
 from torch import Tensor
 
+from rllib.models.deterministic import Deterministic
 from rllib.models.distributions import TINY, Categorical, DiagGaussian, MultiCategorical
 from rllib.models.encoders import BoxEncoder, Encoder, FlatEncoder, MaskedEncoder, OneHotEncoder
 from rllib.models.masks import parts_of_mask
+from rllib.models.q_values import QValues
+from rllib.models.squashed import BoundedSquashedGaussian
 
 # ---------------------------------------------------------------------- observations
 
@@ -29,7 +32,7 @@ def encoded(encoder: Encoder, observations: Tensor, out: Tensor | None = None) -
     if encoder.as_stored:
         return observations
     if out is None:
-        out = observations.new_ones((len(observations), encoder.size + 1), dtype=torch.float32)
+        out = observations.new_ones((observations.shape[0], encoder.size + 1), dtype=torch.float32)
     _encode(encoder, observations, out[:, :-1])
     return out
 
@@ -96,6 +99,36 @@ def noise(distribution, generator: torch.Generator, *shape: int) -> Tensor:
     return drawn.exponential_(generator=generator).clamp_(min=float(TINY)).log_().neg_()
 
 
+def mode(distribution, inputs: Tensor) -> Tensor:
+    """The most probable actions [B, *action_shape], as `mode` of the distribution gives them for arrays.
+
+    Args:
+        distribution: of the actions.
+        inputs: float32 [B, num_inputs], what the network computed.
+
+    Raises:
+        TypeError: for a distribution without this form.
+    """
+    if isinstance(distribution, BoundedSquashedGaussian):
+        limit = distribution.mean_limit
+        means = inputs[:, : distribution.size]
+        return (means if limit is None else means.clamp(-limit, limit)).reshape(-1, *distribution.action_shape)
+    if isinstance(distribution, Deterministic):
+        return inputs.tanh().reshape(-1, *distribution.action_shape)
+    if isinstance(distribution, DiagGaussian):
+        return inputs[:, : distribution.size].reshape(-1, *distribution.action_shape)
+    if isinstance(distribution, Categorical):
+        return inputs.argmax(-1)
+    if isinstance(distribution, MultiCategorical):
+        chosen = [inputs[:, part].argmax(-1) for part in distribution.slices()]
+        return torch.stack(chosen, 1).reshape(-1, *distribution.action_shape)
+    if isinstance(distribution, QValues):
+        if distribution.num_atoms == 1:
+            return inputs[:, : distribution.num_actions].argmax(-1)
+        return distribution.torch_at(inputs).q_values().argmax(-1)
+    raise TypeError(f"{type(distribution).__name__} has no most probable action for tensors")
+
+
 def sample(distribution, inputs: Tensor, drawn: Tensor, out: Tensor) -> None:
     """Writes actions.
 
@@ -115,6 +148,6 @@ def sample(distribution, inputs: Tensor, drawn: Tensor, out: Tensor) -> None:
     if isinstance(distribution, Categorical):
         torch.argmax(scores, -1, out=out)
         return
-    parts = out.view(len(out), len(distribution.sizes))
+    parts = out.view(out.shape[0], len(distribution.sizes))
     for index, part in enumerate(distribution.slices()):
         parts[:, index] = scores[:, part].argmax(-1)

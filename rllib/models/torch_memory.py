@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from rllib.models.memory import MemoryLayout, StepOrder
 from rllib.models.torch_network import ACTIVATIONS, register_parameters, torso_features, torso_pieces, with_gradient
@@ -39,34 +40,69 @@ class TorchMemoryNetwork(nn.Module):
             seq_lens: int [S], lengths of the sequences.
             state: [S, state_size] before their first rows.
         """
-        layout, parts = self.layout, self._parts
         order = StepOrder(seq_lens.cpu().numpy())
         rows, back, by_length = (
             torch.from_numpy(each).to(inputs.device) for each in (order.rows, order.back, order.by_length)
         )
-        inputs = inputs[rows]
+        features, states = self._features(inputs[rows]), self._states(state[by_length])
+        counts = torch.from_numpy(order.counts)
+        towers = range(self.layout.num_towers)
+        outputs = torch.stack([self._cell(tower, features[tower], states[tower], counts) for tower in towers])
+        return self._results(outputs, back)
+
+    def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One row of each of B sequences: distribution inputs [B, K], values [B] and the next states [B, state_size].
+
+        Args:
+            inputs: what `Policy.encode` gives, [B, ...].
+            state: [B, state_size].
+        """
+        features, states = self._features(inputs), self._states(state)
+        following = [self._stepped(tower, features[tower], states[tower]) for tower in range(self.layout.num_towers)]
+        outputs = torch.stack([own[0] for own in following])
+        return *self._results(outputs), torch.cat([part for own in following for part in own], dim=1)
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """What the cells read, [towers, B, width]."""
+        layout = self.layout
         if layout.torso:
-            features = torso_features(layout.torso, parts, inputs, layout.num_towers)
+            features = torso_features(layout.torso, self._parts, inputs, layout.num_towers)
         else:
             features = inputs[None, :, :-1].expand(layout.num_towers, -1, -1)
         for index, activation in enumerate(self._activations):
-            features = activation(_affine(parts, f"hidden_{index}", features))
-        # [towers, states of a tower, S, size]
-        states = state[by_length].unflatten(1, (layout.num_towers, layout.memory.num_states, -1)).permute(1, 2, 0, 3)
-        counts = torch.from_numpy(order.counts)
-        features = torch.stack(
-            [self._cell(tower, features[tower], states[tower], counts) for tower in range(layout.num_towers)]
-        )
+            features = activation(_affine(self._parts, f"hidden_{index}", features))
+        return features
+
+    def _states(self, state: Tensor) -> Tensor:
+        """States [B, state_size] as [towers, states of a tower, B, size]."""
+        shape = self.layout.num_towers, self.layout.memory.num_states, self.layout.memory.size
+        return state.unflatten(1, shape).permute(1, 2, 0, 3)
+
+    def _results(self, features: Tensor, order: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Distribution inputs and values of what the cells give, [towers, B, size], in another order of rows."""
+        layout, parts, found = self.layout, self._parts, []
         for index in range(len(layout.memory.post_hiddens)):
             features = self._post(_affine(parts, f"post_{index}", features))
-        found = []
         for (name, heads), read in zip(layout.head_blocks.items(), features.unbind()):
-            results = torch.addmm(parts[f"{name}.bias"], read, parts[f"{name}.weight"])[back]
+            results = torch.addmm(parts[f"{name}.bias"], read, parts[f"{name}.weight"])[order]
             found += results.split(tuple(heads.values()), dim=1)
         dist_inputs, *values = found
         if layout.num_log_std:
-            dist_inputs = torch.cat([dist_inputs, parts["log_std"].expand(len(dist_inputs), -1)], dim=1)
+            dist_inputs = torch.cat([dist_inputs, parts["log_std"].expand(dist_inputs.shape[0], -1)], dim=1)
         return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
+
+    def _stepped(self, tower: int, features: Tensor, states: Tensor) -> list[Tensor]:
+        """The states of a tower after one step, [B, size] each, of which the first is the cell's output."""
+        parts, h = self._parts, states[0]
+        read = functional.linear(features, parts[f"cell_{tower}.weight_ih"], parts[f"cell_{tower}.bias_ih"])
+        recalled = functional.linear(h, parts[f"cell_{tower}.weight_hh"], parts[f"cell_{tower}.bias_hh"])
+        if self.layout.memory.cell == "lstm":
+            input_gate, forget, cell, output = (read + recalled).chunk(4, dim=1)
+            c = forget.sigmoid() * states[1] + input_gate.sigmoid() * cell.tanh()
+            return [output.sigmoid() * c.tanh(), c]
+        (reset, update, new), (reset_h, update_h, new_h) = read.chunk(3, dim=1), recalled.chunk(3, dim=1)
+        new = (new + (reset + reset_h).sigmoid() * new_h).tanh()
+        return [torch.lerp(new, h, (update + update_h).sigmoid())]
 
     def _cell(self, tower: int, features: Tensor, states: Tensor, counts: Tensor) -> Tensor:
         """Outputs [B, size] of features [B, width], both in the order of steps, from states [h and c, S, size]."""

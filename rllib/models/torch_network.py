@@ -181,7 +181,7 @@ class TorchNetwork(StackedLayers):
         """Distribution inputs [B, K] and values [B] of what `Policy.encode` gives; values [0] without their head."""
         dist_inputs, *values = self.outputs(inputs, by_batch)
         if self.layout.num_log_std:
-            dist_inputs = torch.cat([dist_inputs, self._parts["log_std"].expand(len(dist_inputs), -1)], dim=1)
+            dist_inputs = torch.cat([dist_inputs, self._parts["log_std"].expand(dist_inputs.shape[0], -1)], dim=1)
         return dist_inputs, values[0].reshape(-1) if values else dist_inputs.new_empty(0)
 
     def with_features(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -216,7 +216,7 @@ class TorchLayers(StackedLayers):
         # The bias is the last row of the first layer's weights, so a column of ones comes last, once.
         parts = [part.flatten(1) for part in read]
         parts = [part[:, :-1] if name == "observation" else part for name, part in zip(self._reads, parts, strict=True)]
-        results = self.outputs(torch.cat([*parts, parts[0].new_ones((len(parts[0]), 1))], dim=1), by_batch)
+        results = self.outputs(torch.cat([*parts, parts[0].new_ones((parts[0].shape[0], 1))], dim=1), by_batch)
         outputs = torch.stack(results) if self._stacked else results[0]
         return outputs[..., 0] if outputs.shape[-1] == 1 else outputs
 
@@ -323,12 +323,21 @@ class MaskedModule(nn.Module):
         """Distribution inputs [B, K] and values [B]."""
         mask, others = self._split(inputs)
         dist_inputs, values = self.module(others, *sequences)
+        return self._masked(dist_inputs, mask), values
+
+    def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One row of each sequence, of a module with a memory: as its `step`."""
+        mask, others = self._split(inputs)
+        dist_inputs, values, following = self.module.step(others, state)
+        return self._masked(dist_inputs, mask), values, following
+
+    def _masked(self, dist_inputs: Tensor, mask: Tensor) -> Tensor:
         illegal = torch.zeros_like(dist_inputs, dtype=torch.bool)
         for columns, where in self._parts:
             bad = mask[:, columns] == 0
             bad = bad & ~bad.all(1, keepdim=True)
             illegal[:, where] = bad.repeat_interleave((where.stop - where.start) // bad.shape[1], dim=1)
-        return dist_inputs.masked_fill(illegal, float(LOWEST)), values
+        return dist_inputs.masked_fill(illegal, float(LOWEST))
 
 
 class ActingNetwork:
@@ -460,7 +469,7 @@ def torso_pieces(torso: Torso, blocks: dict[str, Tensor], towers: int) -> dict[s
 
 def torso_features(torso: Torso, parts: dict[str, Tensor], rows: Tensor, towers: int) -> Tensor:
     """Features [towers, B, num_features] of stored rows [B, ...] of any numeric dtype."""
-    flat = rows.reshape(len(rows), -1)
+    flat = rows.reshape(rows.shape[0], -1)
     images = [_channels_last(image, flat) for image in torso.images]
     others = [flat[:, start:stop].float() * scale for start, stop, scale in torso.others]
     found = []

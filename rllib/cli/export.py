@@ -1,0 +1,61 @@
+"""`rllib export`: a trained policy as one file that does not need rllib."""
+
+from pathlib import Path
+
+import click
+
+from rllib.algorithms.algorithm import Algorithm
+from rllib.cli.evaluate import latest
+from rllib.cli.failures import Mistake, reported, user_input
+from rllib.sample_batch import DEFAULT_POLICY
+from rllib.serving.export import SUFFIXES, ExportError, export_policy
+from rllib.serving.exported_policy import Port
+
+EXIT_CHECK_FAILED = 3
+
+
+class DiffersError(click.ClickException):
+    """The export does not do what the policy does."""
+
+    exit_code = EXIT_CHECK_FAILED
+
+
+@click.command("export", short_help="Write a policy as a file for torch or ONNX.")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--format", "format_", type=click.Choice(list(SUFFIXES)), default="torch", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file [default: beside the checkpoint].")
+@click.option("--policy", default=DEFAULT_POLICY, show_default=True, help="Id of the policy.")
+@click.option("--no-verify", is_flag=True, help="Do not compare the file with the policy.")
+@click.option("--load-user-code", is_flag=True, help="Run functions and pickled code that CHECKPOINT holds.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
+def command(checkpoint, format_, output, policy, no_verify, load_user_code, verbose) -> None:
+    """Write the policy of CHECKPOINT, or of the last checkpoint of a run's directory, as one file: a torch program
+    (.pt2) or an ONNX graph (.onnx). It reads observations and writes actions in the environment's own units, with
+    filter, mask and memory inside, and needs no rllib.
+    """
+    with reported(verbose):
+        checkpoint = latest(checkpoint).absolute()
+        output = output or checkpoint.with_name(checkpoint.name + SUFFIXES[format_])
+        overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, "num_learners": 0}
+        with user_input():
+            algorithm = Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
+        with algorithm:
+            try:
+                with user_input():
+                    export = export_policy(algorithm, output, format_, policy_id=policy, verify=not no_verify)
+            except ImportError as error:
+                raise Mistake(str(error)) from error
+            except Mistake as mistake:
+                if isinstance(mistake.__cause__, ExportError) and mistake.__cause__.is_difference:
+                    raise DiffersError(str(mistake)) from mistake
+                raise
+    click.echo(f"{export.path}  {export.path.stat().st_size / 2**20:.2f} MiB")
+    click.echo(f"reads   {', '.join(map(_described, export.inputs))}")
+    click.echo(f"writes  {', '.join(map(_described, export.outputs))}")
+    if export.parity is not None:
+        worst = max(export.parity.max_error.values())
+        click.echo(f"equal   to the policy on {export.parity.num_rows} observations (largest difference {worst:.1g})")
+
+
+def _described(port: Port) -> str:
+    return f"{port.name} {port.dtype}[{', '.join(['batch', *map(str, port.shape)])}]"

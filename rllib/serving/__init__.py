@@ -1,0 +1,1 @@
+"""Trained policies in use: exported, and behind a server."""

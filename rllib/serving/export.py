@@ -1,0 +1,325 @@
+"""Exports of policies: a torch program (.pt2) or an ONNX graph (.onnx), compared with the policy before it is kept."""
+
+import contextlib
+import importlib.util
+import json
+import logging
+import os
+import platform
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from rllib import __version__
+from rllib.algorithms.algorithm import Algorithm
+from rllib.algorithms.from_config import playable_environment
+from rllib.env.registry import EnvContext
+from rllib.models.masks import parts_of_mask
+from rllib.sample_batch import DEFAULT_POLICY
+from rllib.serving.exported_policy import (
+    ACTION,
+    DIST_INPUTS,
+    STATE_IN,
+    STATE_OUT,
+    VALUE,
+    ExportedPolicy,
+    ExportError,
+    Port,
+    leaves_of,
+)
+
+Format = Literal["torch", "onnx"]
+SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
+# Of the operators in an ONNX graph.
+OPSET = 18
+BATCH_SIZES = (1, 2, 7, 64)
+# Steps of a memory.
+NUM_STEPS = 20
+TOLERANCE = 1e-5
+
+Arrays = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How an export compares with the policy.
+
+    Attributes:
+        num_rows: observations that both have acted on.
+        max_error: output -> largest |difference| / max(1, |policy's|); 0 for actions that are choices.
+        num_ties: choices that differ where the policy's two best differ by rounding.
+    """
+
+    num_rows: int
+    max_error: dict[str, float]
+    num_ties: int
+
+
+@dataclass(frozen=True)
+class Export:
+    """A policy as a file.
+
+    Attributes:
+        path: of the file; its description has the same name with .json behind it.
+        inputs, outputs: what the program reads and writes, in this order.
+        parity: None where nothing was compared.
+    """
+
+    path: Path
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    parity: Parity | None
+
+
+def export_policy(
+    algorithm: Algorithm,
+    path: str | os.PathLike,
+    format: Format = "torch",
+    *,
+    policy_id: str = DEFAULT_POLICY,
+    verify: bool = True,
+) -> Export:
+    """Writes an algorithm's policy, acting without exploration, as one file that does not need rllib.
+
+    Args:
+        algorithm: has the policy.
+        path: of the file; it gets the suffix .pt2 or .onnx if it has none.
+        format: "torch": `torch.export.load(path).module()` gives a function of tensors. "onnx": any runtime of ONNX
+            runs it; the extra onnx is needed to write it.
+        policy_id: of the policy.
+        verify: compare it with the policy on batches of 1, 2, 7 and 64 observations, drawn from the space and, where an
+            environment can be made, met in it; with a memory over 20 steps.
+
+    Returns:
+        the export. A file with the same name and .json behind it describes inputs, outputs and the comparison.
+
+    Raises:
+        ExportError: (a ValueError) for a policy with parts that cannot be exported, or if the export does not do what
+            the policy does. Nothing is written then.
+        ImportError: if the extra onnx is missing.
+    """
+    if format not in SUFFIXES:
+        raise ExportError(f"format must be one of {', '.join(SUFFIXES)}, but got {format!r}")
+    path = Path(path)
+    path = path if path.suffix else path.with_suffix(SUFFIXES[format])
+    module = ExportedPolicy(algorithm, policy_id).eval()
+    write, load = (_write_torch, _load_torch) if format == "torch" else (_write_onnx, _load_onnx)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
+        written = Path(directory, path.name)
+        write(module, written)
+        parity = _compared(load(written, module), module, algorithm, policy_id) if verify else None
+        description = Path(directory, f"{path.name}.json")
+        description.write_text(json.dumps(_described(module, algorithm, policy_id, format, parity), indent=2))
+        os.replace(written, path)
+        os.replace(description, path.with_name(description.name))
+    return Export(path, tuple(module.inputs), tuple(module.outputs), parity)
+
+
+def _described(
+    module: ExportedPolicy, algorithm: Algorithm, policy_id: str, format: str, parity: Parity | None
+) -> dict[str, Any]:
+    return {
+        "format": format,
+        "algorithm": type(algorithm).__name__,
+        "env": algorithm.config.env if isinstance(algorithm.config.env, str) else str(algorithm.config.env),
+        "policy_id": policy_id,
+        "timesteps_total": algorithm.timesteps,
+        "inputs": [asdict(port) for port in module.inputs],
+        "outputs": [asdict(port) for port in module.outputs],
+        "parity": None if parity is None else asdict(parity),
+        "versions": {"rllib": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
+
+
+# ---------------------------------------------------------------------- the formats
+
+
+def _example(module: ExportedPolicy) -> tuple[Tensor, ...]:
+    """Inputs of two rows; of one or none, a program would hold for that number alone."""
+    module.space.seed(0)
+    arrays = _arrays(module, module.space, [module.space.sample() for _ in range(2)])
+    tensors = tuple(map(torch.from_numpy, arrays))
+    return tensors if len(tensors) == len(module.inputs) else (*tensors, torch.zeros(2, *module.inputs[-1].shape))
+
+
+def _program(module: ExportedPolicy) -> torch.export.ExportedProgram:
+    example = _example(module)
+    module(*example)  # makes what the first call makes
+    shapes = (tuple({0: torch.export.Dim.DYNAMIC} for _ in example),)
+    try:
+        return torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
+    except Exception as error:  # of many kinds, for what a network of the user's may do
+        reason = str(error).strip().split("\n")[0]
+        raise ExportError(
+            f"this policy's network is no torch program: {reason} rllib.load_policy(CHECKPOINT) acts with it where "
+            "rllib is installed."
+        ) from error
+
+
+def _write_torch(module: ExportedPolicy, path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that weights are views of one vector, which it copies
+        torch.export.save(_program(module), path)
+
+
+def _load_torch(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
+    function = torch.export.load(path).module()
+    return lambda inputs: [output.numpy() for output in function(*map(torch.from_numpy, inputs))]
+
+
+def _write_onnx(module: ExportedPolicy, path: Path) -> None:
+    _require_onnx()
+    inputs, outputs = ([port.name for port in ports] for ports in (module.inputs, module.outputs))
+    with warnings.catch_warnings(), _quiet("torch.onnx"):
+        warnings.simplefilter("ignore")
+        names = {"input_names": inputs, "output_names": outputs}
+        program = torch.onnx.export(_program(module), dynamo=True, opset_version=OPSET, verbose=False, **names)
+        program.save(path)
+
+
+def _load_onnx(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [port.name for port in module.inputs]
+    return lambda inputs: session.run(None, dict(zip(names, inputs)))
+
+
+def _require_onnx() -> None:
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ImportError(
+            f"format='onnx' needs the extra onnx, but there is no {', '.join(missing)}. Use pip install 'rllib[onnx]'."
+        )
+
+
+@contextlib.contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+# ---------------------------------------------------------------------- the comparison
+
+
+def _compared(
+    exported: Callable[[Arrays], Arrays], module: ExportedPolicy, algorithm: Algorithm, policy_id: str
+) -> Parity:
+    policy, outputs = algorithm.get_policy(policy_id), [port.name for port in module.outputs]
+    rng, is_recurrent = np.random.default_rng(0), module.inputs[-1].name == STATE_IN
+    largest, num_rows, num_ties = dict.fromkeys(outputs, 0.0), 0, 0
+    for observations in _batches(algorithm, rng, is_recurrent):
+        rows = [list(leaves_of(algorithm.observation_space, each)) for each in observations[0]]
+        states, own = [policy.get_initial_state() for _ in rows], None
+        if is_recurrent:
+            own = np.zeros((len(rows), policy.state_size), np.float32)
+        for step in observations:
+            inputs = _arrays(module, algorithm.observation_space, step) + ([own] if is_recurrent else [])
+            found = dict(zip(outputs, exported(inputs), strict=True))
+            how = {"explore": False, "full_fetch": True, "policy_id": policy_id}
+            actions, states, fetches = algorithm.compute_actions(step, states if is_recurrent else None, **how)
+            expected = {ACTION: np.asarray(actions), DIST_INPUTS: fetches["action_dist_inputs"]}
+            if VALUE in found:
+                expected[VALUE] = fetches["vf_preds"]
+            if is_recurrent:
+                own = found[STATE_OUT]
+                expected[STATE_OUT] = np.array([np.concatenate(each, axis=None) for each in states])
+            num_rows += len(step)
+            for name, right in expected.items():
+                if name == ACTION and right.dtype.kind != "f":
+                    num_ties += _check_choices(found, expected)
+                    continue
+                error = np.abs(found[name] - right) / np.maximum(1, np.abs(right))
+                largest[name] = max(largest[name], float(error.max(initial=0.0)))
+    wrong = {name: error for name, error in largest.items() if not error <= TOLERANCE}
+    if wrong:
+        listed = ", ".join(f"{name} by {error:.2g}" for name, error in wrong.items())
+        raise _difference(f"{listed} (relative; up to {TOLERANCE:g} is rounding)")
+    return Parity(num_rows, largest, num_ties)
+
+
+def _difference(what: str) -> ExportError:
+    error = ExportError(f"the export differs from the policy: {what}. It was not written.")
+    error.is_difference = True
+    return error
+
+
+def _check_choices(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> int:
+    """Number of rows whose choices differ; what they were chosen by must then differ by rounding alone."""
+    rows = len(expected[ACTION])
+    differs = (found[ACTION].reshape(rows, -1) != expected[ACTION].reshape(rows, -1)).any(1)
+    scores = np.sort(expected[DIST_INPUTS][differs], axis=1)
+    gaps = np.diff(scores, axis=1).min(axis=1, initial=np.inf)
+    if (gaps > 2 * TOLERANCE * np.maximum(1, np.abs(scores).max(axis=1, initial=0.0))).any():
+        raise _difference(f"the actions of {int(differs.sum())} of {rows} rows")
+    return int(differs.sum())
+
+
+def _batches(algorithm: Algorithm, rng: np.random.Generator, is_recurrent: bool) -> Iterator[list[list]]:
+    """Batches of observations: for each the steps, one after the other; one step where there is no memory."""
+    space = algorithm.observation_space
+    space.seed(0)
+    for size in BATCH_SIZES:
+        yield [[_sampled(space, algorithm, rng) for _ in range(size)] for _ in range(NUM_STEPS if is_recurrent else 1)]
+    met = _met(algorithm, 64)
+    if met:
+        yield [[each] for each in met[:NUM_STEPS]] if is_recurrent else [met]
+
+
+def _sampled(space: spaces.Space, algorithm: Algorithm, rng: np.random.Generator):
+    observation, policy = space.sample(), algorithm.get_policy()
+    if policy.is_masked:  # each part of an action needs a legal choice
+        mask = observation[algorithm.config.action_mask_key]
+        for columns, _ in parts_of_mask(policy.distribution):
+            part = mask[columns]
+            part[rng.integers(len(part))] = 1
+    return observation
+
+
+def _met(algorithm: Algorithm, count: int) -> list:
+    """The first observations of an environment under random actions; none where there is none of one's own to make."""
+    config = algorithm.config
+    if config.env is None or config.action_mask_from != "observation":
+        return []
+    env = playable_environment(config).make(EnvContext(config.env_config, in_evaluation=True))
+    if getattr(env, "num_envs", 1) != 1:
+        env.close()
+        return []
+    with contextlib.closing(env):
+        env.action_space.seed(0)
+        found, (observation, _) = [], env.reset(seed=0)
+        while len(found) < count:
+            found.append(_kept(observation, config.ignore_observation_keys))
+            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                observation, _ = env.reset()
+    return found
+
+
+def _kept(observation, ignored: Sequence[str]):
+    if not ignored or not isinstance(observation, dict):
+        return observation
+    return {key: value for key, value in observation.items() if key not in ignored}
+
+
+def _arrays(module: ExportedPolicy, space: spaces.Space, observations: list) -> list[np.ndarray]:
+    """The inputs that hold these observations."""
+    by_leaf: list[tuple[Any, ...]] = list(zip(*(leaves_of(space, each) for each in observations)))
+    return [
+        np.stack([np.asarray(value) for value in values]).astype(port.dtype)
+        for values, port in zip(by_leaf, module.inputs)
+    ]

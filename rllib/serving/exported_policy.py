@@ -1,0 +1,190 @@
+"""A policy as one torch module: from observations as an environment gives them to actions as it takes them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rllib.algorithms.algorithm import Algorithm
+from rllib.env.previous_steps import ACTIONS, REWARDS
+from rllib.env.tensor_spaces import TensorColumn, maps_tensors, tensor_action_mapper
+from rllib.models.attention import AttentionLayout
+from rllib.models.flat_spaces import parts
+from rllib.models.noisy_network import NoisyLayout
+from rllib.models.torch_acting import encoded, mode
+from rllib.models.torch_filter import TensorFilter
+from rllib.models.torch_network import MaskedModule
+
+OBSERVATION, STATE_IN = "obs", "state_in"
+ACTION, DIST_INPUTS, VALUE, STATE_OUT = "action", "action_dist_inputs", "value", "state_out"
+
+
+class ExportError(ValueError):
+    """A policy that cannot be exported, or an export that does not do what the policy does.
+
+    Attributes:
+        is_difference: the latter.
+    """
+
+    is_difference = False
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or an output of an exported policy.
+
+    Attributes:
+        name: of it.
+        shape: of one row; the batch comes before.
+        dtype: of its numbers.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class ExportedPolicy(nn.Module):
+    """What an algorithm's policy does without exploration, for batches of any size; it needs torch alone.
+
+    Inside are the encoding of observations, the observation filter, the mask of legal actions, the network, its memory,
+    the choice of the most probable action and the mapping to the environment's bounds.
+
+    Args:
+        algorithm: has the policy.
+        policy_id: of it.
+
+    Attributes:
+        space: of the observations.
+        inputs: in their order: a part of the observation each (Dict and Tuple observations have several; a mask that
+            the environment gives beside its observations is one of them), then the memory's state.
+        outputs: likewise; the value if the policy has one.
+
+    Raises:
+        ExportError: for a policy with parts that cannot be a torch program.
+    """
+
+    def __init__(self, algorithm: Algorithm, policy_id: str):
+        super().__init__()
+        policy, config = algorithm.get_policy(policy_id), algorithm.config
+        space, action_space = algorithm.observation_space, algorithm.action_space
+        _check(policy, space, action_space)
+        self.space, self._encoder, self._distribution = space, policy.spec.encoder, policy.distribution
+        self._column, self._filter = TensorColumn(space), None
+        if policy.filters_observations:
+            self._filter = TensorFilter(policy.filter, torch.device("cpu"))
+            self._filter.load(policy.filter.get_state())
+        # In a list: its parameters are views of one vector, which a program is to hold as constants.
+        self._network = [_network(policy)]
+        mapping = config.normalize_actions, config.clip_actions
+        self._mapper = tensor_action_mapper(action_space, policy.distribution, *mapping, "cpu")
+        self._has_memory, self._has_value = bool(policy.state_size), policy.spec.critic
+        self.inputs = list(input_ports(space))
+        self.outputs = [
+            Port(ACTION, tuple(action_space.shape), np.dtype(action_space.dtype).name),
+            Port(DIST_INPUTS, (policy.num_dist_inputs,), "float32"),
+        ]
+        if self._has_value:
+            self.outputs.append(Port(VALUE, (), "float32"))
+        if self._has_memory:
+            self.inputs.append(Port(STATE_IN, (policy.state_size,), "float32"))
+            self.outputs.append(Port(STATE_OUT, (policy.state_size,), "float32"))
+
+    @torch.no_grad()
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The outputs [B, *shape] of the inputs [B, *shape]."""
+        observations = inputs[:-1] if self._has_memory else inputs
+        rows = encoded(self._encoder, self._filtered(self._stored(observations)))
+        if self._has_memory:
+            dist_inputs, values, state = self._network[0].step(rows, inputs[-1])
+        else:
+            dist_inputs, values = self._network[0](rows)
+        action = self._mapper.to_env(mode(self._distribution, dist_inputs))
+        outputs = action, dist_inputs, *((values,) if self._has_value else ())
+        return (*outputs, state) if self._has_memory else outputs
+
+    def _stored(self, observations: Sequence[Tensor]) -> Tensor:
+        first, column = observations[0], self._column
+        rows = first.new_empty((first.shape[0], *column.shape), dtype=getattr(torch, column.dtype))
+        column.write(_structured(self.space, iter(observations)), rows)
+        return rows
+
+    def _filtered(self, rows: Tensor) -> Tensor:
+        if self._filter is None:
+            return rows
+        out = torch.empty_like(rows, dtype=torch.float32)
+        self._filter.write(rows, out)
+        return out
+
+
+def input_ports(space: spaces.Space, name: str = OBSERVATION) -> Iterator[Port]:
+    """The inputs that hold an observation of this space: "obs", or "obs.KEY" for each part of a Dict or Tuple."""
+    inner = parts(space)
+    if inner is None:
+        choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+        dtype = "int64" if choices else "float32" if space.dtype == np.float64 else space.dtype.name
+        yield Port(name, tuple(space.shape), dtype)
+    for key, part in inner or ():
+        yield from input_ports(part, f"{name}.{key}")
+
+
+def leaves_of(space: spaces.Space, observation) -> Iterator:
+    """The parts of an observation in the order of `input_ports`."""
+    inner = parts(space)
+    if inner is None:
+        yield observation
+    for key, part in inner or ():
+        yield from leaves_of(part, observation[key])
+
+
+def _structured(space: spaces.Space, leaves: Iterator[Tensor]):
+    inner = parts(space)
+    if inner is None:
+        return next(leaves)
+    values = {key: _structured(part, leaves) for key, part in inner}
+    return values if isinstance(space, spaces.Dict) else tuple(values.values())
+
+
+def _check(policy, space: spaces.Space, action_space: spaces.Space) -> None:
+    problem = None
+    if isinstance(policy.layout, AttentionLayout):
+        problem = "its memory is attention (use_attention)"
+    elif isinstance(space, spaces.Dict) and space.spaces.keys() & {ACTIONS, REWARDS}:
+        problem = "it reads the action and the reward of the step before"
+    elif not maps_tensors(action_space):
+        problem = f"its actions are of the space {action_space}"
+    elif not hasattr(policy.spec, "torch") or not hasattr(policy.layout, "named_parameters"):
+        problem = "its network is not described by its settings"
+    elif not _has_mode(policy.distribution):
+        problem = f"its actions follow a {type(policy.distribution).__name__}"
+    if problem:
+        raise ExportError(
+            f"this policy cannot be exported: {problem}. rllib.load_policy(CHECKPOINT) acts with it where rllib is "
+            "installed."
+        )
+
+
+def _has_mode(distribution) -> bool:
+    try:
+        mode(distribution, torch.zeros(1, distribution.num_inputs))
+    except TypeError:
+        return False
+    return True
+
+
+def _network(policy) -> nn.Module:
+    """The policy's torch module on a copy of its weights, without noise in them."""
+    spec, layout, weights = policy.spec, policy.layout, torch.from_numpy(policy.weights.copy())
+    if isinstance(layout, NoisyLayout):
+        layout, weights = layout.plain, weights[: layout.plain.size].clone()
+    module = spec.torch(layout, weights, None)
+    if spec.is_masked:
+        module = MaskedModule(module, spec.encoder, spec.distribution)
+    for leaf in module.leaves:
+        leaf.requires_grad_(False)
+    return module.eval()
+
+

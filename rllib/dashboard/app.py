@@ -16,7 +16,7 @@ import hmac
 import ipaddress
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from urllib.parse import parse_qsl, urlencode
 
@@ -120,10 +120,11 @@ class Dashboard:
 
     Args:
         index: of the runs.
+        is_stopping: whether streams are to end, so that the server can.
     """
 
-    def __init__(self, index: Index):
-        self._index, self._series = index, SeriesReader()
+    def __init__(self, index: Index, is_stopping: Callable[[], bool]):
+        self._index, self._series, self._is_stopping = index, SeriesReader(), is_stopping
         self._static = _load_static()
 
     def page(self, request: Request) -> Response:
@@ -188,7 +189,7 @@ class Dashboard:
     async def _events(self, since: int):
         said_at = time.monotonic()
         yield b"retry: 1000\n\n"
-        while True:
+        while not self._is_stopping():
             changes = await run_sync(self._poll, since)
             if changes:
                 since, said_at = changes["version"], time.monotonic()
@@ -196,7 +197,9 @@ class Dashboard:
             elif time.monotonic() - said_at > _HEARTBEAT_S:
                 said_at = time.monotonic()
                 yield b": still here\n\n"
-            await anyio.sleep(0.05 if self._index.is_behind else _POLL_S)
+            again_at = time.monotonic() + (0.05 if self._index.is_behind else _POLL_S)
+            while time.monotonic() < again_at and not self._is_stopping():
+                await anyio.sleep(0.05)
 
     def _poll(self, since: int):
         self._index.refresh(_POLL_S / 2)
@@ -215,15 +218,21 @@ class Dashboard:
         return run
 
 
-def make_app(index: Index, token: str | None = None, names: Iterable[str] = ()) -> Guard:
+def make_app(
+    index: Index,
+    token: str | None = None,
+    names: Iterable[str] = (),
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> Guard:
     """The application.
 
     Args:
         index: of the runs.
         token: see Guard.
         names: of this machine, see Guard; its host name is known.
+        is_stopping: see Dashboard.
     """
-    answers = Dashboard(index)
+    answers = Dashboard(index, is_stopping)
     routes = [
         Route("/", answers.page),
         Route("/static/{name}", answers.static),

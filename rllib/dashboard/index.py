@@ -184,7 +184,7 @@ class Run:
         return {
             **measured,
             "best": self.summary.best,
-            "spark": self.summary.sparkline.points(),
+            "spark": [float(f"{value:.4g}") for value in self.summary.sparkline.points()],
             "results": file.count,
             "damage": self._damage(file),
         }

@@ -104,11 +104,12 @@ def curve(x: np.ndarray, y: np.ndarray, points: int = MOST_POINTS) -> dict:
     y = np.where(finite, y, np.nan)
     with np.errstate(invalid="ignore"):
         mean = np.add.reduceat(np.where(finite, y, 0.0), starts) / counts
+    low, high = np.fmin.reduceat(y, starts), np.fmax.reduceat(y, starts)
     return {
         "x": (np.add.reduceat(x, starts) / sizes).tolist(),
-        "y": mean.tolist(),
-        "low": np.fmin.reduceat(y, starts).tolist(),
-        "high": np.fmax.reduceat(y, starts).tolist(),
+        "y": np.clip(mean, low, high).tolist(),  # else rounding makes a ripple of what is constant
+        "low": low.tolist(),
+        "high": high.tolist(),
         "count": len(known),
     }
 

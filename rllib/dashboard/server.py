@@ -35,9 +35,9 @@ class Server:
         self._host, self.port = host, self._socket.getsockname()[1]
         is_open = not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback
         self.token = token or (secrets.token_urlsafe(24) if is_open else None)
-        app = make_app(Index(root), self.token, [host])
+        app = make_app(Index(root), self.token, [host], lambda: self._server.should_exit)
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", server_header=False,
-                                timeout_graceful_shutdown=1, ws="none")  # fmt: skip
+                                timeout_graceful_shutdown=3, ws="none")  # fmt: skip
         self._server = uvicorn.Server(config)
 
     @property

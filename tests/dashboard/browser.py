@@ -88,13 +88,18 @@ class Browser:
         return answer["result"].get("value")
 
     def wait(self, expression: str):
-        """Waits until an expression is true, and gives its value."""
+        """Waits until an expression is true, and gives its value; True of an element."""
         deadline = time.monotonic() + TIMEOUT_S
-        poll = (
-            "new Promise((done) => {{ const end = Date.now() + 2000; const look = () => {{ let value = null; "
-            "try {{ value = {0} }} catch {{ }} "
-            "if (value || Date.now() > end) done(value || null); else setTimeout(look, 20); }}; look(); }})"
-        ).format(expression)
+        poll = f"""new Promise((done) => {{
+          const end = Date.now() + 2000;
+          const look = () => {{
+            let value = null;
+            try {{ value = {expression}; }} catch {{ /* what it is about is not there yet */ }}
+            if (value instanceof Node) value = true;
+            if (value || Date.now() > end) done(value || null); else setTimeout(look, 20);
+          }};
+          look();
+        }})"""
         while time.monotonic() < deadline:
             try:
                 if value := self.evaluate(poll):
@@ -107,7 +112,8 @@ class Browser:
     def click(self, selector: str) -> None:
         """Presses and releases the mouse in the middle of an element."""
         x, y = self.wait(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}}); "
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
+            "e.scrollIntoView({block: 'center'}); "
             "const r = e.getBoundingClientRect(); return r.width && [r.x + r.width / 2, r.y + r.height / 2] })()"
         )
         for kind in ("mousePressed", "mouseReleased"):

@@ -124,7 +124,7 @@ async function viewRun(query, isCurrent) {
     h("h2", {}, "Logs"), parts.logs);
   const showHead = () => {
     const now = row();
-    head.replaceChildren(h("h1", {}, now.name), h("p", {}, status(now.status, now.reason), h("span", { class: "muted" }, ` ${now.reason}`),
+    head.replaceChildren(h("h1", {}, now.name), h("p", {}, status(now.status, now.reason), h("span", { class: "muted" }, ` · ${now.reason}`),
       now.experiment && [" · trial of ", h("a", { href: link("tune", now.experiment) }, now.experiment === "." ? "the experiment" : now.experiment)]),
       ...[...now.problems, now.damage].filter(Boolean).map(problem), facts(now));
   };
@@ -259,10 +259,13 @@ function differences(all) {
   const tables = all.map(({ config }) => new Map(config.map((each) => [each.key, shown(each.value)])));
   const keys = [...new Set(tables.flatMap((table) => [...table.keys()]))].filter((key) => new Set(tables.map((table) => table.get(key))).size > 1);
   if (!keys.length) return h("p", { class: "muted" }, all.length > 1 ? "None: all settings are equal, the seed included." : "There is only one run.");
-  const order = [...keys].sort((a, b) => tables.filter((table) => !table.has(a)).length - tables.filter((table) => !table.has(b)).length);
-  return h("div", { class: "panel scroll" }, h("table", { dataset: { testid: "differences" } },
-    h("thead", {}, h("tr", {}, h("th", {}, "Setting"), all.map((details, number) => h("th", { title: details.row.name }, swatch(number), " ", details.row.name.split("/").at(-1).slice(0, 36))))),
-    h("tbody", {}, order.map((key) => h("tr", {}, h("td", { class: "wrap" }, key), tables.map((table) => h("td", { class: "wrap mono" }, table.get(key) ?? h("span", { class: "muted" }, "–"))))))));
+  const isShared = (key) => tables.every((table) => table.has(key));
+  const names = h("tr", {}, h("th", {}, "Setting"), all.map((details, number) => h("th", { title: details.row.name }, swatch(number), " ", details.row.name.split("/").at(-1).slice(0, 36))));
+  const table = (rows, testid) => h("div", { class: "panel scroll" }, h("table", { dataset: { testid } }, h("thead", {}, names.cloneNode(true)),
+    h("tbody", {}, rows.map((key) => h("tr", {}, h("td", { class: "wrap" }, key), tables.map((values) => h("td", { class: "wrap mono" }, values.get(key) ?? h("span", { class: "muted" }, "–"))))))));
+  const [shared, others] = [keys.filter(isShared), keys.filter((key) => !isShared(key))];
+  return h("div", {}, shared.length ? table(shared, "differences") : h("p", { class: "muted" }, "None of those that all of them have."),
+    others.length > 0 && h("details", {}, h("summary", {}, `${others.length} settings that only some of them have`), table(others, "one-sided")));
 }
 
 async function viewTune(query, isCurrent) {
@@ -296,7 +299,7 @@ async function viewTune(query, isCurrent) {
     const sign = experiment.mode === "min" ? -1 : 1;
     const done = trials().filter((row) => row.best !== null);
     const top = done.reduce((winner, row) => (!winner || sign * row.best > sign * winner.best ? row : winner), null);
-    head.replaceChildren(h("h1", {}, experiment.name), h("p", {}, status(experiment.status), h("span", { class: "muted" }, ` ${experiment.trainable || ""}: ${counts(experiment)}${experiment.metric ? `; ${experiment.metric}, ${experiment.mode === "min" ? "least" : "greatest"} is best` : ""}`)),
+    head.replaceChildren(h("h1", {}, experiment.name), h("p", {}, status(experiment.status), h("span", { class: "muted" }, ` · ${experiment.trainable || ""}: ${counts(experiment)}${experiment.metric ? `; ${experiment.metric}, ${experiment.mode === "min" ? "least" : "greatest"} is best` : ""}`)),
       experiment.problem && problem(experiment.problem), top && h("p", {}, "Best: ", h("a", { href: link("run", top.id) }, prefix(top)), ` with ${short(top.best)}`));
     const order = done.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
     let record = -Infinity;
@@ -351,6 +354,6 @@ document.querySelector(".skip").addEventListener("click", (event) => { event.pre
 setInterval(() => {
   for (const each of document.querySelectorAll("[data-age]")) if (each.dataset.age) each.textContent = age(+each.dataset.age);
 }, 10000);
-onChange(() => { document.documentElement.dataset.version = state.version; if (/^#?\/?(runs)?$/.test(location.hash)) document.documentElement.dataset.ready = "1"; });
+onChange(() => { document.documentElement.dataset.version = state.version; if (/^(#\/?(runs(\?.*)?)?)?$/.test(location.hash)) document.documentElement.dataset.ready = "1"; });
 connect();
 route();

@@ -5,6 +5,10 @@ import { duration, exact, h, short } from "./dom.js";
 const MARGIN = { left: 52, right: 12, top: 8, bottom: 24 };
 const DASHES = ["", "7 4", "2 3", "10 3 2 3"];
 const COLOURS = 8;
+// More bands on top of each other show nothing.
+const MOST_BANDS = 4;
+// Relative difference of numbers that are drawn as equal: their digits are used up.
+const NARROWEST = 1e-9;
 
 /** Charts that are shown, by their key, for tests: window.charts.get(key).series. */
 window.charts = new Map();
@@ -23,12 +27,13 @@ export const swatch = (number) => {
 
 /** Round numbers that divide [low, high], about `count` of them. */
 export function ticks(low, high, count) {
-  if (!(high > low)) return [low];
+  if (!(high - low > NARROWEST * Math.max(Math.abs(low), Math.abs(high)))) return [low];
   const rough = (high - low) / Math.max(count, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999) * power;
   const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) found.push(+(n * step).toPrecision(12));
+  const last = Math.floor(high / step + 1e-9);
+  for (let n = Math.ceil(low / step - 1e-9); n <= last; n++) found.push(+(n * step).toPrecision(12));
   return found;
 }
 
@@ -68,6 +73,12 @@ function nearest(x, place) {
   return Math.abs(x[low] - place) <= Math.abs(x[high] - place) ? low : high;
 }
 
+/** "a/b/kl" as "kl", and where it comes from in small. */
+function heading(key) {
+  const parts = key.split("/");
+  return h("h3", { title: key }, parts.pop(), parts.length > 0 && h("span", { class: "muted" }, parts.join("/")));
+}
+
 export class Chart {
   /**
    * A figure; put `element` into the page.
@@ -83,7 +94,7 @@ export class Chart {
     this.note = h("p", { class: "muted" });
     this.tip = h("div", { class: "tip", hidden: true });
     this.element = h("figure", { class: "panel", dataset: { testid: `chart-${title}` } },
-      h("figcaption", {}, h("h3", {}, title), h("span", {}, tools)), this.plot, this.note, this.tip);
+      h("figcaption", {}, heading(title), h("span", {}, tools)), this.plot, this.note, this.tip);
     this.plot.addEventListener("pointermove", (event) => this.hover(event));
     this.plot.addEventListener("pointerdown", (event) => this.hover(event));
     this.plot.addEventListener("pointerleave", () => this.leave());
@@ -148,9 +159,10 @@ export class Chart {
 
   makeScale({ x: [x0, x1], y: [low, high] }, width, log) {
     if (log) {
-      if (low === high) [low, high] = [low / 2, high * 2];
+      if (high - low <= NARROWEST * high) [low, high] = [low / 2, high * 2];
     } else {
-      const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
+      const isFlat = high - low <= NARROWEST * Math.max(Math.abs(low), Math.abs(high));
+      const room = isFlat ? Math.abs(high) * 0.05 || 1 : (high - low) * 0.05;
       [low, high] = [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
     }
     if (x0 === x1) [x0, x1] = [x0 - (Math.abs(x0) * 0.5 || 1), x1 + (Math.abs(x1) * 0.5 || 1)];
@@ -168,13 +180,13 @@ export class Chart {
   *axes(width, xName) {
     const { x, y, x0, x1, low, high, log } = this.scale;
     const floor = this.height - MARGIN.bottom;
-    for (const value of log ? logTicks(low, high) : ticks(low, high, 4)) {
+    for (const value of log ? logTicks(low, high) : ticks(low, high, this.height / 42)) {
       const place = y(value).toFixed(1);
       yield h("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: place, y2: place });
       yield h("text", { x: MARGIN.left - 6, y: +place + 4, "text-anchor": "end" }, short(value));
     }
     const text = xName === "time_total_s" ? duration : short;
-    for (const value of ticks(x0, x1, Math.max(2, Math.floor(width / 110)))) {
+    for (const value of ticks(x0, x1, Math.max(3, Math.floor(width / 100)))) {
       const place = x(value).toFixed(1);
       const anchor = width - place < 30 ? "end" : "middle";
       yield h("line", { class: "grid", x1: place, x2: place, y1: floor, y2: floor + 4 });
@@ -185,7 +197,7 @@ export class Chart {
 
   *drawLine(line, usable, smoothing) {
     const { colour, dash } = look(line.number);
-    if (line.low && !smoothing) yield h("path", { class: `band ${colour}`, d: this.area(line, usable) });
+    if (line.low && !smoothing && this.lines.length <= MOST_BANDS) yield h("path", { class: `band ${colour}`, d: this.area(line, usable) });
     if (smoothing) yield h("path", { class: `line raw ${colour}`, d: this.path(line.x, line.y, usable) });
     yield h("path", { class: `line ${colour}`, d: this.path(line.x, line.drawn, usable), "stroke-dasharray": dash || null });
     if (line.x.length <= 30) {

@@ -136,6 +136,15 @@ def test_without_runs_it_says_what_to_type(browser, results, serve):
     assert browser.evaluate("document.querySelector('[data-testid=empty]').hidden")
 
 
+def test_the_token_is_needed_once(browser, results, runs, serve):
+    server = serve(results, token="abc-123").server
+    browser.open(server.url)
+    browser.wait(f"{NAMES}.length === 3")
+    assert "token" not in browser.evaluate("location.href") and browser.evaluate("document.cookie") == ""
+    browser.open(server.url.partition("?")[0] + _hash("run", ("id", "done")))
+    browser.wait(f"{READY} && document.querySelectorAll('.chart path.line').length")
+
+
 def test_an_address_of_nothing_says_so(browser, results, serve):
     url = serve(results).server.url
     for route in ("run", "compare", "tune"):

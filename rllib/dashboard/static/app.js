@@ -247,7 +247,7 @@ async function viewCompare(query, isCurrent) {
   const show = () => body.replaceChildren(...ids.map((id, number) => {
     const row = runs.get(id) || all[number].row;
     const rest = ids.filter((each) => each !== id);
-    return h("tr", {}, h("td", { class: "name" }, h("span", { class: "legend" }, swatch(number), " ", h("a", { href: link("run", id) }, row.name))), h("td", {}, status(row.status, row.reason)), h("td", { class: "num" }, short(row.steps)), h("td", { class: "num" }, short(row.rate)),
+    return h("tr", {}, h("td", { class: "name" }, h("span", { class: "keyed" }, swatch(number), h("a", { href: link("run", id) }, row.name))), h("td", {}, status(row.status, row.reason)), h("td", { class: "num" }, short(row.steps)), h("td", { class: "num" }, short(row.rate)),
       h("td", { class: "num" }, short(row.best)), h("td", { class: "num" }, short(row.last)), h("td", {}, rest.length > 0 && h("a", { href: compareLink(rest, curves.keys), "aria-label": `Take ${row.name} out` }, "take out")));
   }));
   show();

@@ -27,7 +27,7 @@ def command(directory: Path, host: str, port: int, token: str | None, opens: boo
     \b
     rllib dashboard
     rllib dashboard results --port 0 --open
-    ssh -L 8265:127.0.0.1:8265 MACHINE rllib dashboard DIR     then open http://127.0.0.1:8265
+    ssh -t -L 8265:127.0.0.1:8265 MACHINE rllib dashboard DIR     then open http://127.0.0.1:8265
     """
     with reported(verbose=False):
         if not directory.is_dir():

@@ -141,37 +141,61 @@ class Run:
     # ------------------------------------------------------------------ the row
 
     def _describe(self, stats: dict[str, os.stat_result | None]) -> None:
-        result, problems = self.last_result, []
-        params = _object(self.path / "params.json", problems) if stats["params.json"] else {}
-        if self.trial is not None:
-            state = self._state_of_trial()
-            algorithm, env = self.trial.trainable_name, lookup(self.trial.config, "env")
-            seed = self.trial.config.get("seed", params.get("seed"))
-        else:
-            spec = self._spec(problems) if stats[SPEC] else None
-            state = self._state_of_run(spec, stats)
-            algorithm, env = (spec.algorithm, spec.env) if spec else ("", params.get("env"))
-            seed = params.get("seed", spec.seed if spec else None)
-        steps, time_s = _count(result.get("timesteps_total")), _count(result.get("time_total_s"))
+        """Makes the row anew. Whatever stands in the files, it says what is wrong and does not raise."""
         times = [each.st_mtime for each in stats.values() if each]
         self.row = {
             "id": self.id,
             "name": self.name,
             "kind": "run" if self.trial is None else "trial",
             "experiment": self.experiment.id if self.experiment else None,
-            "algorithm": algorithm,
-            "env": env if isinstance(env, str) or env is None else str(env),
-            "status": state[0],
-            "reason": state[1],
+            "algorithm": "",
+            "env": None,
+            "status": "unknown",
+            "reason": "its files are damaged",
+            "seed": None,
+            "updated": max(times) if times else None,
+            "params": {},
+            "problems": [],
+            **self._progress(),
+        }
+        problems = self.row["problems"]
+        unreadable = [name for name, each in stats.items() if each and not os.access(self.path / name, os.R_OK)]
+        problems += [f"{name}: there is no permission to read it" for name in unreadable]
+        try:
+            self.row |= self._asked_for(stats, problems)
+        except (TypeError, ValueError, AttributeError, OSError) as error:
+            problems.append(f"what was asked for cannot be read: {error}")
+        self.row |= self._measured()
+
+    def _progress(self) -> dict[str, Any]:
+        result = self.last_result
+        steps, time_s = _count(result.get("timesteps_total")), _count(result.get("time_total_s"))
+        return {
             "steps": steps,
             "iteration": _count(result.get("training_iteration")),
             "time_s": time_s,
             "rate": steps / time_s if steps and time_s else None,
+        }
+
+    def _asked_for(self, stats, problems: list[str]) -> dict[str, Any]:
+        """Algorithm, environment, seed, what a search chose, and the state."""
+        params = _object(self.path / "params.json", problems) if stats["params.json"] else {}
+        if self.trial is not None:
+            status, reason = self._state_of_trial()
+            algorithm, env = self.trial.trainable_name, lookup(self.trial.config, "env")
+            seed = self.trial.config.get("seed", params.get("seed"))
+        else:
+            spec = self._spec(problems) if stats[SPEC] else None
+            status, reason = self._state_of_run(spec, stats)
+            algorithm, env = (spec.algorithm, spec.env) if spec else ("", params.get("env"))
+            seed = params.get("seed", spec.seed if spec else None)
+        return {
+            "algorithm": str(algorithm),
+            "env": env if env is None else str(env),
+            "status": status,
+            "reason": reason,
             "seed": seed if is_number(seed) else None,
-            "updated": max(times) if times else None,
             "params": dict(self.trial.evaluated_params) if self.trial else {},
-            "problems": problems,
-            **self._measured(),
         }
 
     def _measured(self) -> dict[str, Any]:
@@ -284,7 +308,7 @@ class Index:
     @property
     def is_behind(self) -> bool:
         """Whether there are results to be read."""
-        return any(run.is_behind for run in self.runs.values())
+        return any(run.is_behind for run in list(self.runs.values()))
 
     def changes(self, since: int = 0) -> dict[str, Any] | None:
         """What has changed after a version, for the page; None if nothing has.

@@ -1,10 +1,9 @@
 """A directory for runs, and servers that show it."""
 
-import threading
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
-from dashboard_support import Client
+from dashboard_support import served
 
 
 @pytest.fixture
@@ -17,24 +16,11 @@ def results(tmp_path):
 
 @pytest.fixture
 def serve():
-    """Function that shows a directory, in a thread; gives a Client. All are stopped in the end."""
-    server_module = pytest.importorskip("rllib.dashboard.server", reason="needs the extra dashboard")
-    running = []
+    """Function that shows a directory; gives a Client. `serve.stop()` stops all, and so does the end of the test."""
+    with ExitStack() as running:
 
-    def start(root: Path, **settings) -> Client:
-        server = server_module.Server(root, **settings)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        running.append((server, thread))
-        return Client(server)
+        def start(root, **settings):
+            return running.enter_context(served(root, **settings))
 
-    def stop() -> None:
-        while running:
-            server, thread = running.pop()
-            server.stop()
-            thread.join(30)
-            assert not thread.is_alive()
-
-    start.stop = stop
-    yield start
-    stop()
+        start.stop = running.close
+        yield start

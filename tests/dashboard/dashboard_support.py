@@ -3,7 +3,12 @@
 import http.client
 import json
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from rllib.cli.run_directory import RunDirectory
 from rllib.cli.spec import RunSpec
@@ -88,3 +93,18 @@ class Client:
                     yield id, json.loads(value)
         finally:
             answer.connection.close()
+
+
+@contextmanager
+def served(root: Path, **settings) -> Iterator[Client]:
+    """Shows a directory, in a thread."""
+    server_module = pytest.importorskip("rllib.dashboard.server", reason="needs the extra dashboard")
+    server = server_module.Server(root, **settings)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield Client(server)
+    finally:
+        server.stop()
+        thread.join(30)
+        assert not thread.is_alive()

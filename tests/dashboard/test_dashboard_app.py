@@ -5,11 +5,21 @@ import re
 from importlib import resources
 
 import pytest
-from dashboard_support import RunOnDisk
+from dashboard_support import RunOnDisk, served
 
 from rllib import tune
 
 MOST_BYTES = 120_000
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A server that shows one run, for the tests that change nothing."""
+    results = tmp_path_factory.mktemp("shown") / "results"
+    (results.parent / "secret.txt").write_text("secret")
+    RunOnDisk(results, "first").report(1.0)
+    with served(results) as client:
+        yield client
 
 
 @pytest.fixture
@@ -58,8 +68,8 @@ def test_curves(results, run, serve):
 
 
 @pytest.mark.parametrize("query", ["", "id=first", "key=a", "id=first&key=a&points=1e9", "id=first&key=a&points=1"])
-def test_curves_that_cannot_be_given(results, run, serve, query):
-    answer = serve(results).request(f"/api/series?{query}")
+def test_curves_that_cannot_be_given(shown, query):
+    answer = shown.request(f"/api/series?{query}")
     assert answer.status == 400 and json.loads(answer.text)["error"]
 
 
@@ -69,23 +79,22 @@ def test_curves_that_cannot_be_given(results, run, serve, query):
     "/api/log?id=first&name=run.json", "/api/log?id=first&name=/etc/passwd", "/api/log?id=first",
     "/api/log?id=..&name=secret.txt", "/api/series?id=../first&key=a", "/api/tune?id=..", "/api/nothing",
 ])  # fmt: skip
-def test_nothing_beside_the_runs_is_given(results, run, serve, tmp_path, address):
-    (tmp_path / "secret.txt").write_text("secret")
-    answer = serve(results).request(address)
+def test_nothing_beside_the_runs_is_given(shown, address):
+    answer = shown.request(address)
     assert answer.status == 404 and "secret" not in answer.text and "root:" not in answer.text
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_it_only_shows(results, serve, method):
-    assert serve(results).request("/api/runs", method=method).status == 405
+def test_it_only_shows(shown, method):
+    assert shown.request("/api/runs", method=method).status == 405
 
 
 @pytest.mark.parametrize(("host", "status"), [
     ("localhost:1234", 200), ("127.0.0.1", 200), ("[::1]:8265", 200), ("10.1.2.3:8265", 200),
     ("evil.example", 421), ("evil.example:8265", 421), ("127.0.0.1.evil.example", 421), ("", 421), ("[evil]", 421),
 ])  # fmt: skip
-def test_other_names_of_this_machine_are_refused(results, serve, host, status):
-    assert serve(results).request("/api/runs", {"Host": host}).status == status
+def test_other_names_of_this_machine_are_refused(shown, host, status):
+    assert shown.request("/api/runs", {"Host": host}).status == status
 
 
 def test_a_token(results, run, serve):

@@ -70,7 +70,7 @@ def tail(path: Path) -> tuple[str, int]:
 
 def _config(run: Run) -> list[dict[str, Any]]:
     given = _decoded(run.path / "params.json") if run.path else {}
-    if not given and run.trial is not None:
+    if not given and run.trial is not None and isinstance(run.trial.config, dict):
         given = msgspec.json.decode(encode(run.trial.config))
     given = dict(settings_by_path(given))
     defaults = _defaults(run.row["algorithm"])

@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +20,8 @@ _FLAGS = (
     "--disable-sync", "--disable-extensions", "--no-first-run", "--disable-dev-shm-usage", "--remote-debugging-pipe",
     "--force-color-profile=srgb", "--hide-scrollbars",
 )  # fmt: skip
+# The browser reads from descriptor 3 and writes to 4.
+_PLACE_PIPES = "import os, sys; os.dup2({}, 3); os.dup2({}, 4); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def find_browser() -> str | None:
@@ -37,18 +40,13 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         for_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
-        high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 64) for each in (for_browser, from_browser)]
-
-        def place_pipes():
-            os.dup2(high[0], 3)
-            os.dup2(high[1], 4)
-
+        ends = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 64) for each in (for_browser, from_browser)]
+        command = [path, *_FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"]
         self._process = subprocess.Popen(
-            [path, *_FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"],
+            [sys.executable, "-S", "-c", _PLACE_PIPES.format(*ends), *command], pass_fds=ends, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=place_pipes, pass_fds=(3, 4), start_new_session=True,
         )  # fmt: skip
-        for each in (for_browser, from_browser, *high):
+        for each in (for_browser, from_browser, *ends):
             os.close(each)
         self._numbers, self._unread, self._session = itertools.count(1), b"", None
         self.errors: list[str] = []

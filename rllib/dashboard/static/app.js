@@ -119,9 +119,11 @@ async function viewRun(query, isCurrent) {
   const keys = worthDrawing(details.metrics, details.row.metric);
   const curves = new Curves([id], { keys, metrics: details.metrics });
   const parts = { config: h("div", {}), checkpoints: h("div", {}), newest: h("div", {}), logs: h("div", {}) };
-  main.replaceChildren(crumb(), head, h("h2", {}, "Curves"), curves.element,
+  const logsPart = [h("h2", {}, "Logs"), parts.logs];
+  const isFailed = details.row.status === "failed"; // then why is what people look for
+  main.replaceChildren(crumb(), head, ...(isFailed ? logsPart : []), h("h2", {}, "Curves"), curves.element,
     h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Settings"), parts.config), h("section", {}, h("h2", {}, "Checkpoints"), parts.checkpoints, h("h2", {}, "Newest result"), parts.newest)),
-    h("h2", {}, "Logs"), parts.logs);
+    ...(isFailed ? [] : logsPart));
   const showHead = () => {
     const now = row();
     head.replaceChildren(h("h1", {}, now.name), h("p", {}, status(now.status, now.reason), h("span", { class: "muted" }, ` · ${now.reason}`),
@@ -130,7 +132,7 @@ async function viewRun(query, isCurrent) {
   };
   showHead();
   parts.config.replaceChildren(settingsTable(details));
-  const logs = logsView(id, details.logs, details.row.status === "failed");
+  const logs = logsView(id, isFailed);
   parts.logs.replaceChildren(logs.element);
   const newest = pairsTable("Newest result", "No result yet.");
   parts.newest.replaceChildren(newest.element);
@@ -202,11 +204,11 @@ function pairsTable(label, nothing) {
   return { element: h("div", {}, note, h("div", { class: "bar" }, filter), table, h("p", {}, more)), show: (fresh) => { pairs = fresh; show(); } };
 }
 
-function logsView(id, logs, isFailed) {
+function logsView(id, isFailed) {
   const names = h("div", { class: "bar" });
   const text = h("pre", { hidden: true, tabindex: 0, "aria-label": "End of the log", dataset: { testid: "log" } });
   const note = h("p", { class: "muted" });
-  let current = isFailed && logs.some((log) => log.name === "error.txt") ? "error.txt" : null;
+  let current = isFailed ? "error.txt" : null;
   const sizes = new Map();
   const open = async (name) => {
     current = name;

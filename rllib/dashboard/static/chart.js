@@ -185,8 +185,9 @@ export class Chart {
       yield h("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: place, y2: place });
       yield h("text", { x: MARGIN.left - 6, y: +place + 4, "text-anchor": "end" }, short(value));
     }
-    const text = xName === "time_total_s" ? duration : short;
-    for (const value of ticks(x0, x1, Math.max(4, Math.floor(width / 90)))) {
+    const isTime = xName === "time_total_s";
+    const text = isTime ? duration : short;
+    for (const value of ticks(x0, x1, Math.max(4, Math.floor(width / 90))).filter((each) => isTime || Number.isInteger(each))) {
       const place = x(value).toFixed(1);
       const anchor = width - place < 30 ? "end" : "middle";
       yield h("line", { class: "grid", x1: place, x2: place, y1: floor, y2: floor + 4 });

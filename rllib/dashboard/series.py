@@ -58,7 +58,7 @@ class SeriesReader:
             path: of result.json.
             keys: what is drawn.
             x: result key of the horizontal axis; where a result has none, its training_iteration, else its number.
-            points: at most so many of each curve.
+            points: the most numbers that are drawn of each curve.
         """
         with self._lock:
             columns = self._read_columns(path, {*keys, x, _ITERATION})
@@ -84,7 +84,7 @@ def curve(x: np.ndarray, y: np.ndarray, points: int = MOST_POINTS) -> dict:
 
     Args:
         x, y: [N] float64; x ascending. What is not finite in y is a gap.
-        points: at most so many numbers are drawn.
+        points: the most numbers that are drawn.
 
     Returns:
         "x" and "y": lists of equal length. With more than `points` numbers they are the means of bins of equal counts,

@@ -59,7 +59,7 @@ class Browser:
         return self
 
     def __exit__(self, *exception):
-        os.close(self._out)  # the browser ends when nobody can command it
+        os.close(self._out)  # the browser ends when its commands end
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:

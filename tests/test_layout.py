@@ -27,7 +27,7 @@ FLOORS = [
     ["rllib.algorithms"],
     ["rllib.serving"],
     ["rllib.tune"],
-    ["rllib.cli", "rllib.__main__"],
+    ["rllib.cli", "rllib.dashboard", "rllib.__main__"],
 ]
 KNOW_THE_RUNTIME = [
     "runtime",
@@ -44,6 +44,7 @@ IMPORTS_LATE = {
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
     "imageio_ffmpeg", "envpool", "onnx", "onnxruntime", "onnxscript",
+    "starlette", "uvicorn", "anyio",
     "asyncio", "concurrent",  # 1.5 MiB in each of the workers
 }  # fmt: skip
 HEAVY = LOADED_WHEN_USED | {"gymnasium", "numpy", "psutil", "yaml", "safetensors"}

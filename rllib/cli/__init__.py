@@ -18,6 +18,7 @@ _COMMANDS = {
     "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
+    "dashboard": "Look at runs in the browser.",
 }
 
 

@@ -127,8 +127,13 @@ def refuse_used_name(results: Path, spec: RunSpec) -> None:
         raise Mistake(f"{path} exists already; give this run another --name{go_on}")
 
 
+def checkpoints_in(path: Path) -> dict[int, Path]:
+    """Iteration -> checkpoint of a run."""
+    return {int(match[1]): each for each in path.iterdir() if (match := _CHECKPOINT.fullmatch(each.name))}
+
+
 def _newest_checkpoint(path: Path) -> Path | None:
-    found = {int(match[1]): each for each in path.iterdir() if (match := _CHECKPOINT.fullmatch(each.name))}
+    found = checkpoints_in(path)
     return found[max(found)] if found else None
 
 

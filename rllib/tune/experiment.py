@@ -166,6 +166,26 @@ class ExperimentDirectory:
 # ---------------------------------------------------------------------- reading
 
 
+def lock_held(path: Path) -> bool | None:
+    """Whether a process holds the lock of a journal, or of the directory of a run; None if that cannot be known.
+
+    Finding out takes the lock for some microseconds, if it is free: ask only when something has changed.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None  # a file system without locks
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def journal_file(path: Path) -> Path:
     """The newest journal in a directory.
 

@@ -278,7 +278,7 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
             figures.curves = [_with_band(figures.curves[0], runs[0], x)]
         figures.details = _details(runs[0], metric, x)
     if "parallel" in kinds:
-        figures.axes, figures.colours = _parallel(runs, [better(ys) for _, ys in points], metric, mode)
+        figures.axes, figures.colours = parallel(runs, [better(ys) for _, ys in points], metric, mode)
     if "best" in kinds:
         best = np.maximum.accumulate if mode == "max" else np.minimum.accumulate
         tops = np.array([better(ys) for _, ys in points])
@@ -370,7 +370,20 @@ def _varying(runs: Sequence[Run]) -> list[str]:
     return [key for key in keys if len({json.dumps(run.params.get(key), default=repr) for run in runs}) > 1]
 
 
-def _parallel(runs, tops: list[float], metric: str, mode: str) -> tuple[list[Axis], list[float]]:
+def parallel(
+    runs: Sequence[Run], tops: Sequence[float], metric: str, mode: str
+) -> tuple[list[Axis], list[float]]:
+    """Parallel coordinates: the settings in which the runs differ, ten at most, and the metric.
+
+    Args:
+        runs: two or more.
+        tops: each run's best value of the metric.
+        metric: its name.
+        mode: whether "max" or "min" of it is best.
+
+    Returns:
+        the axes, that of the metric last, and each run's place in [0, 1] by the metric, 1 the best.
+    """
     # Runs of different algorithms differ in dozens of settings, too many to read.
     axes = [_axis(key, [run.params.get(key) for run in runs]) for key in _varying(runs)[:_MOST_AXES]]
     axes.append(_axis(metric, tops))

@@ -53,6 +53,15 @@ class Stopper:
         return type(self).__name__
 
 
+def threshold_reached(thresholds: Mapping[str, float], result: Mapping) -> str | None:
+    """Which threshold a result has reached, as a sentence; None if it has none. NaN reaches nothing."""
+    for key, threshold in thresholds.items():
+        value = lookup(result, key)
+        if value is not None and value >= threshold:
+            return f"{key} {value:,.6g} >= {threshold:,.10g}"
+    return None
+
+
 class ThresholdStopper(Stopper):
     """Ends a trial, or a run of `rllib train`, as soon as one result key reaches its threshold.
 
@@ -100,11 +109,7 @@ class ThresholdStopper(Stopper):
     def reached(self, trial_id: str, result: Mapping) -> str | None:
         """Which threshold was reached, as a sentence; None if none was. NaN reaches nothing."""
         self._warn_once(result)
-        for key, threshold in self.thresholds.items():
-            value = lookup(result, key)
-            if value is not None and value >= threshold:
-                return f"{key} {value:,.6g} >= {threshold:,.10g}"
-        return None
+        return threshold_reached(self.thresholds, result)
 
     def _warn_once(self, result: Mapping) -> None:
         """A misspelt key would let trials run for ever; but it may also be one that comes with later results only."""

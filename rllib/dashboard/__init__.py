@@ -1,0 +1,13 @@
+"""The web page of `rllib dashboard`: it shows the runs of `rllib train` and the trials of Tune below a directory.
+
+    index.py        which runs there are, their state and their row in the table
+    journals.py     experiments of Tune: header and trials, read as the journal grows
+    result_file.py  result.json, read as it grows
+    series.py       columns of results, at most 2,000 points of each
+    details.py      one run: settings that differ from the defaults, checkpoints, ends of logs, newest result
+    app.py          the answers to the browser, and who gets them
+    server.py       the process that gives them
+    static/         the page: no build step, nothing from elsewhere
+
+Nothing here writes into the directory, and nothing that lies in it is run or unpickled.
+"""

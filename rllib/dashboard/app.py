@@ -1,0 +1,269 @@
+"""The answers to the browser. Everything is read-only, and an id is looked up among the known runs, never made a path.
+
+| address            | answer                                                                                        |
+|--------------------|-----------------------------------------------------------------------------------------------|
+| /                  | the page                                                                                      |
+| /static/NAME       | its parts                                                                                     |
+| /api/runs          | all rows and experiments                                                                      |
+| /api/stream        | the same, and then what changes, as server-sent events; resumes behind Last-Event-ID          |
+| /api/run?id=       | one run                                                                                       |
+| /api/series?id=... | curves: `id` and `key` may repeat; `x` is the horizontal axis, `points` the most of each curve |
+| /api/log?id=&name= | the end of one of the run's logs                                                              |
+| /api/tune?id=      | parallel coordinates of an experiment                                                         |
+"""
+
+import hmac
+import ipaddress
+import socket
+import time
+from collections.abc import Callable, Iterable
+from importlib import resources
+from urllib.parse import parse_qsl, urlencode
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request, cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from rllib.dashboard import details
+from rllib.dashboard.index import RESULTS, Index, Run
+from rllib.dashboard.series import MOST_POINTS, SeriesReader
+from rllib.tune import plots
+from rllib.tune.loggers import encode, is_number, settings_by_path
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_POLL_S, _HEARTBEAT_S, _YEAR_S = 1.0, 15.0, 365 * 24 * 3600
+_MOST_RUNS, _MOST_KEYS = 50, 40
+
+
+class Guard:
+    """Lets only those requests through that may be answered, and adds the headers that confine the page.
+
+    A page elsewhere whose name is made to lead to this machine (DNS rebinding) is known by its Host header: it is a
+    name, and none of ours.
+
+    Args:
+        app: that answers.
+        token: that a request must carry, as ?token=, cookie or "Authorization: Bearer"; None: none is needed.
+        names: under which this machine is known, besides numbers and localhost.
+    """
+
+    def __init__(self, app, token: str | None, names: Iterable[str] = ()):
+        self._app, self._token = app, token.encode() if token else None
+        self._names = {"localhost", *(name.lower() for name in names)}
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            answer = self._refusal(scope) or self._app
+
+            async def send_with_headers(message):
+                if message["type"] == "http.response.start":
+                    own = [(key.lower().encode(), value.encode()) for key, value in _HEADERS.items()]
+                    message = {**message, "headers": [*message["headers"], *own]}
+                await send(message)
+
+            await answer(scope, receive, send_with_headers)
+
+    def _refusal(self, scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if scope["method"] not in ("GET", "HEAD"):
+            return _error(405, "This page only shows; use GET.")
+        if not self._is_ours(headers.get("host", "")):
+            return _error(421, "This machine has another name. Use localhost, its number, or what was given as --host.")
+        if self._token is None:
+            return None
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        cookie = f"rllib_dashboard_{(scope.get('server') or ('', 0))[1]}"
+        if self._is_token(dict(query).get("token", "")):
+            rest = [(key, value) for key, value in query if key != "token"]
+            answer = RedirectResponse(scope["path"] + ("?" + urlencode(rest) if rest else ""), status_code=303)
+            value = self._token.decode()
+            answer.set_cookie(cookie, value, max_age=_YEAR_S, httponly=True, samesite="strict")
+            return answer
+        given = cookie_parser(headers.get("cookie", "")).get(cookie, "")
+        bearer = headers.get("authorization", "").removeprefix("Bearer ")
+        if self._is_token(given) or self._is_token(bearer):
+            return None
+        return _error(401, "Open the address with ?token=... that rllib dashboard has printed.")
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(errors="replace"), self._token)
+
+    def _is_ours(self, host: str) -> bool:
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if name.lower().rstrip(".") in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+class Dashboard:
+    """The answers about the runs of one index.
+
+    Args:
+        index: of the runs.
+        is_stopping: whether streams are to end, so that the server can.
+    """
+
+    def __init__(self, index: Index, is_stopping: Callable[[], bool]):
+        self._index, self._series, self._is_stopping = index, SeriesReader(), is_stopping
+        self._static = _load_static()
+
+    def page(self, request: Request) -> Response:
+        return _asset("index.html", self._static["index.html"], request)
+
+    def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._static:
+            raise HTTPException(404, "There is no such part of the page.")
+        return _asset(name, self._static[name], request)
+
+    def runs(self, request: Request) -> Response:
+        self._index.refresh(_POLL_S)
+        return _json({**self._index.changes(), "behind": self._index.is_behind})
+
+    def run(self, request: Request) -> Response:
+        return _json(details.describe(self._run(request)))
+
+    def log(self, request: Request) -> Response:
+        name = request.query_params.get("name")
+        found = [path for path in details.logs(self._run(request)) if path.name == name]
+        if not found:
+            raise HTTPException(404, "The run has no such log.")
+        text, skipped = details.tail(found[0])
+        return _json({"name": name, "text": text, "skipped": skipped})
+
+    def series(self, request: Request) -> Response:
+        query = request.query_params
+        ids, keys = query.getlist("id"), query.getlist("key")
+        if not ids or not keys or len(ids) > _MOST_RUNS or len(keys) > _MOST_KEYS:
+            raise HTTPException(400, f"Give 1 to {_MOST_RUNS} times id= and 1 to {_MOST_KEYS} times key=.")
+        points, x = query.get("points", str(MOST_POINTS)), query.get("x", "timesteps_total")
+        if not (points.isdecimal() and 2 <= int(points) <= MOST_POINTS):
+            raise HTTPException(400, f"points must be a whole number from 2 to {MOST_POINTS}, but got {points!r}.")
+        curves = []
+        for id in ids:
+            path = self._known(id).path
+            read = self._series.read(path / RESULTS, keys, x, int(points)) if path else []
+            curves += [{"id": id, "key": key, **curve} for key, curve in zip(keys, read)]
+        return _json({"x": x, "series": curves})
+
+    def tune(self, request: Request) -> Response:
+        """Axes of the settings in which the trials differ, and of what each reached."""
+        experiment = self._index.experiments.get(request.query_params.get("id", ""))
+        if experiment is None:
+            raise HTTPException(404, "There is no such experiment.")
+        runs = [run for run in list(self._index.runs.values()) if run.experiment is experiment]
+        runs = sorted((run for run in runs if is_number(run.row.get("best"))), key=lambda run: run.trial.index)
+        if len(runs) < 2:
+            return _json({"ids": [], "axes": []})
+        params = [plots.Run(run.name, [], dict(settings_by_path(run.row["params"]))) for run in runs]
+        first = runs[0].row
+        axes, _ = plots.parallel(params, [run.row["best"] for run in runs], first["metric"], first["mode"])
+        shown = [{"name": axis.name, "places": axis.places, "labels": axis.labels} for axis in axes]
+        return _json({"ids": [run.id for run in runs], "axes": shown})
+
+    async def stream(self, request: Request) -> Response:
+        boot, _, version = request.headers.get("last-event-id", "").partition("-")
+        since = int(version) if boot == self._index.boot and version.isdecimal() else 0
+        return StreamingResponse(self._events(since), media_type="text/event-stream")
+
+    async def _events(self, since: int):
+        said_at = time.monotonic()
+        yield b"retry: 1000\n\n"
+        while not self._is_stopping():
+            changes = await run_sync(self._poll, since)
+            if changes:
+                since, said_at = changes["version"], time.monotonic()
+                yield f"id: {self._index.boot}-{since}\ndata: ".encode() + encode(changes) + b"\n\n"
+            elif time.monotonic() - said_at > _HEARTBEAT_S:
+                said_at = time.monotonic()
+                yield b": still here\n\n"
+            again_at = time.monotonic() + (0.05 if self._index.is_behind else _POLL_S)
+            while time.monotonic() < again_at and not self._is_stopping():
+                await anyio.sleep(0.05)
+
+    def _poll(self, since: int):
+        self._index.refresh(_POLL_S / 2)
+        return self._index.changes(since)
+
+    def _run(self, request: Request) -> Run:
+        return self._known(request.query_params.get("id", ""))
+
+    def _known(self, id: str) -> Run:
+        run = self._index.runs.get(id)
+        if run is None:
+            self._index.refresh(_POLL_S)
+            run = self._index.runs.get(id)
+        if run is None:
+            raise HTTPException(404, f"There is no run {id:.200} below {self._index.root}.")
+        return run
+
+
+def make_app(
+    index: Index,
+    token: str | None = None,
+    names: Iterable[str] = (),
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> Guard:
+    """The application.
+
+    Args:
+        index: of the runs.
+        token: see Guard.
+        names: of this machine, see Guard; its host name is known.
+        is_stopping: see Dashboard.
+    """
+    answers = Dashboard(index, is_stopping)
+    routes = [
+        Route("/", answers.page),
+        Route("/static/{name}", answers.static),
+        *(Route(f"/api/{name}", getattr(answers, name)) for name in ("runs", "run", "series", "log", "tune", "stream")),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    return Guard(app, token, [*names, socket.gethostname(), socket.getfqdn()])
+
+
+def _load_static() -> dict[str, bytes]:
+    files = resources.files("rllib.dashboard") / "static"
+    return {file.name: file.read_bytes() for file in files.iterdir() if file.name.rpartition(".")[2] in _TYPES}
+
+
+def _asset(name: str, content: bytes, request: Request) -> Response:
+    kind = _TYPES[name.rpartition(".")[2]]
+    return Response(content, media_type=f"{kind}; charset=utf-8")
+
+
+def _json(content) -> Response:
+    return Response(encode(content), media_type="application/json")
+
+
+def _error(status: int, message: str) -> Response:
+    return PlainTextResponse(message + "\n", status_code=status)
+
+
+async def _refused(request: Request, error: HTTPException) -> Response:
+    return Response(encode({"error": error.detail}), error.status_code, media_type="application/json")
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    text = f"{type(error).__name__}: {error}"
+    return Response(encode({"error": text}), 500, media_type="application/json")

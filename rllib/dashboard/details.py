@@ -1,0 +1,133 @@
+"""What the page shows of one run: settings, checkpoints, logs, newest result."""
+
+import csv
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rllib.algorithms.registry import get_algorithm_config
+from rllib.cli.run_directory import SPEC, checkpoints_in
+from rllib.dashboard.index import Run
+from rllib.tune.loggers import encode, flatten, is_number, settings_by_path
+
+_LOGS = {"error.txt", "stdout", "stderr"}
+_LOG_ENDINGS = (".log", ".out", ".err", ".txt")
+TAIL_BYTES = 64 << 10
+
+
+def describe(run: Run) -> dict[str, Any]:
+    """Everything but the curves.
+
+    Returns:
+        "row": that of the table; "config": [{key, value, default, differs}], `differs` None where the default is
+        unknown; "checkpoints", the newest first; "logs", names and sizes; "newest": the last result by "a/b" path;
+        "metrics": names of what can be drawn.
+    """
+    return {
+        "row": run.row,
+        "config": _config(run),
+        "stop": _decoded(run.path / SPEC).get("stop", {}) if run.path else {},
+        "checkpoints": _checkpoints(run),
+        "logs": [{"name": path.name, "size": path.stat().st_size} for path in logs(run)],
+        "newest": dict(flatten(run.last_result)),
+        "metrics": metrics(run),
+        "path": str(run.path) if run.path else None,
+    }
+
+
+def metrics(run: Run) -> list[str]:
+    """Names of the numbers in the results: what progress.csv has as columns, and the last result's."""
+    last = dict(flatten(run.last_result))
+    names = dict.fromkeys([*_csv_columns(run.path), *last]) if run.path else {}
+    return [name for name in names if name not in last or is_number(last[name]) or last[name] != last[name]]
+
+
+def logs(run: Run) -> list[Path]:
+    """The run's text files that people may want to see; no links."""
+    if run.path is None:
+        return []
+    with os.scandir(run.path) as entries:
+        return sorted(
+            Path(entry.path)
+            for entry in entries
+            if entry.is_file(follow_symlinks=False) and (entry.name in _LOGS or entry.name.endswith(_LOG_ENDINGS))
+        )
+
+
+def tail(path: Path) -> tuple[str, int]:
+    """The last 64 KiB of a text file, from the beginning of a line, and the number of bytes before them."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(size - TAIL_BYTES, 0))
+        content = file.read(TAIL_BYTES)
+    if size > TAIL_BYTES:
+        content = content[content.find(b"\n") + 1 :]
+    return content.decode(errors="replace"), size - len(content)
+
+
+def _config(run: Run) -> list[dict[str, Any]]:
+    given = _decoded(run.path / "params.json") if run.path else {}
+    if not given and run.trial is not None and isinstance(run.trial.config, dict):
+        given = msgspec.json.decode(encode(run.trial.config))
+    given = dict(settings_by_path(given))
+    defaults = _defaults(run.row["algorithm"])
+    merged = {**(defaults or {}), **given}
+    keys = [key for key in merged if not any(other.startswith(key + "/") for other in given)]
+    return [
+        {
+            "key": key,
+            "value": merged[key],
+            "default": (defaults or {}).get(key),
+            "differs": None if defaults is None else merged[key] != defaults.get(key),
+        }
+        for key in keys
+    ]
+
+
+@functools.cache
+def _defaults(algorithm: str) -> dict[str, Any] | None:
+    """An algorithm's settings by "a/b" path, as params.json would have them; None of what is no algorithm."""
+    try:
+        config = get_algorithm_config(algorithm)
+    except ValueError:
+        return None
+    return dict(settings_by_path(msgspec.json.decode(encode(config.to_dict()))))
+
+
+def _checkpoints(run: Run) -> list[dict[str, Any]]:
+    if run.path is None:
+        return []
+    found = {path.name: iteration for iteration, path in checkpoints_in(run.path).items()}
+    if run.trial is not None:
+        known = {each.name: each.iteration for each in run.trial.checkpoints}
+        found |= {name: known[name] for name in known if name == Path(name).name and (run.path / name).is_dir()}
+    listed = [{"name": name, "iteration": iteration, **_size(run.path / name)} for name, iteration in found.items()]
+    return sorted(listed, key=lambda each: (each["iteration"], each["name"]), reverse=True)
+
+
+def _size(path: Path) -> dict[str, float | None]:
+    """Bytes of a checkpoint's files, and when it was made."""
+    try:
+        files = [each.stat() for each in path.rglob("*") if each.is_file() and not each.is_symlink()]
+        times = [file.st_mtime for file in files]
+        return {"size": sum(file.st_size for file in files), "time": max(times, default=None)}
+    except OSError:
+        return {"size": None, "time": None}  # it is being replaced
+
+
+def _csv_columns(path: Path) -> list[str]:
+    try:
+        with open(path / "progress.csv", newline="", errors="replace") as file:
+            return next(csv.reader(file), [])
+    except (OSError, csv.Error):
+        return []
+
+
+def _decoded(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}

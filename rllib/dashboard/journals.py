@@ -1,0 +1,89 @@
+"""Experiments of Tune as their journals tell of them, read as these grow."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rllib.tune.experiment import FORMAT, journal_file, lock_held
+from rllib.tune.sidecar import complete_lines
+from rllib.tune.trial import Trial
+from rllib.tune.trial_records import apply_record
+
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError, ValueError, AttributeError)
+
+
+class Experiment:
+    """An experiment's directory.
+
+    Args:
+        path: of the directory.
+        id: by which the page asks for it.
+
+    Attributes:
+        header: what the experiment is; {} if its journal is no journal.
+        trials: by id.
+        is_running: whether a process has the journal locked; None if that cannot be known.
+        problem: what is wrong with the journal; "" if nothing is.
+    """
+
+    def __init__(self, path: Path, id: str):
+        self.path, self.id = path, id
+        self._seen: tuple | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.header: dict[str, Any] = {}
+        self.trials: dict[str, Trial] = {}
+        self.is_running: bool | None = None
+        self.problem = ""
+        self._position = 0
+
+    def refresh(self) -> bool:
+        """Reads what is new; whether anything has changed."""
+        try:
+            file = journal_file(self.path)
+            status = file.stat()
+        except (ValueError, OSError):
+            return False
+        seen = file, status.st_ino, status.st_size, status.st_mtime_ns
+        if seen == self._seen and not self.is_running:
+            return False
+        was = self.is_running
+        if seen != self._seen:
+            if self._seen is not None and (seen[:2] != self._seen[:2] or status.st_size < self._position):
+                self._begin()
+            self._read(file)
+        self.is_running = lock_held(file)
+        changed = seen != self._seen or was != self.is_running
+        self._seen = seen
+        return changed
+
+    def _read(self, path: Path) -> None:
+        try:
+            with open(path, "rb") as file:
+                file.seek(self._position)
+                while not self._took_all(file):
+                    pass
+                self._position = file.tell()
+        except OSError as error:
+            self.problem = f"{path.name}: {error.strerror}"
+
+    def _took_all(self, file) -> bool:
+        """Takes records up to the end of the file, or to the next that is broken."""
+        try:
+            for record in complete_lines(file):
+                self._take(record)
+        except _BROKEN as error:
+            self.problem = self.problem or f"the journal has a record that cannot be read: {error or type(error)}"
+            return False
+        return True
+
+    def _take(self, record: dict) -> None:
+        if record["type"] != "experiment":
+            apply_record(record, self.trials, self.path, load_objects=False)
+        elif record["format"] > FORMAT:
+            raise ValueError(f"it is of format {record['format']}, and this version reads {FORMAT}")
+        else:
+            self.header = record
+

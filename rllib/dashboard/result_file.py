@@ -1,0 +1,160 @@
+"""result.json while it grows: only the new lines are read, and of these only the keys that are wanted."""
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rllib.tune.loggers import lookup
+
+_CHUNK_BYTES = 4 << 20
+# Bytes before the position that must still be the same: a file that was made anew has others there.
+_FINGERPRINT_BYTES = 64
+_TAIL_BYTES = 1 << 16
+_LONGEST_TAIL_BYTES = 1 << 24
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class ResultFile:
+    """Reads columns of numbers from a result.json that may grow, be cut, be replaced or be damaged.
+
+    Args:
+        path: of the file; it need not be there yet.
+        keys: result keys or "a/b" paths. Decoding skips everything else in a line.
+
+    Attributes:
+        count: number of results read.
+        bad_lines: number of lines that are no JSON object.
+        first_bad: what is wrong with the first of them, with its number; "" if there is none.
+        unfinished_bytes: length of what stands behind the last line's end.
+        behind_bytes: length of what has not been read yet.
+        restarts: number of times the file was found to be another one, so that all was read again.
+    """
+
+    def __init__(self, path: Path, keys: Sequence[str]):
+        self._path, self.keys, self.restarts = path, tuple(keys), 0
+        tops = dict.fromkeys(name for key in keys for name in (key, key.partition("/")[0]))
+        self._fields = {top: f"f{number}" for number, top in enumerate(tops)}
+        fields = [(field, Any, msgspec.field(name=top, default=None)) for top, field in self._fields.items()]
+        self._decoder = msgspec.json.Decoder(msgspec.defstruct("Row", fields))
+        self._begin()
+
+    def _begin(self) -> None:
+        self._position, self._fingerprint, self._inode = 0, b"", None
+        self.count = self.bad_lines = self.unfinished_bytes = self.behind_bytes = 0
+        self.first_bad = ""
+
+    def read(self, most_bytes: int = _CHUNK_BYTES) -> np.ndarray:
+        """The next results.
+
+        Args:
+            most_bytes: to read at most, or one line if that is longer.
+
+        Returns:
+            [N, K] float64, of N results the K keys; NaN where a result has no number. If `restarts` has grown, these
+            are the first results of the new file.
+        """
+        try:
+            file = open(self._path, "rb")  # noqa: SIM115 (closed below)
+        except OSError:
+            if self._position:
+                self._begin()
+                self.restarts += 1
+            return np.empty((0, len(self.keys)))
+        with file:
+            status = os.fstat(file.fileno())
+            self._check_same(file, status)
+            return self._numbers(self._next_lines(file, status.st_size, most_bytes))
+
+    def _check_same(self, file, status) -> None:
+        same = status.st_size >= self._position and self._inode in (None, status.st_ino)
+        if same and self._fingerprint:
+            file.seek(self._position - len(self._fingerprint))
+            same = file.read(len(self._fingerprint)) == self._fingerprint
+        if not same:
+            self._begin()
+            self.restarts += 1
+        self._inode = status.st_ino
+
+    def _next_lines(self, file, size: int, most_bytes: int) -> bytes:
+        file.seek(self._position)
+        left = size - self._position
+        chunk = file.read(min(most_bytes, left))
+        while b"\n" not in chunk and len(chunk) < left and (more := file.read(min(len(chunk), left - len(chunk)))):
+            chunk += more
+        end, is_all = chunk.rfind(b"\n") + 1, len(chunk) == left
+        self._position += end
+        self._fingerprint = (self._fingerprint + chunk[:end])[-_FINGERPRINT_BYTES:]
+        self.unfinished_bytes, self.behind_bytes = (left - end, 0) if is_all else (0, left - end)
+        return chunk[:end]
+
+    def _numbers(self, lines: bytes) -> np.ndarray:
+        try:
+            rows = self._decoder.decode_lines(lines)
+        except _UNREADABLE:
+            rows = self._readable(lines)
+        self.count += len(rows)
+        return np.stack([self._column(rows, key) for key in self.keys], axis=1)
+
+    def _readable(self, lines: bytes) -> list:
+        rows = []
+        for line in filter(None, lines.split(b"\n")):
+            try:
+                rows.append(self._decoder.decode(line))
+            except _UNREADABLE as error:
+                self.bad_lines += 1
+                number = self.count + len(rows) + self.bad_lines
+                self.first_bad = self.first_bad or f"line {number}: {error}"
+        return rows
+
+    def _column(self, rows: list, key: str) -> np.ndarray:
+        field = self._fields[key]
+        values = [getattr(row, field) for row in rows]
+        top, _, rest = key.partition("/")
+        if rest:
+            field = self._fields[top]
+            nested = (getattr(row, field) for row in rows)
+            inner = (lookup(each, rest) if isinstance(each, dict) else None for each in nested)
+            values = [other if value is None else value for value, other in zip(values, inner)]
+        return np.array([_number(value) for value in values], float)
+
+
+def _number(value) -> float:
+    if type(value) is float:
+        return value
+    try:
+        return float(value) if type(value) is int else math.nan
+    except OverflowError:
+        return math.nan
+
+
+def read_last(path: Path) -> dict[str, Any]:
+    """The last whole result in a result.json, without reading what is before it; {} if there is none."""
+    length = _TAIL_BYTES
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            while True:
+                length = min(length, size)
+                file.seek(size - length)
+                # The first piece is the rest of a line, unless the file begins there.
+                lines = file.read(length).split(b"\n")[length < size : -1]
+                for line in reversed(lines):
+                    if (result := _decoded(line)) is not None:
+                        return result
+                if length in (size, _LONGEST_TAIL_BYTES):
+                    return {}
+                length = min(4 * length, _LONGEST_TAIL_BYTES)
+    except OSError:
+        return {}
+
+
+def _decoded(line: bytes) -> dict | None:
+    try:
+        return msgspec.json.decode(line, type=dict)
+    except _UNREADABLE:
+        return None

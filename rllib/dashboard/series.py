@@ -1,0 +1,150 @@
+"""Curves for the page: columns of numbers of a run, and few enough points of them."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rllib.dashboard.result_file import ResultFile
+
+MOST_POINTS = 2000
+_ITERATION = "training_iteration"
+_MOST_BYTES = 256 << 20
+
+
+class RunColumns:
+    """Columns of one run's results, which grow with its file.
+
+    Args:
+        path: of result.json.
+        keys: result keys or "a/b" paths.
+    """
+
+    def __init__(self, path: Path, keys: Sequence[str]):
+        self._file, self.keys = ResultFile(path, keys), tuple(keys)
+        self._chunks: list[np.ndarray] = []
+        self._restarts = 0
+
+    def read(self) -> dict[str, np.ndarray]:
+        """Key -> [N] float64 of all N results, the newest included."""
+        while True:
+            chunk = self._file.read()
+            if self._file.restarts != self._restarts:
+                self._chunks, self._restarts = [], self._file.restarts
+            self._chunks.append(chunk)
+            if not self._file.behind_bytes:
+                break
+        self._chunks = [np.concatenate(self._chunks)]
+        return dict(zip(self.keys, self._chunks[0].T))
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(chunk.nbytes for chunk in self._chunks)
+
+
+class SeriesReader:
+    """Curves of any number of runs. The columns that were read last stay in memory, 256 MiB of them at most."""
+
+    def __init__(self):
+        self._columns: OrderedDict[Path, RunColumns] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, path: Path, keys: Sequence[str], x: str, points: int = MOST_POINTS) -> list[dict]:
+        """A curve for each key, see `curve`.
+
+        Args:
+            path: of result.json.
+            keys: what is drawn.
+            x: result key of the horizontal axis; where a result has none, its training_iteration, else its number.
+            points: the most numbers that are drawn of each curve.
+        """
+        with self._lock:
+            columns = self._read_columns(path, {*keys, x, _ITERATION})
+        number = np.arange(1.0, len(columns[x]) + 1)
+        iteration = np.where(np.isnan(columns[_ITERATION]), number, columns[_ITERATION])
+        places = np.where(np.isnan(columns[x]), iteration, columns[x])
+        order = np.argsort(places, kind="stable")
+        return [curve(places[order], columns[key][order], points) for key in keys]
+
+    def _read_columns(self, path: Path, keys: set[str]) -> dict[str, np.ndarray]:
+        columns = self._columns.pop(path, None)
+        if columns is None or not keys <= set(columns.keys):
+            columns = RunColumns(path, sorted(keys | set(columns.keys if columns else ())))
+        self._columns[path] = columns
+        read = columns.read()
+        while len(self._columns) > 1 and sum(each.size_bytes for each in self._columns.values()) > _MOST_BYTES:
+            self._columns.popitem(last=False)
+        return read
+
+
+def curve(x: np.ndarray, y: np.ndarray, points: int = MOST_POINTS) -> dict:
+    """What is drawn of a column, from the first to the last finite number.
+
+    Args:
+        x, y: [N] float64; x ascending. What is not finite in y is a gap.
+        points: the most numbers that are drawn.
+
+    Returns:
+        "x" and "y": lists of equal length. With more than `points` numbers they are the means of bins of equal counts,
+        and "low" and "high" are each bin's least and greatest, so that no peak is lost. "count": of the finite numbers.
+    """
+    finite = np.isfinite(y)
+    known = np.flatnonzero(finite)
+    if not len(known):
+        return {"x": [], "y": [], "count": 0}
+    inside = slice(known[0], known[-1] + 1)
+    x, y, finite = x[inside], y[inside], finite[inside]
+    if len(y) <= points:
+        return {"x": x.tolist(), "y": np.where(finite, y, np.nan).tolist(), "count": len(known)}
+    starts = np.linspace(0, len(y), max(points // 2, 1), endpoint=False).astype(int)
+    counts = np.add.reduceat(finite.astype(float), starts)
+    sizes = np.diff(np.append(starts, len(y)))
+    y = np.where(finite, y, np.nan)
+    with np.errstate(invalid="ignore"):
+        mean = np.add.reduceat(np.where(finite, y, 0.0), starts) / counts
+    low, high = np.fmin.reduceat(y, starts), np.fmax.reduceat(y, starts)
+    return {
+        "x": (np.add.reduceat(x, starts) / sizes).tolist(),
+        "y": np.clip(mean, low, high).tolist(),  # else rounding makes a ripple of what is constant
+        "low": low.tolist(),
+        "high": high.tolist(),
+        "count": len(known),
+    }
+
+
+class Sparkline:
+    """A curve in few numbers, which may be continued for ever: when there are too many, pairs become their mean.
+
+    Args:
+        most: numbers that `points` gives at most.
+    """
+
+    def __init__(self, most: int = 60):
+        self._most, self._stride = most, 1
+        self._values = self._waiting = np.empty(0)  # waiting for enough others to make a mean
+
+    def add(self, values: np.ndarray) -> None:
+        """Continues it by [N] float64; NaN is left out of the means."""
+        values = np.concatenate([self._waiting, values])
+        whole = len(values) - len(values) % self._stride
+        self._waiting = values[whole:]
+        self._values = np.concatenate([self._values, _means(values[:whole], self._stride)])
+        while len(self._values) > 32 * self._most:
+            self._values, self._stride = _means(self._values, 2), 2 * self._stride
+
+    def points(self) -> list[float]:
+        values = np.append(self._values, _means(self._waiting, self._stride))
+        values = values[~np.isnan(values)]
+        return _means(values, -(-len(values) // self._most) or 1).tolist()
+
+
+def _means(values: np.ndarray, width: int) -> np.ndarray:
+    """[ceil(N / width)]: the mean of each group, NaN left out; NaN if a group has nothing else."""
+    if width == 1 or not len(values):
+        return values
+    starts = np.arange(0, len(values), width)
+    counts = np.add.reduceat(~np.isnan(values), starts, dtype=float)
+    with np.errstate(invalid="ignore"):
+        return np.add.reduceat(np.nan_to_num(values), starts) / counts

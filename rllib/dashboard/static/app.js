@@ -1,0 +1,361 @@
+// The page: which view the address asks for, and the views.
+
+import { parallel, sparkline, swatch, Chart } from "./chart.js";
+import { Curves, worthDrawing } from "./curves.js";
+import { age, bytes, duration, exact, getJson, h, short, shown, status } from "./dom.js";
+import { filtered } from "./filter.js";
+import { connect, experiments, onChange, runs, state } from "./store.js";
+import { Table } from "./table.js";
+
+const main = document.getElementById("main");
+const MOST_COMPARED = 20;
+// What was chosen, sorted and typed in each table, while the page is open.
+const memory = new Map();
+const remembered = (name) => memory.get(name) || memory.set(name, { filter: "" }).get(name);
+
+const link = (route, id) => `#/${route}?${new URLSearchParams({ id })}`;
+const compareLink = (ids, keys = []) => `#/compare?${new URLSearchParams([...ids.map((id) => ["id", id]), ...keys.map((key) => ["key", key])])}`;
+const crumb = () => h("p", { class: "crumb" }, h("a", { href: "#/runs" }, "← All runs"));
+const problem = (text) => h("p", { class: "problem" }, text);
+
+// ---------------------------------------------------------------------- tables of runs
+
+function flags(row) {
+  const problems = [...row.problems, row.damage].filter(Boolean);
+  return problems.length ? h("span", { class: "flag", title: problems.join("\n"), "aria-label": `Damaged: ${problems.join("; ")}` }, " ⚠") : null;
+}
+
+const COLUMNS = [
+  { key: "name", title: "Name", class: "name", value: (row) => row.name, cell: (row) => [h("a", { href: link("run", row.id) }, row.name), flags(row),
+    h("span", { class: "sub" }, [row.algorithm, row.env].filter(Boolean).join(" · "))] },
+  { key: "status", title: "Status", value: (row) => row.status, cell: (row) => status(row.status, row.reason) },
+  { key: "algorithm", title: "Algorithm", class: "medium", value: (row) => row.algorithm, cell: (row) => row.algorithm || "–" },
+  { key: "env", title: "Environment", class: "medium", value: (row) => row.env, cell: (row) => row.env || "–" },
+  { key: "steps", title: "Steps", class: "num medium", first: -1, value: (row) => row.steps, cell: (row) => h("span", { title: exact(row.steps) }, short(row.steps)) },
+  { key: "rate", title: "Steps/s", class: "num wide", first: -1, value: (row) => row.rate, cell: (row) => short(row.rate) },
+  { key: "best", title: "Best", class: "num medium", first: -1, value: (row) => row.best, cell: (row) => h("span", { title: measure(row) }, short(row.best)) },
+  { key: "last", title: "Last", class: "num", first: -1, value: (row) => row.last, cell: (row) => h("span", { title: measure(row) }, short(row.last)) },
+  { key: "spark", title: "Curve", value: (row) => row.results, first: -1, cell: (row) => sparkline(row.spark, row.metric || "") },
+  { key: "seed", title: "Seed", class: "num wide", value: (row) => row.seed, cell: (row) => (row.seed === null ? "–" : String(row.seed)) },
+  { key: "updated", title: "Updated", class: "num wide", first: -1, value: (row) => row.updated, cell: (row) => h("span", { dataset: { age: row.updated || "" }, title: row.updated ? new Date(row.updated * 1000).toLocaleString() : "" }, age(row.updated)) },
+];
+const measure = (row) => (row.metric ? `${row.metric}, ${row.mode === "min" ? "least" : "greatest"} is best` : "no return has been reported");
+
+/** A filter, a button that compares, and a table of the rows that `select()` gives; it follows them. */
+class RunTable {
+  constructor(name, columns, select, sort) {
+    this.select = select;
+    this.memory = remembered(name);
+    this.filter = h("input", { type: "search", class: "grow", value: this.memory.filter, placeholder: "Filter: words, algo:PPO env:Cart status:running return>100", "aria-label": "Filter", title: "Keys: name algo env status seed steps iteration return best rate, and settings of trials; : contains, = > < compare. The key / leads here.",
+      dataset: { testid: "filter" }, oninput: () => { this.memory.filter = this.filter.value; this.show(); } });
+    this.compare = h("button", { type: "button", class: "primary", dataset: { testid: "compare" }, onclick: () => { location.hash = compareLink(this.chosen()); } });
+    this.clear = h("button", { type: "button", onclick: () => { this.table.chosen.clear(); this.show(); } }, "Choose none");
+    this.count = h("span", { class: "muted", role: "status" });
+    this.table = new Table(columns, { sort, label: "Runs", memory: this.memory, onChoose: () => this.showButton() });
+    this.element = h("div", {}, h("div", { class: "bar" }, this.filter, this.count, this.clear, this.compare), this.table.element);
+    this.end = onChange(() => this.show());
+    this.show();
+  }
+
+  chosen() { return [...this.table.chosen].filter((id) => runs.has(id)); }
+
+  show() {
+    const all = this.select();
+    const found = filtered(all, this.memory.filter);
+    this.count.textContent = found.length === all.length ? `${all.length} run${all.length === 1 ? "" : "s"}` : `${found.length} of ${all.length}`;
+    this.table.show(found);
+    this.showButton();
+  }
+
+  showButton() {
+    const count = this.chosen().length;
+    this.compare.textContent = count > MOST_COMPARED ? `Compare: ${MOST_COMPARED} at most` : count ? `Compare ${count}` : "Compare";
+    this.compare.disabled = count < 2 || count > MOST_COMPARED;
+    this.compare.title = count < 2 ? "Choose two or more runs" : "";
+    this.clear.hidden = !count;
+    this.onShow?.();
+  }
+}
+
+// ---------------------------------------------------------------------- views: each fills `main` and returns what ends it
+
+function viewRuns() {
+  const empty = h("div", { class: "panel empty", hidden: true, dataset: { testid: "empty" } },
+    h("p", {}, "No runs here yet. Start one in a terminal; it appears here by itself:"), h("code", {}, "rllib train PPO CartPole-v1 lr=1e-3 --stop return=475"));
+  const cards = h("div", { class: "cards" });
+  const heading = h("h2", {}, "Experiments");
+  const table = new RunTable("runs", COLUMNS, () => [...runs.values()], "updated");
+  const heading2 = h("h2", {}, "Runs and trials");
+  main.replaceChildren(h("h1", {}, "Runs"), empty, heading, cards, heading2, table.element);
+  const show = () => {
+    const found = [...experiments.values()].sort((a, b) => (b.created || 0) - (a.created || 0));
+    cards.replaceChildren(...found.map((each) => h("div", { class: "panel card" }, h("a", { href: link("tune", each.id) }, each.name), " ", status(each.status),
+      h("div", { class: "muted" }, `${each.trainable || "?"}: ${counts(each)}`))));
+    heading.hidden = heading2.hidden = !found.length;
+    empty.hidden = !state.loaded || runs.size + experiments.size > 0;
+    table.element.hidden = !runs.size;
+  };
+  show();
+  const end = onChange(show);
+  if (state.loaded) document.documentElement.dataset.ready = "1";
+  return () => { end(); table.end(); };
+}
+
+const counts = (experiment) => Object.entries(experiment.counts).map(([name, count]) => `${count} ${name}`).join(", ") || "no trials yet";
+
+function facts(row) {
+  const pairs = [["algorithm", row.algorithm], ["environment", row.env], ["steps", row.steps === null ? "" : exact(row.steps)], ["iterations", row.iteration === null ? "" : exact(row.iteration)],
+    ["steps/s", row.rate === null ? "" : short(row.rate)], ["training time", row.time_s === null ? "" : duration(row.time_s)], ["last", row.last === null ? "" : exact(row.last)], ["best", row.best === null ? "" : exact(row.best)],
+    ["of", row.metric], ["seed", row.seed === null ? "" : String(row.seed)], ["updated", age(row.updated)]];
+  return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+async function viewRun(query, isCurrent) {
+  const id = query.get("id") || "";
+  const details = await getJson(`/api/run?id=${encodeURIComponent(id)}`);
+  if (!isCurrent()) return null;
+  const row = () => runs.get(id) || details.row;
+  const head = h("div", {});
+  const keys = worthDrawing(details.metrics, details.row.metric);
+  const curves = new Curves([id], { keys, metrics: details.metrics });
+  const parts = { config: h("div", {}), checkpoints: h("div", {}), newest: h("div", {}), logs: h("div", {}) };
+  const logsPart = [h("h2", {}, "Logs"), parts.logs];
+  const isFailed = details.row.status === "failed"; // then why is what people look for
+  main.replaceChildren(crumb(), head, ...(isFailed ? logsPart : []), h("h2", {}, "Curves"), curves.element,
+    h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Settings"), parts.config), h("section", {}, h("h2", {}, "Checkpoints"), parts.checkpoints, h("h2", {}, "Newest result"), parts.newest)),
+    ...(isFailed ? [] : logsPart));
+  const showHead = () => {
+    const now = row();
+    head.replaceChildren(h("h1", {}, now.name), h("p", {}, status(now.status, now.reason), h("span", { class: "muted" }, ` · ${now.reason}`),
+      now.experiment && [" · trial of ", h("a", { href: link("tune", now.experiment) }, now.experiment === "." ? "the experiment" : now.experiment)]),
+      ...[...now.problems, now.damage].filter(Boolean).map(problem), facts(now));
+  };
+  showHead();
+  parts.config.replaceChildren(settingsTable(details));
+  const logs = logsView(id, isFailed);
+  parts.logs.replaceChildren(logs.element);
+  const newest = pairsTable("Newest result", "No result yet.");
+  parts.newest.replaceChildren(newest.element);
+  const showRest = (fresh) => {
+    parts.checkpoints.replaceChildren(checkpointTable(fresh));
+    newest.show(fresh.newest);
+    logs.show(fresh.logs);
+    curves.metrics = fresh.metrics;
+    if (!curves.keys.length && fresh.metrics.length) for (const key of worthDrawing(fresh.metrics, fresh.row.metric)) curves.add(key, false);
+    curves.listMore();
+  };
+  showRest(details);
+  let timer = null;
+  const end = onChange((changed) => {
+    if (!changed.has(id)) return;
+    if (!runs.has(id)) return head.replaceChildren(h("h1", {}, details.row.name), problem("The directory of this run is gone."));
+    showHead();
+    timer ??= setTimeout(async () => {
+      timer = null;
+      try { showRest(await getJson(`/api/run?id=${encodeURIComponent(id)}`)); } catch { /* the next change tries again */ }
+    }, 1500);
+  });
+  return () => { end(); clearTimeout(timer); curves.remove(); };
+}
+
+function settingsTable({ config, stop, row }) {
+  if (!config.length) return h("p", { class: "muted" }, "There is no params.json yet.");
+  const known = config.some((each) => each.differs !== null);
+  const body = h("tbody", {});
+  const all = h("input", { type: "checkbox", dataset: { testid: "all-settings" }, onchange: () => show() });
+  const show = () => {
+    const rows = config.filter((each) => all.checked || each.differs !== false);
+    body.replaceChildren(...rows.map((each) => h("tr", {}, h("td", { class: each.differs ? "wrap differs" : "wrap" }, each.key), h("td", { class: "wrap mono" }, shown(each.value)),
+      known && h("td", { class: "wrap mono muted" }, each.differs ? shown(each.default) : ""))));
+  };
+  show();
+  const goal = Object.entries(stop).map(([key, value]) => `${key} ≥ ${exact(value)}`).join(" or ");
+  return h("div", {}, goal && h("p", {}, `Stops at ${goal}.`),
+    known ? h("label", {}, all, `show all ${config.length}, not only what differs from the defaults of ${row.algorithm}`) : h("p", { class: "muted" }, "The defaults of this trainable are not known, so all is shown."),
+    h("div", { class: "panel scroll" }, h("table", { dataset: { testid: "settings" } }, h("thead", {}, h("tr", {}, h("th", {}, "Setting"), h("th", {}, "Value"), known && h("th", {}, "Default"))), body)));
+}
+
+function checkpointTable({ checkpoints, path, row }) {
+  if (!checkpoints.length) return h("p", { class: "muted" }, "No checkpoint yet. Runs save every five minutes and at their end; --checkpoint-freq N saves every N iterations.");
+  const rows = checkpoints.map((each) => h("tr", {}, h("td", {}, each.name), h("td", { class: "num" }, exact(each.iteration)), h("td", { class: "num" }, bytes(each.size)), h("td", { class: "num" }, age(each.time))));
+  const place = `${path}/${checkpoints[0].name}`;
+  const quoted = /[^\w@%+=:,./-]/.test(place) ? `'${place.replaceAll("'", "'\\''")}'` : place;
+  return h("div", {}, h("div", { class: "panel scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "Checkpoint"), h("th", { class: "num" }, "Iteration"), h("th", { class: "num" }, "Size"), h("th", { class: "num" }, "Saved"))), h("tbody", {}, rows))),
+    row.algorithm && row.env && h("pre", {}, `rllib evaluate ${quoted}`));
+}
+
+function pairsTable(label, nothing) {
+  const body = h("tbody", {});
+  const filter = h("input", { type: "search", placeholder: "Filter the keys", "aria-label": `Filter: ${label}`, oninput: () => show() });
+  const table = h("div", { class: "panel scroll", style: null }, h("table", { "aria-label": label }, body));
+  const note = h("p", { class: "muted" }, nothing);
+  const more = h("button", { type: "button", onclick: () => { most = Infinity; show(); } });
+  let pairs = {};
+  let most = 15;
+  const show = () => {
+    const found = Object.entries(pairs).filter(([key]) => key.includes(filter.value.trim()));
+    body.replaceChildren(...found.slice(0, most).map(([key, value]) => h("tr", {}, h("td", { class: "wrap" }, key), h("td", { class: "num" }, typeof value === "number" ? exact(value) : shown(value)))));
+    more.hidden = found.length <= most;
+    more.textContent = `Show ${found.length - most} more`;
+    const isEmpty = !Object.keys(pairs).length;
+    note.hidden = !isEmpty;
+    filter.hidden = table.hidden = isEmpty;
+  };
+  return { element: h("div", {}, note, h("div", { class: "bar" }, filter), table, h("p", {}, more)), show: (fresh) => { pairs = fresh; show(); } };
+}
+
+function logsView(id, isFailed) {
+  const names = h("div", { class: "bar" });
+  const text = h("pre", { hidden: true, tabindex: 0, "aria-label": "End of the log", dataset: { testid: "log" } });
+  const note = h("p", { class: "muted" });
+  let current = isFailed ? "error.txt" : null;
+  const sizes = new Map();
+  const open = async (name) => {
+    current = name;
+    try {
+      const answer = await getJson(`/api/log?${new URLSearchParams({ id, name })}`);
+      text.textContent = answer.text || "(empty)";
+      note.textContent = answer.skipped ? `${name}: its end; ${bytes(answer.skipped)} before it are not shown.` : name;
+      text.hidden = false;
+      text.scrollTop = text.scrollHeight;
+    } catch (error) {
+      note.textContent = `${name} cannot be read: ${error.message}`;
+    }
+  };
+  const show = (fresh) => {
+    names.replaceChildren(...fresh.map((log) => h("button", { type: "button", onclick: () => open(log.name) }, `${log.name} (${bytes(log.size)})`)));
+    if (!fresh.length) note.textContent = "There are no logs: error.txt appears when a run fails, and trials of Tune write stdout and stderr with log_to_file=True.";
+    const log = fresh.find((each) => each.name === current);
+    if (log && sizes.get(current) !== log.size) open(current);
+    for (const each of fresh) sizes.set(each.name, each.size);
+  };
+  return { element: h("div", {}, names, note, text), show };
+}
+
+async function viewCompare(query, isCurrent) {
+  const ids = [...new Set(query.getAll("id"))].slice(0, MOST_COMPARED);
+  if (!ids.length) return main.replaceChildren(crumb(), h("h1", {}, "Compare"), h("p", {}, "Choose two or more runs in the table of all runs."));
+  const all = await Promise.all(ids.map((id) => getJson(`/api/run?id=${encodeURIComponent(id)}`)));
+  if (!isCurrent()) return null;
+  const metrics = [...new Set(all.flatMap((details) => details.metrics))];
+  const wanted = query.getAll("key").filter((key) => metrics.includes(key));
+  const keys = wanted.length ? wanted : worthDrawing(metrics, all[0].row.metric).slice(0, 2);
+  const curves = new Curves(ids, { keys, metrics, height: 300, large: true, onKeys: (drawn) => history.replaceState(null, "", compareLink(ids, drawn)) });
+  const body = h("tbody", {});
+  main.replaceChildren(crumb(), h("h1", {}, `Compare ${ids.length} run${ids.length === 1 ? "" : "s"}`), h("h2", {}, "Curves"), curves.element,
+    h("h2", {}, "Where they are"), h("div", { class: "panel scroll" }, h("table", { "aria-label": "Compared runs" },
+      h("thead", {}, h("tr", {}, ["Run", "Status", "Steps", "Steps/s", "Best", "Last"].map((name, index) => h("th", { class: index > 1 ? "num" : "" }, name)), h("th", {}, ""))), body)),
+    h("h2", {}, "Settings that differ"), differences(all));
+  const show = () => body.replaceChildren(...ids.map((id, number) => {
+    const row = runs.get(id) || all[number].row;
+    const rest = ids.filter((each) => each !== id);
+    return h("tr", {}, h("td", { class: "name" }, h("span", { class: "keyed" }, swatch(number), h("a", { href: link("run", id) }, row.name))), h("td", {}, status(row.status, row.reason)), h("td", { class: "num" }, short(row.steps)), h("td", { class: "num" }, short(row.rate)),
+      h("td", { class: "num" }, short(row.best)), h("td", { class: "num" }, short(row.last)), h("td", {}, rest.length > 0 && h("a", { href: compareLink(rest, curves.keys), "aria-label": `Take ${row.name} out` }, "take out")));
+  }));
+  show();
+  const end = onChange(show);
+  return () => { end(); curves.remove(); };
+}
+
+function differences(all) {
+  const tables = all.map(({ config }) => new Map(config.map((each) => [each.key, shown(each.value)])));
+  const keys = [...new Set(tables.flatMap((table) => [...table.keys()]))].filter((key) => new Set(tables.map((table) => table.get(key))).size > 1);
+  if (!keys.length) return h("p", { class: "muted" }, all.length > 1 ? "None: all settings are equal, the seed included." : "There is only one run.");
+  const isShared = (key) => tables.every((table) => table.has(key));
+  const names = h("tr", {}, h("th", {}, "Setting"), all.map((details, number) => h("th", { title: details.row.name }, swatch(number), " ", details.row.name.split("/").at(-1).slice(0, 36))));
+  const table = (rows, testid) => h("div", { class: "panel scroll" }, h("table", { dataset: { testid } }, h("thead", {}, names.cloneNode(true)),
+    h("tbody", {}, rows.map((key) => h("tr", {}, h("td", { class: "wrap" }, key), tables.map((values) => h("td", { class: "wrap mono" }, values.get(key) ?? h("span", { class: "muted" }, "–"))))))));
+  const [shared, others] = [keys.filter(isShared), keys.filter((key) => !isShared(key))];
+  return h("div", {}, shared.length ? table(shared, "differences") : h("p", { class: "muted" }, "None of those that all of them have."),
+    others.length > 0 && h("details", {}, h("summary", {}, `${others.length} settings that only some of them have`), table(others, "one-sided")));
+}
+
+async function viewTune(query, isCurrent) {
+  const id = query.get("id") || "";
+  if (!state.loaded) await new Promise((resolve) => { const end = onChange(() => { end(); resolve(); }); });
+  if (!isCurrent()) return null;
+  if (!experiments.has(id)) throw new Error(`there is no experiment ${id}`);
+  const trials = () => [...runs.values()].filter((row) => row.experiment === id);
+  const head = h("div", {});
+  const params = [...new Set(trials().flatMap((row) => Object.keys(row.params)))];
+  const own = params.slice(0, 8).map((key) => ({ key: `param-${key}`, title: key.split("/").at(-1), class: "num", value: (row) => row.params[key], cell: (row) => { const value = row.params[key]; return value === undefined ? "–" : typeof value === "number" ? h("span", { title: String(value) }, short(value)) : shown(value); } }));
+  const prefix = (row) => row.name.split("/").at(-1);
+  const name = { ...COLUMNS[0], title: "Trial", cell: (row) => [h("a", { href: link("run", row.id) }, prefix(row)), flags(row)] };
+  const keep = new Set(["status", "steps", "best", "last", "spark", "updated"]);
+  const table = new RunTable(`tune ${id}`, [name, ...own, ...COLUMNS.filter((column) => keep.has(column.key))], trials, "best");
+  const best = new Chart("best so far", { height: 200 });
+  const axes = h("div", { class: "panel scroll", dataset: { testid: "parallel" } });
+  main.replaceChildren(crumb(), head, h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Best so far, by trial"), best.element), h("section", {}, h("h2", {}, "Settings and what they reached"), axes)), h("h2", {}, "Trials"), table.element);
+  let coordinates = { ids: [], axes: [] };
+  const drawAxes = () => {
+    const width = Math.max(320, axes.clientWidth || 640);
+    axes.replaceChildren(coordinates.axes.length ? parallel(coordinates.axes, coordinates.ids, coordinates.ids.map((each) => runs.get(each)?.name || each), table.table.chosen, width) : h("p", { class: "empty muted" }, "Two trials with results are needed."));
+  };
+  const loadAxes = async () => {
+    try { coordinates = await getJson(`/api/tune?id=${encodeURIComponent(id)}`); drawAxes(); } catch (error) { axes.replaceChildren(h("p", { class: "error" }, error.message)); }
+    document.documentElement.dataset.ready = "1";
+  };
+  const show = () => {
+    const experiment = experiments.get(id);
+    if (!experiment) return head.replaceChildren(problem("The directory of this experiment is gone."));
+    const sign = experiment.mode === "min" ? -1 : 1;
+    const done = trials().filter((row) => row.best !== null);
+    const top = done.reduce((winner, row) => (!winner || sign * row.best > sign * winner.best ? row : winner), null);
+    head.replaceChildren(h("h1", {}, experiment.name), h("p", {}, status(experiment.status), h("span", { class: "muted" }, ` · ${experiment.trainable || ""}: ${counts(experiment)}${experiment.metric ? `; ${experiment.metric}, ${experiment.mode === "min" ? "least" : "greatest"} is best` : ""}`)),
+      experiment.problem && problem(experiment.problem), top && h("p", {}, "Best: ", h("a", { href: link("run", top.id) }, prefix(top)), ` with ${short(top.best)}`));
+    const order = done.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+    let record = -Infinity;
+    const y = order.map((row) => sign * (record = Math.max(record, sign * row.best)));
+    best.show([{ name: "best so far", number: 0, x: y.map((_, index) => index + 1), y }], { x: "trials", smoothing: 0, log: false });
+  };
+  show();
+  table.onShow = drawAxes;
+  await loadAxes();
+  let timer = null;
+  const end = onChange((changed) => {
+    show();
+    if ([...changed].some((each) => runs.get(each)?.experiment === id)) timer ??= setTimeout(() => { timer = null; loadAxes(); }, 2000);
+  });
+  addEventListener("resize", drawAxes);
+  return () => { end(); table.end(); best.remove(); clearTimeout(timer); removeEventListener("resize", drawAxes); };
+}
+
+// ---------------------------------------------------------------------- routes
+
+const ROUTES = { runs: [viewRuns, "runs"], run: [viewRun, "run"], compare: [viewCompare, "compare"], tune: [viewTune, "experiment"] };
+let leave = null;
+let turn = 0;
+
+async function route() {
+  const mine = ++turn;
+  leave?.();
+  leave = null;
+  delete document.documentElement.dataset.ready;
+  const [name, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [view, title] = ROUTES[name] || ROUTES.runs;
+  const parameters = new URLSearchParams(query || "");
+  document.title = `${parameters.getAll("id").length === 1 ? `${parameters.get("id")} · ` : ""}${title} · rllib`;
+  const isCurrent = () => mine === turn;
+  try {
+    const end = await view(parameters, isCurrent);
+    if (isCurrent()) leave = end || null;
+    else end?.();
+  } catch (error) {
+    if (isCurrent()) main.replaceChildren(crumb(), h("p", { class: "problem", role: "alert", dataset: { testid: "error" } }, error.message));
+  }
+}
+
+addEventListener("hashchange", () => { route(); scrollTo(0, 0); main.focus({ preventScroll: true }); });
+addEventListener("keydown", (event) => {
+  if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+    const filter = main.querySelector("input[type=search]");
+    if (filter) { event.preventDefault(); filter.focus(); }
+  }
+});
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+setInterval(() => {
+  for (const each of document.querySelectorAll("[data-age]")) if (each.dataset.age) each.textContent = age(+each.dataset.age);
+}, 10000);
+onChange(() => { document.documentElement.dataset.version = state.version; if (/^(#\/?(runs(\?.*)?)?)?$/.test(location.hash)) document.documentElement.dataset.ready = "1"; });
+connect();
+route();

@@ -1,0 +1,130 @@
+// Charts of some results of some runs, with one set of controls; they follow the runs.
+
+import { Chart, swatch } from "./chart.js";
+import { getJson, h } from "./dom.js";
+import { onChange, runs } from "./store.js";
+
+const AXES = { timesteps_total: "steps", training_iteration: "iterations", time_total_s: "training time" };
+const REFRESH_MS = 1000;
+
+// Kept while the page is open, for the charts of the next run, too.
+const settings = { x: "timesteps_total", smoothing: 0, log: false };
+
+export class Curves {
+  /**
+   * @param {string[]} ids of the runs
+   * @param {{keys: string[], metrics: string[], height?: number, large?: boolean, onKeys?: Function}} options
+   *   `keys` are drawn first, `metrics` are those to choose from.
+   */
+  constructor(ids, { keys, metrics, height, large, onKeys }) {
+    Object.assign(this, { ids, height, metrics, onKeys, keys: [], charts: new Map(), fetched: new Map() });
+    this.message = h("p", { class: "error", role: "alert", hidden: true });
+    this.legend = h("ul", { class: "legend" }, ids.length > 1 && ids.map((id, number) => h("li", {}, swatch(number), h("span", {}, runs.get(id)?.name || id))));
+    this.grid = h("div", { class: large ? "charts large" : "charts" });
+    this.element = h("div", { dataset: { testid: "curves" } }, this.controls(), this.legend, this.message, this.grid);
+    for (const key of keys) this.add(key, false);
+    this.load();
+    this.end = onChange((changed) => ids.some((id) => changed.has(id)) && this.loadSoon());
+  }
+
+  controls() {
+    const axis = h("select", { "aria-label": "Horizontal axis", dataset: { testid: "axis" }, onchange: (event) => { settings.x = event.target.value; this.load(); } },
+      Object.entries(AXES).map(([key, text]) => h("option", { value: key, selected: key === settings.x }, `by ${text}`)));
+    const amount = h("output", {}, settings.smoothing.toFixed(2));
+    const smoothing = h("input", { type: "range", min: 0, max: 0.99, step: 0.01, dataset: { testid: "smoothing" }, oninput: (event) => {
+      settings.smoothing = +event.target.value;
+      amount.textContent = settings.smoothing.toFixed(2);
+      this.draw();
+    } });
+    smoothing.value = settings.smoothing;
+    const log = h("input", { type: "checkbox", checked: settings.log, dataset: { testid: "log" }, onchange: (event) => { settings.log = event.target.checked; this.draw(); } });
+    this.more = h("select", { "aria-label": "Add a chart", dataset: { testid: "add-metric" }, onchange: (event) => { this.add(event.target.value, true); } });
+    return h("div", { class: "bar" }, axis, h("label", {}, "smoothing", smoothing, amount), h("label", {}, log, "logarithmic"), this.more);
+  }
+
+  add(key, isNew) {
+    if (!this.keys.includes(key)) {
+      this.keys.push(key);
+      const close = h("button", { type: "button", title: "Remove this chart", "aria-label": `Remove the chart of ${key}`, onclick: () => this.drop(key) }, "✕");
+      const chart = new Chart(key, { height: this.height, tools: [close] });
+      this.charts.set(key, chart);
+      this.grid.append(chart.element);
+      if (isNew) this.load().then(() => chart.element.scrollIntoView({ block: "nearest" }));
+    }
+    this.listMore();
+    if (isNew) this.onKeys?.(this.keys);
+  }
+
+  drop(key) {
+    this.keys = this.keys.filter((each) => each !== key);
+    this.charts.get(key).remove();
+    this.charts.delete(key);
+    this.listMore();
+    this.onKeys?.(this.keys);
+  }
+
+  listMore() {
+    const left = this.metrics.filter((key) => !this.keys.includes(key));
+    this.more.replaceChildren(h("option", { value: "", disabled: true, selected: true }, "add a chart …"), ...left.map((key) => h("option", { value: key }, key)));
+    this.more.value = "";
+  }
+
+  loadSoon() {
+    this.timer ??= setTimeout(() => { this.timer = null; this.load(); }, REFRESH_MS);
+  }
+
+  async load() {
+    if (this.loading) return (this.again = true, this.loading);
+    this.loading = this.fetch();
+    await this.loading;
+    this.loading = null;
+    if (this.again) { this.again = false; await this.load(); }
+  }
+
+  async fetch() {
+    if (!this.keys.length) return;
+    const query = new URLSearchParams([...this.ids.map((id) => ["id", id]), ...this.keys.map((key) => ["key", key]), ["x", settings.x]]);
+    try {
+      const answer = await getJson(`/api/series?${query}`);
+      this.fetched = Map.groupBy ? Map.groupBy(answer.series, (each) => each.key) : grouped(answer.series);
+      this.message.hidden = true;
+      this.draw();
+    } catch (error) {
+      this.message.textContent = `The curves cannot be read: ${error.message}`;
+      this.message.hidden = false;
+    }
+    document.documentElement.dataset.ready = "1";
+  }
+
+  draw() {
+    for (const [key, chart] of this.charts) {
+      const series = (this.fetched.get(key) || []).map((each) => ({ ...each, name: runs.get(each.id)?.name || each.id, number: this.ids.indexOf(each.id) }));
+      chart.show(series, { ...settings });
+    }
+  }
+
+  remove() {
+    this.end();
+    clearTimeout(this.timer);
+    for (const chart of this.charts.values()) chart.remove();
+  }
+}
+
+function grouped(series) {
+  const groups = new Map();
+  for (const each of series) groups.set(each.key, [...(groups.get(each.key) || []), each]);
+  return groups;
+}
+
+const FIRST = ["episode_reward_mean", "episode_len_mean"];
+const LEARNER = ["total_loss", "policy_loss", "vf_loss", "qf_loss", "critic_loss", "actor_loss", "loss", "kl", "entropy", "mean_q"];
+const SPEED = "num_env_steps_sampled_throughput_per_sec";
+const BOOKKEEPING = /^(time|timestamp|timesteps|iterations|episodes|training_iteration|num_|pid|done|perf|timers|counters|info\/num|config)/;
+
+/** The results that are most worth drawing: return, length, what the learner says of itself, speed. */
+export function worthDrawing(metrics, metric) {
+  const learner = LEARNER.map((name) => metrics.find((key) => key.endsWith(`/learner_stats/${name}`))).filter(Boolean);
+  const found = [metric, ...FIRST, ...learner, SPEED].filter((key) => key && metrics.includes(key));
+  const others = learner.length ? [] : metrics.filter((key) => !BOOKKEEPING.test(key));
+  return [...new Set([...found, ...others])].slice(0, 9);
+}

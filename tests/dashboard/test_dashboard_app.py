@@ -1,0 +1,159 @@
+"""The answers to the browser, over a socket: who gets them, what they hold, and how they follow the files."""
+
+import json
+import re
+from importlib import resources
+
+import pytest
+from dashboard_support import RunOnDisk, served
+
+from rllib import tune
+
+MOST_BYTES = 120_000
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A server that shows one run, for the tests that change nothing."""
+    results = tmp_path_factory.mktemp("shown") / "results"
+    (results.parent / "secret.txt").write_text("secret")
+    RunOnDisk(results, "first").report(1.0)
+    with served(results) as client:
+        yield client
+
+
+@pytest.fixture
+def run(results):
+    run = RunOnDisk(results, "first", stop={"timesteps_total": 1e9})
+    run.report(1.0, 2.0, 4.0)
+    return run
+
+
+def test_the_page_loads_nothing_from_elsewhere(results, serve):
+    client = serve(results)
+    page = client.request("/")
+    policy = page.getheader("content-security-policy")
+    assert page.status == 200 and "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+    wanted = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+    assert wanted
+    for address in wanted:
+        assert client.request(address).status == 200
+    files = [file for file in (resources.files("rllib.dashboard") / "static").iterdir() if file.is_file()]
+    assert sum(len(file.read_bytes()) for file in files) < MOST_BYTES
+    for file in files:
+        text = file.read_text()
+        assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}, file.name
+        for module in re.findall(r'from "\./([^"]+)"', text):
+            assert client.request(f"/static/{module}").getheader("content-type").startswith("text/javascript")
+
+
+def test_rows_and_one_run(results, run, serve):
+    client = serve(results)
+    answer = client.json("/api/runs")
+    assert [row["id"] for row in answer["runs"]] == ["first"] and answer["root"] == str(results)
+    assert client.json("/api/run?id=first")["row"]["status"] == "running"
+
+
+def test_curves(results, run, serve):
+    client = serve(results)
+    kl = "info/learner/default_policy/learner_stats/kl"
+    answer = client.json(f"/api/series?id=first&key=episode_reward_mean&key={kl}")
+    assert [(each["key"].split("/")[-1], each["x"]) for each in answer["series"]] == [
+        ("episode_reward_mean", [100.0, 200.0, 300.0]),
+        ("kl", [100.0, 200.0, 300.0]),
+    ]
+    assert answer["series"][0]["y"] == [1.0, 2.0, 4.0]
+    run.report(8.0)
+    assert client.json("/api/series?id=first&key=episode_reward_mean&x=time_total_s")["series"][0]["x"][-1] == 2.0
+
+
+@pytest.mark.parametrize("query", ["", "id=first", "key=a", "id=first&key=a&points=1e9", "id=first&key=a&points=1"])
+def test_curves_that_cannot_be_given(shown, query):
+    answer = shown.request(f"/api/series?{query}")
+    assert answer.status == 400 and json.loads(answer.text)["error"]
+
+
+@pytest.mark.parametrize("address", [
+    "/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/../../etc/passwd",
+    "/api/run?id=../../../etc", "/api/run?id=/etc", "/api/run?id=", "/api/run", "/api/log?id=first&name=../run.json",
+    "/api/log?id=first&name=run.json", "/api/log?id=first&name=/etc/passwd", "/api/log?id=first",
+    "/api/log?id=..&name=secret.txt", "/api/series?id=../first&key=a", "/api/tune?id=..", "/api/nothing",
+])  # fmt: skip
+def test_nothing_beside_the_runs_is_given(shown, address):
+    answer = shown.request(address)
+    assert answer.status == 404 and "secret" not in answer.text and "root:" not in answer.text
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_it_only_shows(shown, method):
+    assert shown.request("/api/runs", method=method).status == 405
+
+
+@pytest.mark.parametrize(("host", "status"), [
+    ("localhost:1234", 200), ("127.0.0.1", 200), ("[::1]:8265", 200), ("10.1.2.3:8265", 200),
+    ("evil.example", 421), ("evil.example:8265", 421), ("127.0.0.1.evil.example", 421), ("", 421), ("[evil]", 421),
+])  # fmt: skip
+def test_other_names_of_this_machine_are_refused(shown, host, status):
+    assert shown.request("/api/runs", {"Host": host}).status == status
+
+
+def test_a_token(results, run, serve):
+    client = serve(results, token="abc-123")
+    assert client.server.url.endswith("/?token=abc-123")
+    for address in ("/", "/api/runs", "/api/stream", "/static/app.js", "/?token=wrong", "/?token=", "/?token=%ff"):
+        answer = client.request(address)
+        assert answer.status == 401 and "first" not in answer.text, address
+    first = client.request("/?token=abc-123&x=1")
+    assert first.status == 303 and first.getheader("location") == "/?x=1"
+    cookie = first.getheader("set-cookie")
+    assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
+    assert client.request("/api/runs", {"Cookie": cookie.partition(";")[0]}).status == 200
+    assert client.request("/api/runs", {"Cookie": cookie.partition("=")[0] + "=wrong"}).status == 401
+    assert client.request("/api/runs", {"Authorization": "Bearer abc-123"}).status == 200
+    assert client.request("/api/runs", {"Authorization": "Bearer abc-12"}).status == 401
+
+
+def test_without_loopback_there_is_always_a_token(results, serve):
+    client = serve(results, host="0.0.0.0")
+    assert len(client.server.token) >= 24
+    assert client.request("/api/runs").status == 401
+    assert serve(results, host="localhost").server.token is None
+
+
+def test_the_stream_says_all_and_then_what_changes(results, run, serve):
+    client = serve(results)
+    events = client.events()
+    id, whole = next(events)
+    assert whole["whole"] and whole["runs"][0]["last"] == 4.0
+    run.report(9.0)
+    while True:
+        later, news = next(events)
+        assert not news["whole"]
+        if news["runs"][0]["last"] == news["runs"][0]["best"] == 9.0:
+            break
+    assert later != id
+    events.close()
+    # Who comes back gets what is new only; who knew an earlier server gets everything.
+    RunOnDisk(results, "second")
+    _, resumed = next(client.events(later))
+    assert not resumed["whole"] and "second" in [row["id"] for row in resumed["runs"]]
+    _, again = next(client.events("0badb007-5"))
+    assert again["whole"] and len(again["runs"]) == 2
+
+
+def test_a_failure_of_the_server_is_said(results, run, serve, monkeypatch):
+    client = serve(results)
+    monkeypatch.setattr("rllib.dashboard.details.describe", lambda run: 1 / 0)
+    answer = client.request("/api/run?id=first")
+    assert answer.status == 500 and json.loads(answer.text)["error"] == "ZeroDivisionError: division by zero"
+
+
+def test_parallel_coordinates(results, serve):
+    tune.run(lambda config: {"loss": config["x"] ** 2}, config={"x": tune.grid_search([1, 2, 3])}, metric="loss",
+             mode="min", name="search", storage_path=results, verbose=0)  # fmt: skip
+    client = serve(results)
+    while client.json("/api/runs")["behind"]:
+        pass
+    answer = client.json("/api/tune?id=search")
+    assert [axis["name"] for axis in answer["axes"]] == ["x", "loss"] and len(answer["ids"]) == 3
+    assert answer["axes"][0]["places"] == [0.0, 0.5, 1.0]

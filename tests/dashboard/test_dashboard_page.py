@@ -1,0 +1,222 @@
+"""The page in a real browser, as a user has it: it reads, sorts, filters, compares, and follows what happens."""
+
+import json
+import os
+import re
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from browser import Browser, find_browser
+from dashboard_support import RunOnDisk
+
+from rllib import tune
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(find_browser() is None, reason="there is no Chromium here (Debian's package: chromium)"),
+]
+SIZES = {"desk": (1280, 800), "phone": (390, 844)}
+READY = "document.documentElement.dataset.ready === '1'"
+NAMES = "[...document.querySelectorAll('tbody tr')].map((row) => row.dataset.id)"
+
+
+@pytest.fixture(scope="module")
+def _browser():
+    with Browser(find_browser()) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(_browser):
+    """An empty page; none of its errors may be left in the end."""
+    _browser.open("about:blank")
+    _browser.errors.clear()
+    yield _browser
+    assert _browser.errors == []
+
+
+@pytest.fixture
+def runs(results):
+    """Three runs: one that trains, one that has reached its goal, one that has failed; of two algorithms."""
+    made = {name: RunOnDisk(results, name, stop={"timesteps_total": 600}, **more) for name, more in (
+        ("climbing", {"lr": 0.001}), ("done", {"lr": 0.002}), ("broken", {"algorithm": "DQN", "env": "Acrobot-v1"})
+    )}  # fmt: skip
+    made["climbing"].report(10.0, 20.0, 40.0)
+    made["done"].report(*(5.0 * n for n in range(1, 9)))
+    made["done"].save()
+    made["done"].end()
+    made["broken"].report(None, -100.0)
+    made["broken"].end()
+    (made["broken"].path / "error.txt").write_text("Traceback (most recent call last):\nValueError: it broke\n")
+    return made
+
+
+def _hash(route: str, *pairs: tuple[str, str]) -> str:
+    return f"#/{route}?{urllib.parse.urlencode(pairs)}"
+
+
+def _rows(table: str) -> str:
+    return f"document.querySelectorAll('[data-testid={table}] tbody tr')"
+
+
+def test_the_table_sorts_filters_and_compares(browser, results, runs, serve):
+    browser.open(serve(results).server.url)
+    browser.wait(f"{READY} && document.querySelectorAll('.spark').length === 3")
+    states = "[...document.querySelectorAll('tbody .status')].map((e) => e.innerText.trim()).sort().join()"
+    assert browser.evaluate(states) == "failed,finished,running"
+    for name, order in (("best", ["climbing", "done", "broken"]), ("name", ["broken", "climbing", "done"])):
+        browser.click(f"[data-testid=sort-{name}]")
+        assert browser.evaluate(NAMES) == order
+    assert browser.evaluate("[...document.querySelectorAll('th[aria-sort]')].filter((e) => e.ariaSort !== 'none')"
+                            ".map((e) => e.ariaSort)") == ["ascending"]  # fmt: skip
+    browser.press("/")
+    browser.type("algo:PPO return>39")
+    assert browser.evaluate(NAMES) == ["climbing", "done"]
+    for name in ("climbing", "done"):
+        browser.click(f"tr[data-id={name}] input")
+    browser.click("[data-testid=compare]")
+    browser.wait(f"{READY} && window.charts.get('episode_reward_mean')?.series.length === 2")
+    series = browser.evaluate("window.charts.get('episode_reward_mean').series.map((each) => each.y)")
+    assert series == [[10.0, 20.0, 40.0], [5.0 * n for n in range(1, 9)]]
+    lines = "[...document.querySelectorAll('.chart path.line')].map((e) => e.getAttribute('stroke-dasharray'))"
+    first, second, *_ = browser.evaluate(lines)
+    assert first != second
+    assert browser.evaluate(f"[...{_rows('differences')}].map((e) => e.firstChild.textContent)") == ["lr"]
+
+
+def test_one_run(browser, results, runs, serve):
+    url = serve(results).server.url
+    browser.open(url + _hash("run", ("id", "done")))
+    browser.wait(f"{READY} && document.querySelectorAll('.chart path.line').length >= 3")
+    text = browser.evaluate("document.querySelector('main').innerText")
+    assert "timesteps_total 800 >= 600" in text and "checkpoint_000008" in text and "rllib evaluate" in text
+    shown = browser.evaluate(f"[...{_rows('settings')}].map((e) => e.innerText)")
+    assert any(re.match(r"lr\s+0\.002\s+0\.00005", row) for row in shown) and not any("gamma" in row for row in shown)
+    browser.click("[data-testid=all-settings]")
+    assert browser.wait("document.querySelector('[data-testid=settings]').innerText.includes('gamma')")
+    browser.evaluate("(() => { const axis = document.querySelector('[data-testid=axis]');"
+                     "axis.value = 'training_iteration'; axis.dispatchEvent(new Event('change')) })()")  # fmt: skip
+    browser.wait("window.charts.get('episode_reward_mean').series[0].x.join() === '1,2,3,4,5,6,7,8'")
+    browser.click("[data-testid=log]")
+    browser.wait("window.charts.get('episode_reward_mean').scale.log")
+    x, y = browser.evaluate("(() => { const r = document.querySelector('.chart').getBoundingClientRect();"
+                            "scrollTo(0, 0); return [r.x + r.width - 14, r.y + 60] })()")  # fmt: skip
+    browser.move_to(x, y)
+    assert "40" in browser.wait("!document.querySelector('.tip').hidden && document.querySelector('.tip').innerText")
+    browser.open(url + _hash("run", ("id", "broken")))
+    browser.wait("document.querySelector('pre[data-testid=log]')?.innerText.includes('ValueError: it broke')")
+
+
+def test_it_follows_a_run_and_comes_back_when_the_server_does(browser, results, runs, serve):
+    client = serve(results)
+    browser.open(client.server.url + _hash("run", ("id", "climbing")))
+    browser.wait("window.charts.get('episode_reward_mean')?.series[0]?.y.length === 3")
+    runs["climbing"].report(80.0)
+    browser.wait("window.charts.get('episode_reward_mean').series[0].y.at(-1) === 80")
+    serve.stop()
+    browser.wait("document.querySelector('.live.lost')")
+    runs["climbing"].report(160.0)
+    serve(results, port=client.server.port)
+    browser.wait("!document.querySelector('.live.lost')")
+    browser.wait("window.charts.get('episode_reward_mean').series[0].y.at(-1) === 160")
+    runs["climbing"].report(320.0, 640.0, 1280.0)
+    runs["climbing"].end()
+    browser.wait("document.querySelector('main .status.finished')")
+    browser.errors[:] = [error for error in browser.errors if "ERR_" not in error]  # while the server was away
+
+
+def test_without_runs_it_says_what_to_type(browser, results, serve):
+    browser.open(serve(results).server.url)
+    browser.wait(f"{READY} && !document.querySelector('[data-testid=empty]').hidden")
+    assert "rllib train PPO CartPole-v1" in browser.evaluate("document.querySelector('[data-testid=empty]').innerText")
+    RunOnDisk(results, "first").report(1.0)
+    browser.wait(f"{NAMES}.join() === 'first'")
+    assert browser.evaluate("document.querySelector('[data-testid=empty]').hidden")
+
+
+def test_the_token_is_needed_once(browser, results, runs, serve):
+    server = serve(results, token="abc-123").server
+    browser.open(server.url)
+    browser.wait(f"{NAMES}.length === 3")
+    assert "token" not in browser.evaluate("location.href") and browser.evaluate("document.cookie") == ""
+    browser.open(server.url.partition("?")[0] + _hash("run", ("id", "done")))
+    browser.wait(f"{READY} && document.querySelectorAll('.chart path.line').length")
+
+
+def test_an_address_of_nothing_says_so(browser, results, serve):
+    url = serve(results).server.url
+    for route in ("run", "compare", "tune"):
+        browser.open(url + _hash(route, ("id", "no such run")))
+        text = browser.wait("document.querySelector('[data-testid=error]')?.innerText")
+        assert "no such run" in text
+    browser.errors[:] = [error for error in browser.errors if "404" not in error]
+
+
+def test_text_of_files_is_never_markup(browser, results, serve):
+    evil = "<img src=x onerror=document.title='owned'>"
+    RunOnDisk(results, "evil", env=evil, note=evil).path.rename(results / evil)
+    (results / evil / "error.txt").write_text(evil)
+    line = {"episode_reward_mean": 1, "<b>key</b>": 2, "text": evil}
+    (results / evil / "result.json").write_text(json.dumps(line) + "\n")
+    url = serve(results).server.url
+    browser.open(url)
+    browser.wait(f"{NAMES}.length === 1")
+    browser.open(url + _hash("run", ("id", evil)))
+    browser.wait(f"{READY} && document.body.innerText.includes('<b>key</b>')")
+    assert browser.evaluate("document.querySelectorAll('main img, main b').length") == 0
+    assert "owned" not in browser.evaluate("document.title").replace(evil, "")
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(browser, results, runs, serve):
+    browser.open(serve(results).server.url)
+    browser.wait(f"{NAMES}.length === 3")
+    reached = set()
+    for _ in range(30):
+        browser.press("Tab")
+        reached.add(browser.evaluate("document.activeElement.dataset.testid || document.activeElement.tagName"))
+        if browser.evaluate("document.activeElement.dataset.testid") == "sort-name":
+            assert browser.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+            browser.press("Enter")
+            assert browser.evaluate("document.activeElement.closest('th').ariaSort") in ("ascending", "descending")
+    assert reached >= {"filter", "sort-name", "sort-last", "INPUT", "A"}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_view_fits_and_can_be_read(browser, results, runs, serve, size, dark):
+    """With SCREENSHOTS=DIRECTORY the views are kept as pictures."""
+    tune.run(lambda config: {"episode_reward_mean": -config["x"]}, config={"x": tune.grid_search([1, 2, 3])},
+             metric="episode_reward_mean", mode="max", name="search", storage_path=results, verbose=0)  # fmt: skip
+    url = serve(results).server.url
+    both = [("id", "done"), ("id", "climbing")]
+    for route, pairs in (("runs", []), ("run", both[:1]), ("compare", both), ("tune", [("id", "search")])):
+        browser.open("about:blank")
+        browser.open(url + _hash(route, *pairs), *SIZES[size], dark=dark)
+        browser.wait(f"{READY} && document.querySelectorAll('tbody tr').length > 1")
+        if route != "runs":
+            browser.wait("document.querySelectorAll('.chart path.line').length")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0], route
+        assert browser.evaluate(_LOW_CONTRAST) == [], route
+        if directory := os.environ.get("SCREENSHOTS"):
+            browser.screenshot(Path(directory) / f"{route}-{size}-{'dark' if dark else 'light'}.png")
+
+
+# Texts whose contrast with what is behind them is below 4.5 (WCAG 2, AA).
+_LOW_CONTRAST = """(() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0.99) return c; } return [255, 255, 255]; };
+  const low = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length || e.closest('svg, :disabled, option, noscript')) continue;
+    const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) low.push(`${e.tagName} ${e.textContent.slice(0, 30)}: ${contrast.toFixed(2)}`);
+  }
+  return low;
+})()"""

@@ -19,8 +19,8 @@ import reference  # noqa: E402
 # What a reader wants -> pages, where they exist. A page of docs/ that is not named here appears under FURTHER.
 NAVIGATION = {
     "Use": (
-        *("environments", "check_env", "runs", "dashboard", "evaluation", "checkpoints", "callbacks", "schedules", "filters"),
-        *("exploration", "reproducibility", "tune", "custom_loops"),
+        *("environments", "check_env", "runs", "dashboard", "evaluation", "checkpoints", "callbacks", "schedules"),
+        *("filters", "exploration", "reproducibility", "tune", "custom_loops"),
     ),
     "Spaces and networks": ("action_spaces", "masks", "networks", "memory", "losses"),
     "Algorithms": ("continuous_control", "policy_gradient_settings", "replay", "results"),

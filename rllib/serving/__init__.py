@@ -1,0 +1,1 @@
+"""Trained policies at work, without the parts that train: loaded into a program, or behind HTTP."""

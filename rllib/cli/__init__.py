@@ -12,6 +12,7 @@ _COMMANDS = {
     "evaluate": "Play episodes with a trained policy.",
     "play": "Watch a trained policy.",
     "record": "Write a video of a trained policy.",
+    "serve": "Answer requests for actions over HTTP.",
     "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",

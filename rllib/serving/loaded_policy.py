@@ -11,6 +11,7 @@ from rllib.algorithms.inference import Acting, ActingSettings, Inference
 from rllib.checkpoint import MANIFEST, CheckpointError, UserCode, newest_checkpoint, read_checkpoint, read_manifest
 from rllib.env.augmented import Augmentation
 from rllib.env.previous_steps import PreviousStep
+from rllib.models.masks import num_choices
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -110,6 +111,15 @@ class LoadedPolicy(Acting):
     def reads_mask(self) -> bool:
         """Whether a mask has to come beside each observation."""
         return self._inference.settings.augmentation is not None
+
+    def open_mask(self) -> np.ndarray:
+        """A mask that allows every action, int8 [choices]."""
+        return np.ones(num_choices(self.policy.distribution), np.int8)
+
+    @property
+    def told(self) -> PreviousStep | None:
+        """What it reads of the step before; None: nothing."""
+        return self._inference.settings.told
 
     def explored_by(self) -> dict[str, Any]:
         """How much was explored when the checkpoint was written."""

@@ -124,7 +124,7 @@ class App:
             example["state"] = None
         if one.masks is not None:
             example["action_mask"] = plain(one.masks[0])
-        previous = [f"prev_{name}" for name in ("action", "reward") if getattr(policy.told, name, False)]
+        previous = [f"prev_{name}" for name in ("action", "reward") if getattr(policy.previous_step, name, False)]
         spec = {
             "observation_space": space_to_json(policy.observation_space),
             "action_space": space_to_json(policy.action_space),

@@ -180,7 +180,7 @@ def _of_each(answer: tuple, questions: Sequence[Question]) -> Iterator[tuple]:
 
 
 def _alone(policy: LoadedPolicy, question: Question):
-    """(actions, states) of a question in a pass of its own, or the exception."""
+    """(actions, states) of a question by a separate pass, or the exception."""
     try:
         return act(policy, question)
     except ValueError as error:

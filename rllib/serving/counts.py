@@ -33,7 +33,7 @@ _LATENCY, _LATENCY_SUM, _BATCH = _INDEX["latency_0"], _INDEX["latency_sum"], _IN
 
 
 class Counts:
-    """The counters of some processes, each of which writes a row of its own; they go on where a process is replaced.
+    """The counters of some processes, each of which writes one row; they go on where a process is replaced.
 
     Args:
         descriptor: of the shared memory.

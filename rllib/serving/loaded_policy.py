@@ -117,7 +117,7 @@ class LoadedPolicy(Acting):
         return np.ones(num_choices(self.policy.distribution), np.int8)
 
     @property
-    def told(self) -> PreviousStep | None:
+    def previous_step(self) -> PreviousStep | None:
         """What it reads of the step before; None: nothing."""
         return self._inference.settings.told
 

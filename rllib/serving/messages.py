@@ -63,7 +63,7 @@ class Question:
         self.prev_actions, self.prev_rewards, self.alone = prev_actions, prev_rewards, False
 
     def row(self, index: int) -> "Question":
-        """The one with this index as a question of its own."""
+        """The one with this index as a separate question."""
         own = (each and each[index : index + 1] for each in (self.states, self.masks, *self.previous))
         return Question(self.observations[index : index + 1], self.explore, *own)
 

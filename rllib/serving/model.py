@@ -61,7 +61,7 @@ class Model:
             for name in ("observation_space", "action_space"):
                 ours, theirs = getattr(self.policy, name), getattr(policy, name)
                 if ours != theirs:
-                    raise CheckpointError(f"{path} has the {name} {theirs}, but clients were told {ours}")
+                    raise CheckpointError(f"{path} has the {name} {theirs}, but clients were promised {ours}")
             self._warm_up(policy)
         except Exception as error:
             self._refused = identity

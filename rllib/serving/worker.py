@@ -54,11 +54,7 @@ def main(listening: int, control: int, counts: int) -> int:
         raise
     gc.collect()
     gc.freeze()  # what stays for good is not looked at again
-    config = uvicorn.Config(
-        _not_yet,
-        lifespan="off", ws="none", access_log=False, log_level="warning", server_header=False, date_header=False,
-        backlog=BACKLOG, timeout_keep_alive=75, timeout_graceful_shutdown=int(GRACE_S),
-    )  # fmt: skip
+    config = http_config()
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(_serve(config, socket.socket(fileno=listening), line, model, own, task.settings))
     return 0
@@ -121,6 +117,19 @@ def _say_version(line: socket.socket, model: Model) -> None:
 def _report(line: socket.socket, report: Report) -> None:
     with contextlib.suppress(OSError):  # the supervisor has gone
         line.sendall(msgspec.json.encode(report) + b"\n")
+
+
+def http_config(app=None) -> uvicorn.Config:
+    """How uvicorn serves: without what every request would pay for, or a policy server has no use for.
+
+    Args:
+        app: the ASGI application; None: it is made when the event loop runs.
+    """
+    return uvicorn.Config(
+        app or _not_yet,
+        lifespan="off", ws="none", access_log=False, log_level="warning", server_header=False, date_header=False,
+        backlog=BACKLOG, timeout_keep_alive=75, timeout_graceful_shutdown=int(GRACE_S),
+    )  # fmt: skip
 
 
 async def _not_yet(scope, receive, send):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from serving_support import cartpole_rows, write_version
 
 import rllib
 from rllib import DQNConfig, PPOConfig, SACConfig
@@ -144,7 +145,7 @@ def test_it_says_what_it_is(trained):
 def test_checkpoints_of_earlier_versions_act(name):
     loaded = rllib.load_policy(CHECKPOINTS / name)
     with Algorithm.from_checkpoint(CHECKPOINTS / name, {"num_rollout_workers": 0}) as algo:
-        rows = np.random.default_rng(1).uniform(-0.4, 0.4, (20, 4)).astype(np.float32)
+        rows = cartpole_rows(100)
         assert same(*(each.compute_actions(rows, explore=False) for each in (loaded, algo)))
     assert loaded.metadata["env"] == "CartPole-v1" and loaded.policy_version > 0
 
@@ -178,9 +179,7 @@ def test_an_exported_policy_is_loaded(tmp_path):
 
 def test_of_a_run_the_newest_checkpoint_is_taken(tmp_path):
     for name, updates in (("checkpoint_000002", 2), ("checkpoint_1000001", 7), ("checkpoint_000010", 3)):
-        trained = {"algorithm": "PPO", "env": "CartPole-v1", "num_updates": updates, "num_env_steps_sampled": 1}
-        settings = {"ignored_keys": [], "explore": True, "exploration": {}}
-        changed(CHECKPOINTS / "format_1_ppo", tmp_path / name, trained=trained, **settings)
+        write_version(tmp_path / name, updates)
     with pytest.raises(CheckpointError, match="no checkpoint"):
         rllib.load_policy(tmp_path / "elsewhere")
     assert rllib.load_policy(tmp_path / "checkpoint_000002").policy_version == 2
@@ -227,7 +226,7 @@ def test_of_several_policies_one_is_chosen(tmp_path):
     config = PGConfig(algo_class=TwoPolicies).environment("CartPole-v1")
     with built(config.training(model={"fcnet_hiddens": [4]})) as algo:
         path = algo.save(tmp_path / "two")
-        rows = np.random.default_rng(1).uniform(-0.4, 0.4, (20, 4)).astype(np.float32)
+        rows = cartpole_rows(100)
         for policy_id in algo.policies:
             loaded = rllib.load_policy(path, policy_id)
             expected = algo.compute_actions(rows, explore=False, policy_id=policy_id)

@@ -206,7 +206,7 @@ def main() -> None:
     if options.bare:
         return bare(0)
     print(machine())
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory() as directory:
         ours = Served("-m", "rllib", "serve", checkpoint(Path(directory)), "--port", 0)

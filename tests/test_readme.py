@@ -19,7 +19,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 USERS = (
     *("tune", "callbacks", "action_spaces", "memory", "networks", "losses", "masks", "policy_gradient_settings"),
-    *("exploration", "continuous_control", "profiling", "runs"),
+    *("exploration", "continuous_control", "profiling", "runs", "deployment"),
     *("custom_loops", "add_algorithm", "add_network", "add_column"),
 )
 PAGES = ["README.md", *(f"docs/{name}.md" for name in USERS)]

@@ -34,10 +34,13 @@ class App:
         model: has the policy.
         counts: of the server.
         settings: of the server.
+        on_change: called when another checkpoint has been taken up.
     """
 
-    def __init__(self, model: Model, counts: Counts, settings: ServingSettings):
-        self._model, self._counts = model, counts
+    def __init__(
+        self, model: Model, counts: Counts, settings: ServingSettings, on_change: Callable[[], None] = lambda: None
+    ):
+        self._model, self._counts, self._on_change = model, counts, on_change
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._batcher = Batcher(model, counts, settings.max_batch, settings.max_wait_us * 1e-6, settings.max_queue)
         policy = model.policy
@@ -164,6 +167,7 @@ class App:
                 return False
             policy = await asyncio.get_running_loop().run_in_executor(None, self._model.prepare, path)
             self._model.take_up(policy)
+            self._on_change()
             return True
 
 

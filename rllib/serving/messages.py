@@ -154,14 +154,16 @@ class Messages:
             arrays = [np.asarray(_read(part), np.float32) for part in state]
         except (TypeError, ValueError):
             arrays = []
-        if [list(array.shape) for array in arrays] != shapes:
-            raise BadRequest(422, f"a state must be a list of arrays of the shapes {shapes}, or null")
+        if [list(array.shape) for array in arrays] != shapes or not all(np.isfinite(array).all() for array in arrays):
+            raise BadRequest(422, f"a state must be a list of finite arrays of the shapes {shapes}, or null")
         return arrays
 
     def _raw_question(self, body: bytes) -> Question:
         space = self._space
-        if parts(space) is not None or self._initial_state:
-            raise BadRequest(415, f"{RAW} is for observations that are one array, and policies without a memory")
+        if self._initial_state or parts(space) is not None or parts(self._action_space) is not None:
+            raise BadRequest(
+                415, f"{RAW} is for observations and actions that are one array each, and policies without a memory"
+            )
         size = space.dtype.itemsize * int(np.prod(space.shape))
         if not body or len(body) % size:
             raise BadRequest(

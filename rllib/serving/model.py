@@ -1,5 +1,6 @@
 """The policy that a server acts with, and the newer one that takes its place."""
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -23,7 +24,7 @@ class Model:
 
     Attributes:
         policy: the present one.
-        example: one observation, and what belongs to it, for descriptions and for a first pass.
+        is_quick: whether a forward pass may run in the event loop.
 
     Raises:
         CheckpointError: if there is no policy at the source.
@@ -31,13 +32,19 @@ class Model:
 
     def __init__(self, settings: ServingSettings, counts: Counts, before: Path | None = None):
         self._settings, self._counts = settings, counts
-        path = _stands(before) or checkpoint_at(settings.path)
-        self._identity = _identity(path)
         self._refused: tuple | None = None
-        self.policy = self._load(path)
-        self.example = example_of(self.policy)
+        self.policy, self._identity = self._first(before)
         self.is_quick = self._warm_up(self.policy) < QUICK_S
         counts.set("policy_version", self.policy.policy_version)
+
+    def _first(self, before: Path | None) -> tuple[LoadedPolicy, tuple]:
+        """The policy to begin with, and its identity."""
+        if before is not None:
+            with contextlib.suppress(CheckpointError, OSError):  # it has been removed, or damaged, since
+                return self._load(before), _identity(before)
+        path = checkpoint_at(self._settings.path)
+        identity = _identity(path)
+        return self._load(path), identity
 
     def newer(self) -> Path | None:
         """A checkpoint at the source that is neither in use nor has been refused; None if there is none."""
@@ -132,7 +139,3 @@ def _identity(path: Path) -> tuple:
     """What differs between two checkpoints, also of the same path."""
     status = (path / MANIFEST).stat()
     return path, status.st_ino, status.st_mtime_ns
-
-
-def _stands(path: Path | None) -> Path | None:
-    return path if path is not None and (path / MANIFEST).is_file() else None

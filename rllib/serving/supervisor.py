@@ -42,7 +42,6 @@ class _Worker:
 
     def __init__(self, task: Task, listening: socket.socket, counts: Counts):
         self.index, self.started, self.rest = task.index, time.monotonic(), b""
-        self.checkpoint: str | None = None
         self.line, theirs = socket.socketpair()
         descriptors = listening.fileno(), theirs.fileno(), counts.descriptor
         with theirs:
@@ -91,7 +90,8 @@ class Supervisor:
         self._workers: dict[int, _Worker] = {}
         self._due: list[tuple[float, int]] = []  # heap of (when, index of the process to start)
         self._delays: dict[int, float] = {}
-        self._has_served, self._signals = False, 0
+        self._newest: Report | None = None  # what a process has begun to serve last
+        self._signals = 0
 
     def run(self) -> None:
         """Serves.
@@ -133,10 +133,10 @@ class Supervisor:
     def _on_signal(self, number: int, frame) -> None:
         self._signals += 1
 
-    def _start(self, index: int, before: str | None = None) -> None:
+    def _start(self, index: int) -> None:
+        before = self._newest and self._newest.checkpoint
         task = Task(settings=self._settings, index=index, workers=self._num_workers, before=before)
         worker = self._workers[index] = _Worker(task, self._listening, self._counts)
-        worker.checkpoint = before
         self._selector.register(worker.line, selectors.EVENT_READ, worker)
 
     def _step(self) -> None:
@@ -150,31 +150,27 @@ class Supervisor:
                 self._hear(key.data)
         while self._due and self._due[0][0] <= time.monotonic():
             _, index = heapq.heappop(self._due)
-            self._start(index, self._workers.pop(index).checkpoint)
+            self._start(index)
 
     def _hear(self, worker: _Worker) -> None:
         reports = worker.reports()
         for report in reports or ():
             if report.error:
                 self._refused(worker, report.error)
-            elif report.checkpoint != worker.checkpoint or not self._has_served:
-                self._announce(worker, report)
+            elif report != self._newest:
+                self._announce(report)
         if reports is None:
             self._ended(worker)
 
-    def _announce(self, worker: _Worker, report: Report) -> None:
-        is_first, worker.checkpoint = not self._has_served, report.checkpoint
-        self._has_served = True
+    def _announce(self, report: Report) -> None:
+        is_first, self._newest = self._newest is None, report
         host, port = self._listening.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
         what = f"{report.of}, version {report.version}, from {report.checkpoint}"
-        if is_first:
-            self._say(f"Serving {what} at http://{host}:{port}")
-        elif worker.index == 0:
-            self._say(f"Now serving {what}")
+        self._say(f"Serving {what} at http://{host}:{port}" if is_first else f"Now serving {what}")
 
     def _refused(self, worker: _Worker, error: str) -> None:
-        if not self._has_served:
+        if self._newest is None:
             raise ServingError(error)
         self._say(f"process {worker.process.pid} cannot serve: {error}")
 
@@ -183,7 +179,7 @@ class Supervisor:
         self._selector.unregister(worker.line)
         status = worker.end()
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
-        if not self._has_served:
+        if self._newest is None:
             raise ServingError(f"the process that was to serve {how} before it did")
         now = time.monotonic()
         delay = 0.0

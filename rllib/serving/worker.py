@@ -13,6 +13,7 @@ import resource
 import socket
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,7 @@ def main(listening: int, control: int, counts: int) -> int:
     task = msgspec.json.decode(line.makefile("rb").readline(), type=Task)
     own = Counts(counts, task.workers + 1, task.index)
     own.set("queue_length", 0)
+    asked = own.of_all("reload_requests")  # what comes after this is for the checkpoint that follows
     try:
         model = Model(task.settings, own, None if task.before is None else Path(task.before))
     except ValueError as error:  # of CheckpointError, and of settings of a network that is not to be had
@@ -56,13 +58,14 @@ def main(listening: int, control: int, counts: int) -> int:
     gc.freeze()  # what stays for good is not looked at again
     config = http_config()
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_serve(config, socket.socket(fileno=listening), line, model, own, task.settings))
+        runner.run(_serve(config, socket.socket(fileno=listening), line, model, own, task.settings, asked))
     return 0
 
 
-async def _serve(config, listening, line, model: Model, counts: Counts, settings: ServingSettings) -> None:
-    app = App(model, counts, settings)
-    config.app = app
+async def _serve(
+    config, listening, line, model: Model, counts: Counts, settings: ServingSettings, asked: float
+) -> None:
+    app = config.app = App(model, counts, settings, partial(_say_version, line, model))
     server = uvicorn.Server(config)
     loop = asyncio.get_running_loop()
 
@@ -72,7 +75,7 @@ async def _serve(config, listening, line, model: Model, counts: Counts, settings
     # A thread, since the loop may be busy for longer.
     threading.Thread(target=_await_end, args=(line, loop, end), daemon=True).start()
     _say_version(line, model)
-    watching = asyncio.create_task(_watch(app, model, counts, line, settings.watch))
+    watching = asyncio.create_task(_watch(app, counts, settings.watch, asked))
     try:
         await server.serve(sockets=[listening])
     finally:
@@ -92,9 +95,8 @@ def _await_end(line: socket.socket, loop, end) -> None:
     os._exit(1)
 
 
-async def _watch(app: App, model: Model, counts: Counts, line, always: bool) -> None:
+async def _watch(app: App, counts: Counts, always: bool, asked: float) -> None:
     """Takes up newer checkpoints: as they appear, or when another process of this server was asked to."""
-    asked, version = counts.of_all("reload_requests"), model.policy
     while True:
         await asyncio.sleep(WATCH_S)
         before, asked = asked, counts.of_all("reload_requests")
@@ -103,9 +105,6 @@ async def _watch(app: App, model: Model, counts: Counts, line, always: bool) -> 
                 await app.take_up_newer()
             except CheckpointError as error:
                 logger.warning("%s The policy in use stays.", error)
-        if model.policy is not version:
-            version = model.policy
-            _say_version(line, model)
 
 
 def _say_version(line: socket.socket, model: Model) -> None:

@@ -49,8 +49,13 @@ def command(checkpoint, host, port, workers, token, verbose, **settings) -> None
         try:
             listening = listen(host, port)
         except OSError as error:
-            raise Mistake(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port") from error
+            raise Mistake(f"cannot listen at {host}:{port}: {_reason(error)}; choose another --port") from error
         try:
             Supervisor(asked, listening, workers, lambda line: click.echo(line)).run()
         except ServingError as error:
             raise Mistake(str(error)) from error
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, without what Python adds."""
+    return str(error.strerror).partition(" (")[0]

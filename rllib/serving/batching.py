@@ -139,20 +139,22 @@ def has_gone(receive: Receive) -> bool:
 
 
 def _answers(policy: LoadedPolicy, batch: Sequence[Waiting]) -> list:
-    """For each of the batch (actions, states) or an exception."""
+    """For each of the batch (actions, states) or an exception; nothing is raised, or the queue would stand still."""
     answers: list = [None] * len(batch)
     for explore in (False, True):
-        chosen = [index for index, waiting in enumerate(batch) if waiting.question.explore is explore]
-        if not chosen:
-            continue
-        questions = [batch[index].question for index in chosen]
-        try:
-            found = _of_each(act(policy, _joined(questions, explore)), questions)
-        except Exception:  # of one of them; which one shows when each is asked alone
-            found = [_alone(policy, question) for question in questions]
+        chosen = [index for index, waiting in enumerate(batch) if waiting.question.explore == explore]
+        found = _found(policy, [batch[index].question for index in chosen], explore) if chosen else []
         for index, answer in zip(chosen, found, strict=True):
             answers[index] = answer
     return answers
+
+
+def _found(policy: LoadedPolicy, questions: Sequence[Question], explore: bool) -> list:
+    """For each of them (actions, states) or an exception."""
+    try:
+        return list(_of_each(act(policy, _joined(questions, explore)), questions))
+    except Exception:  # of one of them; which one shows when each is asked alone
+        return [_alone(policy, question) for question in questions]
 
 
 def _joined(questions: Sequence[Question], explore: bool) -> Question:
@@ -191,10 +193,18 @@ def _alone(policy: LoadedPolicy, question: Question):
 
 def _message(policy: LoadedPolicy, question: Question, error: ValueError) -> str:
     """What is wrong, and with which of several observations."""
-    if len(question.observations) > 1:
-        for index in range(len(question.observations)):
-            try:
-                act(policy, question.row(index))
-            except ValueError as own:
-                return f"observation {index} of {len(question.observations)}: {own}"
-    return str(error)
+    first, last = 0, len(question.observations)  # the first wrong one lies between
+    while last - first > 1:
+        middle = (first + last) // 2
+        try:
+            act(policy, question.part(first, middle))
+            first = middle
+        except ValueError as own:
+            last, error = middle, own
+    if len(question.observations) == 1:
+        return str(error)
+    try:
+        act(policy, question.part(first, last))
+    except ValueError as own:
+        error = own
+    return f"observation {first} of {len(question.observations)}: {error}"

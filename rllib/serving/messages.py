@@ -62,10 +62,10 @@ class Question:
         self.observations, self.explore, self.states, self.masks = observations, explore, states, masks
         self.prev_actions, self.prev_rewards, self.alone = prev_actions, prev_rewards, False
 
-    def row(self, index: int) -> "Question":
-        """The one with this index as a separate question."""
-        own = (each and each[index : index + 1] for each in (self.states, self.masks, *self.previous))
-        return Question(self.observations[index : index + 1], self.explore, *own)
+    def part(self, first: int, last: int) -> "Question":
+        """Those from `first` to before `last`, as a separate question."""
+        rest = (each and each[first:last] for each in (self.states, self.masks, *self.previous))
+        return Question(self.observations[first:last], self.explore, *rest)
 
     @property
     def previous(self) -> tuple:

@@ -96,6 +96,8 @@ def test_exploring_samples_actions_and_nothing_else_does():
         ({"observation": [[0], [0, 1]]}, 422, "ragged list"),
         ({"observation": {"x": 1}}, 422, "needs numbers"),
         ({"observations": [OBSERVATION, [9, 0, 0, 0]]}, 422, r"observation 1 of 2: .*upper bound"),
+        ({"observations": [OBSERVATION] * 300 + [[0, 0, 0]]}, 422, r"observation 300 of 301: .*needs shape \(4,\)"),
+        ({"observations": [OBSERVATION] * 7 + [[]] * 300}, 422, r"observation 7 of 307: .*has shape \(0,\)"),
         ({"observations": OBSERVATION}, 422, r"observation 0 of 4: .*needs shape \(4,\)"),
         ({"observations": []}, 422, "at least one observation"),
         ({"observations": 3}, 422, "must be a list"),
@@ -189,6 +191,18 @@ def test_a_slow_policy_leaves_the_event_loop_free(tmp_path, monkeypatch):
 
     answers = served(write_version(tmp_path / "one", 1, 1), scenario)
     assert [answer.json()["action"] for answer in answers] == [1] * 300
+
+
+def test_a_failing_pass_is_an_answer_too(monkeypatch):
+    async def scenario(client):
+        with monkeypatch.context() as patch:
+            patch.setattr(client.model.policy, "compute_actions", lambda *given, **how: 1 / 0)
+            failed = await asyncio.gather(*(client.act({"observation": OBSERVATION}) for _ in range(3)))
+        return failed, await client.act({"observation": OBSERVATION})
+
+    failed, right = served(CARTPOLE, scenario)
+    assert [answer.status for answer in failed] == [500] * 3 and "its log" in failed[0].json()["error"]
+    assert right.status == 200
 
 
 def test_waiting_fills_batches():

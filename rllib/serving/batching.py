@@ -69,6 +69,7 @@ class Batcher:
             raise BadRequest(503, f"{self._length} observations are waiting already; try again")
         self._queue.append(waiting)
         self._length += waiting.count
+        self._counts.set("queue_length", self._length)
         self._schedule()
         return waiting.answer
 

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import http.client
+import json
 import re
 import shutil
 import socket
@@ -89,6 +90,18 @@ def test_newer_checkpoints_are_taken_up_without_a_failed_request(serve, tmp_path
     until(lambda: server.ask("GET", "/health").json()["policy_version"] == 5)
     assert server.terminate() == 0
     assert "config.json" in server.process.stdout.read()
+
+
+def test_what_has_arrived_is_answered_before_the_end(serve, tmp_path):
+    server = serve(write_version(tmp_path / "checkpoint", 1, 1), "--max-wait-us", "2000000")
+    waiting = server.connect()
+    waiting.request("POST", "/act", json.dumps(BODY))
+    arrived = "rllib_serve_queue_length 1", "rllib_serve_actions_total 1"
+    until(lambda: any(line in server.ask("GET", "/metrics").body.decode() for line in arrived))
+    assert server.terminate() == 0
+    answer = waiting.getresponse()
+    assert answer.status == 200 and json.loads(answer.read())["action"] == 1
+    waiting.close()
 
 
 def test_clients_that_hang_up_do_no_harm(serve, tmp_path):

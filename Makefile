@@ -17,7 +17,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead spilling custom_network \
-	masked_throughput memory_throughput continuous_throughput vectorized_throughput tensor_environments scale
+	masked_throughput memory_throughput continuous_throughput vectorized_throughput tensor_environments scale \
+	serving
 
 .PHONY: train test faults soak learning ray engines docs types benchmark gpu clean
 .DELETE_ON_ERROR:

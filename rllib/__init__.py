@@ -16,6 +16,7 @@ _LAZY = {
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",
     "concat_samples": "rllib.sample_batch",
+    "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
     "make_multi_callbacks": "rllib.evaluation.callbacks",
     "register_action_dist": "rllib.models.registry",

@@ -48,6 +48,7 @@ from rllib.algorithms.td3 import TD3Config as TD3Config
 from rllib.algorithms.tqc import TQC as TQC
 from rllib.algorithms.tqc import TQCConfig as TQCConfig
 from rllib.sample_batch import concat_samples as concat_samples
+from rllib.serving.loaded_policy import load_policy as load_policy
 from rllib.learners.learner import make_learner as make_learner
 from rllib.evaluation.callbacks import make_multi_callbacks as make_multi_callbacks
 from rllib.models.registry import register_action_dist as register_action_dist

@@ -34,7 +34,15 @@ from rllib.encoding import UserCode, decode, encode, import_path
 from rllib.errors import CheckpointError
 from rllib.tensor_file import TensorFile, tensors_of
 
-__all__ = ["FORMAT_VERSION", "CheckpointError", "UserCode", "read_checkpoint", "read_manifest", "write_checkpoint"]
+__all__ = [
+    "FORMAT_VERSION",
+    "CheckpointError",
+    "UserCode",
+    "newest_checkpoint",
+    "read_checkpoint",
+    "read_manifest",
+    "write_checkpoint",
+]
 
 FORMAT = "rllib checkpoint"
 FORMAT_VERSION = 2
@@ -42,6 +50,9 @@ MANIFEST = "manifest.json"
 # Names that `_sibling` gives to checkpoints that are being written.
 _TEMPORARY = re.compile(r"\..+\.tmp-[0-9a-f]{8}")
 _RECORDED_LIBRARIES = ("numpy", "gymnasium", "torch", "cloudpickle")
+
+# The name of an iteration's checkpoint in the directory of its run.
+OF_ITERATION = re.compile(r"checkpoint_(\d{6,})")
 
 Tree = Mapping[str, Mapping[str, Any]]
 Content = bytes | TensorFile
@@ -253,21 +264,23 @@ def _exchange(first: Path, second: Path) -> bool:
 # ---------------------------------------------------------------------- reading
 
 
-def read_checkpoint(path: str | Path, *, load_user_code: bool = False, only: str = "") -> dict[str, dict[str, Any]]:
+def read_checkpoint(
+    path: str | Path, *, load_user_code: bool = False, only: str | tuple[str, ...] = ""
+) -> dict[str, dict[str, Any]]:
     """The tree that `write_checkpoint` wrote, after a check of every file.
 
     Args:
         path: the checkpoint's directory.
         load_user_code: import the classes and functions it names, and unpickle those it holds, which runs code:
             only for checkpoints whose origin you trust. If False, a UserCode takes their place.
-        only: read only files whose names begin with this, such as "policies/default_policy/".
+        only: read only files whose names begin with this, such as "policies/default_policy/", or with one of these.
 
     Raises:
         CheckpointError: (a ValueError) if it is missing, truncated, modified, no checkpoint, or of a newer format.
     """
     path = Path(path).absolute()
     manifest = read_manifest(path)
-    wanted = (only, "user_code/")
+    wanted = (*([only] if isinstance(only, str) else only), "user_code/")
     files = {
         name: _checked_content(path, name, entry)
         for name, entry in manifest["files"].items()
@@ -334,6 +347,18 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
             f"written with {manifest.get('versions')}; install that version of rllib, or a newer one."
         )
     return manifest
+
+
+def checkpoints_in(directory: str | Path) -> dict[int, Path]:
+    """Iteration -> checkpoint in the directory of a run or a trial."""
+    paths = Path(directory).iterdir()
+    return {int(match[1]): path for path in paths if (match := OF_ITERATION.fullmatch(path.name))}
+
+
+def newest_checkpoint(directory: str | Path) -> Path | None:
+    """The checkpoint of the latest iteration in the directory of a run or a trial; None if there is none."""
+    found = checkpoints_in(directory)
+    return found[max(found)] if found else None
 
 
 def _checked_content(path: Path, name: str, entry: Mapping) -> bytes | mmap.mmap:

@@ -131,11 +131,24 @@ class Policy:
         for name, description in files.items():
             if name.endswith("policy.json"):
                 directory = name.removesuffix("policy.json")
-                policy = policies[directory] = cls(_spec(description, checkpoint_path))
-                policy.set_state(files[directory + "weights.safetensors"])
+                state = files[directory + "weights.safetensors"]
+                policies[directory] = cls.from_files(description, state, checkpoint_path)
         if not policies:
             raise CheckpointError(f"{os.fspath(checkpoint_path)} is a checkpoint, but not one of a policy")
         return policies[""] if is_one else {directory.split("/")[1]: policy for directory, policy in policies.items()}
+
+    @classmethod
+    def from_files(
+        cls, description: Mapping[str, Any], state: Mapping[str, np.ndarray], path: str | os.PathLike
+    ) -> "Policy":
+        """The policy of a checkpoint's policy.json and weights.safetensors, which have been read.
+
+        Raises:
+            CheckpointError: if it is made by code of the user's that was not loaded; it names the path.
+        """
+        policy = cls(_spec(description, path))
+        policy.set_state(state)
+        return policy
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -577,8 +590,8 @@ def _spec(description: Mapping[str, Any], path: str | os.PathLike) -> PolicySpec
     if any(isinstance(value, UserCode) for value in used.values()):
         code = ", ".join(f"{name}={each.reference}" for name, each in used.items() if isinstance(each, UserCode))
         raise CheckpointError(
-            f"the policy of the checkpoint {os.fspath(path)} is made by code of yours ({code}). Use "
-            "Policy.from_checkpoint(path, load_user_code=True) if you trust where it comes from."
+            f"the policy of the checkpoint {os.fspath(path)} is made by code of yours ({code}), which runs only when "
+            "you ask for it: give load_user_code=True if you trust where it comes from."
         )
     if action_dist is not None:
         spec = dataclasses.replace(spec, distribution=dataclasses.replace(spec.distribution, user_class=action_dist))

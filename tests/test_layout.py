@@ -44,7 +44,7 @@ IMPORTS_LATE = {
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",
     "imageio_ffmpeg", "envpool", "onnx", "onnxruntime", "onnxscript",
-    "starlette", "uvicorn", "anyio",
+    "starlette", "uvicorn", "anyio", "httptools", "uvloop",
     "asyncio", "concurrent",  # 1.5 MiB in each of the workers
 }  # fmt: skip
 HEAVY = LOADED_WHEN_USED | {"gymnasium", "numpy", "psutil", "yaml", "safetensors"}
@@ -202,7 +202,10 @@ def test_a_worker_loads_nothing_that_it_does_not_use():
     assert not loaded & {"runtime.engines.zeromq.state", "runtime.engines.zeromq.entities"}, "of the node"
 
 
-@pytest.mark.parametrize("module", ["PPO", "PPOConfig", "Algorithm", "Policy", "SampleBatch", "register_env"])
+PUBLIC = ["PPO", "PPOConfig", "Algorithm", "Policy", "SampleBatch", "load_policy", "register_env"]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
 def test_public_names_never_import_torch(module):
     code = f"import sys, rllib; rllib.{module}; assert 'torch' not in sys.modules, 'torch was imported'"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)

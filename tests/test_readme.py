@@ -21,7 +21,7 @@ USERS = (
     *("tune", "callbacks", "action_spaces", "memory", "networks", "losses", "masks", "policy_gradient_settings"),
     *("exploration", "continuous_control", "profiling", "runs", "accelerated_environments"),
     *("environments", "evaluation", "checkpoints", "schedules", "filters", "reproducibility"),
-    *("from_rllib", "from_sb3", "from_cleanrl", "export"),
+    *("from_rllib", "from_sb3", "from_cleanrl", "export", "deployment"),
     *("custom_loops", "add_algorithm", "add_network", "add_column"),
 )
 PAGES = ["README.md", *(f"docs/{name}.md" for name in USERS)]

@@ -141,11 +141,8 @@ class Algorithm(Acting, Saving, ABC):
         self._return_scale = make_return_scale and make_return_scale()
         self._refuse_memory()
         rng = seeding.generator(self.seed, seeding.INFERENCE)
-        augmentation = from_config.augmentation(self.config)
-        told = from_config.previous_step(self.config)
-        self._inference = Inference(
-            observation_space, action_space, self.config, rng, spec.distribution, augmentation, told
-        )
+        settings = from_config.acting_settings(self.config)
+        self._inference = Inference(observation_space, action_space, settings, rng, spec.distribution)
         self._schedule = functools.cache(self.config.get_schedule)
         self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
         self._restores = 0  # from checkpoints: environments get fresh seeds each time

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.algorithms.inference import ActingSettings
 from rllib.algorithms.tensor_rollouts import device_for
 from rllib.env.atari import AtariFactory, is_atari
 from rllib.env.augmented import Augmentation, AugmentedFactory
@@ -17,7 +18,7 @@ from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, num_cores
 from rllib.learners.learner_group import GroupSettings
-from rllib.models.model_settings import MODEL_DEFAULTS, check_model
+from rllib.models.model_settings import MODEL_DEFAULTS
 
 
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
@@ -55,12 +56,24 @@ def augmentation(config: AlgorithmConfig) -> Augmentation | None:
 
 def previous_step(config: AlgorithmConfig) -> PreviousStep | None:
     """What observations tell of the step before; None: nothing."""
-    model = check_model(config.model)
-    told = PreviousStep(
-        model["lstm_use_prev_action"] or bool(model["attention_use_n_prev_actions"]),
-        model["lstm_use_prev_reward"] or bool(model["attention_use_n_prev_rewards"]),
+    return PreviousStep.of_model(config.model)
+
+
+def acting_settings(config: AlgorithmConfig) -> ActingSettings:
+    """What is between the environment's observations and actions and those of the policy."""
+    return ActingSettings(
+        normalize_actions=config.normalize_actions,
+        clip_actions=config.clip_actions,
+        ignored_keys=tuple(config.ignore_observation_keys),
+        augmentation=augmentation(config),
+        told=previous_step(config),
+        explore=config.explore,
     )
-    return told if told.action or told.reward else None
+
+
+def environment_name(config: AlgorithmConfig) -> str | None:
+    """What messages call the environment; None without one."""
+    return None if config.env is None else resolve(config.env).name
 
 
 def _preprocessed(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:

@@ -1,27 +1,64 @@
 """Actions for observations as an environment gives them, outside of training: in deployment and users' own loops."""
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.player import Player
 from rllib.env.actions import action_mapper, of_each
 from rllib.env.augmented import METHOD, OBSERVATIONS, Augmentation
-from rllib.env.observations import observation_column
+from rllib.env.observations import ArrayColumn, observation_column
 from rllib.env.previous_steps import ACTIONS, REWARDS, ActionRow, PreviousStep
-from rllib.env.spaces import mismatch
+from rllib.env.spaces import all_fit, mismatch
 from rllib.models.distributions import Distribution
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 
 
-class Acting:
-    """The methods of an algorithm that act with its present policies."""
+@dataclass(frozen=True)
+class ActingSettings:
+    """What is between the environment's observations and actions and those of a policy.
 
-    config: AlgorithmConfig
+    Attributes:
+        normalize_actions, clip_actions: as for env.actions.ActionMapper.
+        ignored_keys: of observations, which the policy does not read.
+        augmentation: what is added to the environment's own observations; None: nothing.
+        told: what observations tell of the step before; None: nothing.
+        explore: whether actions are sampled where a call does not say.
+    """
+
+    normalize_actions: bool = True
+    clip_actions: bool = False
+    ignored_keys: tuple[str, ...] = ()
+    augmentation: Augmentation | None = None
+    told: PreviousStep | None = None
+    explore: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able data; `from_json` reads it."""
+        return {**dataclasses.asdict(self), "ignored_keys": list(self.ignored_keys)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "ActingSettings":
+        """The settings among the items of `data`."""
+        added, told = data["augmentation"], data["told"]
+        return cls(
+            data["normalize_actions"],
+            data["clip_actions"],
+            tuple(data["ignored_keys"]),
+            added and Augmentation(**added),
+            told and PreviousStep(**told),
+            data["explore"],
+        )
+
+
+class Acting:
+    """The methods of an algorithm, or a loaded policy, that act with its present policies."""
+
     policies: dict[str, Policy]
     _inference: "Inference"
 
@@ -110,7 +147,7 @@ class Acting:
                 given and [given[agent] for agent in agents] for given in per_agent
             )
         fetches: dict[str, np.ndarray] | None = None if state is None and not full_fetch else {}
-        explore = self.config.explore if explore is None else explore
+        explore = self._inference.settings.explore if explore is None else explore
         told = action_masks, prev_action, prev_reward
         actions, states = self._inference.compute_actions(policy, observations, state, explore, fetches, *told)
         if agents is not None:
@@ -141,34 +178,29 @@ class Inference:
 
     Args:
         observation_space, action_space: of the environment.
-        config: how actions are mapped to the space.
+        settings: how observations become those of the policies, and their actions those of the space.
         rng: draws the actions that are sampled.
         distribution: of the policies' actions.
-        augmentation: what is added to the environment's own observations; None: nothing.
-        told: what observations tell of the step before; None: nothing.
 
     Attributes:
-        rng: the same.
+        rng, settings: the same.
     """
 
     def __init__(
         self,
         observation_space,
         action_space,
-        config: AlgorithmConfig,
+        settings: ActingSettings,
         rng: np.random.Generator,
         distribution: Distribution,
-        augmentation: Augmentation | None = None,
-        told: PreviousStep | None = None,
     ):
-        self.rng = rng
-        self._augmentation = augmentation
-        self._told = told
-        self._action_row = told and ActionRow(action_space)
+        self.rng, self.settings = rng, settings
+        self._augmentation, self._told = settings.augmentation, settings.told
+        self._action_row = self._told and ActionRow(action_space)
         self._space = observation_space
-        self._ignored = set(config.ignore_observation_keys)
+        self._ignored = set(settings.ignored_keys)
         self._column = observation_column(observation_space)
-        mapping = config.normalize_actions, config.clip_actions
+        mapping = settings.normalize_actions, settings.clip_actions
         self._to_env = action_mapper(action_space, distribution, *mapping).to_env
 
     def compute_actions(
@@ -202,15 +234,31 @@ class Inference:
             ValueError: for an observation that is not in the space, a state that does not fit the policy, or a mask
                 that is missing or leaves no legal action.
         """
-        given = (
-            observations,
-            *(_or_none(each, observations) for each in (states, prev_actions, prev_rewards, action_masks)),
-        )
-        rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
+        rows = self._rows_at_once(observations) if action_masks is None else None
+        if rows is None:
+            given = states, prev_actions, prev_rewards, action_masks
+            given = observations, *(_or_none(each, observations) for each in given)
+            rows = np.stack([self._row(*each) for each in zip(*given, strict=True)])
         memory = _memory(policy, states, len(rows))
         drawn = policy.compute_actions(rows, explore, self.rng, state=memory, fetches=fetches)
         actions = of_each(self._to_env(drawn))
         return actions, _states(policy, memory, len(rows))
+
+    @property
+    def given_space(self):
+        """The space of the observations that `compute_actions` takes: the environment's, but for ignored keys."""
+        space = self._space if self._augmentation is None else self._space[OBSERVATIONS]
+        return space if self._told is None else self._told.own_space(space)
+
+    def _rows_at_once(self, observations: Sequence) -> np.ndarray | None:
+        """Observations that are arrays, and lie in the space, as batches store them; None: look at each."""
+        if self._augmentation or self._told or not isinstance(self._column, ArrayColumn):
+            return None
+        try:
+            rows = np.asarray(observations)
+        except ValueError:  # of different shapes
+            return None
+        return rows.astype(self._column.dtype, copy=False) if len(rows) and all_fit(self._space, rows) else None
 
     def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
         """The observation as batches store it."""

@@ -14,6 +14,7 @@ import numpy as np
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.from_checkpoint import read_state, saved_class, saved_config
+from rllib.algorithms.from_config import environment_name
 from rllib.algorithms.inference import Inference
 from rllib.checkpoint import write_checkpoint
 from rllib.evaluation import seeding
@@ -52,6 +53,10 @@ class Saving:
     @abstractmethod
     def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
         """The present policy of this id."""
+
+    @abstractmethod
+    def explored_by(self) -> dict[str, Any]:
+        """How much is explored at this moment."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -193,8 +198,13 @@ class Saving:
             **description_of(policy.spec),
             "observation_space": self.observation_space,
             "action_space": self.action_space,
-            "normalize_actions": self.config.normalize_actions,
-            "clip_actions": self.config.clip_actions,
+            **self._inference.settings.to_json(),
+            "exploration": {name: float(number) for name, number in self.explored_by().items()},
+            "trained": {
+                "algorithm": type(self).__name__,
+                "env": environment_name(self.config),
+                **{name: self.metrics.counters[name] for name in ("num_updates", "num_env_steps_sampled")},
+            },
         }
         return {"policy.json": description, "weights.safetensors": policy.get_state()}
 

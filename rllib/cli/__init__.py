@@ -15,6 +15,7 @@ _COMMANDS = {
     "play": "Watch a trained policy.",
     "record": "Write a video of a trained policy.",
     "export": "Write a policy as a file for torch or ONNX.",
+    "serve": "Answer requests for actions over HTTP.",
     "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",

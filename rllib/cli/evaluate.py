@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rllib.algorithms.algorithm import Algorithm
+from rllib.checkpoint import newest_checkpoint
 from rllib.cli.failures import Mistake, reported, user_input
 
 
@@ -46,5 +47,4 @@ def latest(path: Path) -> Path:
     """
     if not path.exists():
         raise Mistake(f"there is no checkpoint {path}")
-    checkpoints = sorted(path.glob("checkpoint_*"))
-    return checkpoints[-1] if checkpoints else path
+    return (newest_checkpoint(path) if path.is_dir() else None) or path

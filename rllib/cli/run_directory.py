@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from rllib.checkpoint import OF_ITERATION, newest_checkpoint
 from rllib.cli.failures import Mistake
 from rllib.cli.spec import RunSpec
 from rllib.tune.loggers import drop_results_after, numbered, write_whole
@@ -18,7 +19,6 @@ from rllib.tune.loggers import drop_results_after, numbered, write_whole
 SPEC = "run.json"
 # Where no number of iterations is given, the state is saved this often, so that --resume has something to go on from.
 SAVE_EVERY_S = 300.0
-_CHECKPOINT = re.compile(r"checkpoint_(\d{6,})")
 
 
 class RunDirectory:
@@ -35,7 +35,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: Path):
-        self.path, self.checkpoint = path, _newest_checkpoint(path)
+        self.path, self.checkpoint = path, newest_checkpoint(path)
         self._lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,7 +84,7 @@ class RunDirectory:
     @property
     def iteration(self) -> int:
         """Of the newest checkpoint; 0 if there is none."""
-        return int(_CHECKPOINT.fullmatch(self.checkpoint.name)[1]) if self.checkpoint else 0
+        return int(OF_ITERATION.fullmatch(self.checkpoint.name)[1]) if self.checkpoint else 0
 
     def read_spec(self) -> RunSpec:
         """What was asked for."""
@@ -125,16 +125,6 @@ def refuse_used_name(results: Path, spec: RunSpec) -> None:
     if spec.name and (path := results / _file_name(spec.name)).exists():
         go_on = f", or go on with it: rllib train --resume {path}" if (path / SPEC).exists() else ""
         raise Mistake(f"{path} exists already; give this run another --name{go_on}")
-
-
-def checkpoints_in(path: Path) -> dict[int, Path]:
-    """Iteration -> checkpoint of a run."""
-    return {int(match[1]): each for each in path.iterdir() if (match := _CHECKPOINT.fullmatch(each.name))}
-
-
-def _newest_checkpoint(path: Path) -> Path | None:
-    found = checkpoints_in(path)
-    return found[max(found)] if found else None
 
 
 def _file_name(name: str) -> str:

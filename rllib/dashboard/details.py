@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from rllib.algorithms.registry import get_algorithm_config
-from rllib.cli.run_directory import SPEC, checkpoints_in
+from rllib.checkpoint import checkpoints_in
+from rllib.cli.run_directory import SPEC
 from rllib.dashboard.index import Run
 from rllib.tune.loggers import encode, flatten, is_number, settings_by_path
 

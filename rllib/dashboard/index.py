@@ -23,7 +23,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rllib.cli.run_directory import SPEC, checkpoints_in
+from rllib.checkpoint import checkpoints_in
+from rllib.cli.run_directory import SPEC
 from rllib.cli.spec import RunSpec
 from rllib.dashboard.journals import Experiment
 from rllib.dashboard.result_file import ResultFile, read_last

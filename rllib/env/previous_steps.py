@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space, iterate
 from rllib.env.registry import EnvContext, WrappingFactory
 from rllib.env.vector_stream import autoreset_mode
 from rllib.models.flat_spaces import flat_leaves
-from rllib.models.model_settings import PREVIOUS_STEP
+from rllib.models.model_settings import PREVIOUS_STEP, check_model
 
 OBSERVATIONS, ACTIONS, REWARDS = "observations", "prev_actions", "prev_rewards"
 # For messages.
@@ -35,6 +35,14 @@ class PreviousStep:
 
     action: bool = False
     reward: bool = False
+
+    @classmethod
+    def of_model(cls, model: Mapping) -> "PreviousStep | None":
+        """What the setting `model` asks for; None: nothing."""
+        model = check_model(model)
+        action = model["lstm_use_prev_action"] or bool(model["attention_use_n_prev_actions"])
+        reward = model["lstm_use_prev_reward"] or bool(model["attention_use_n_prev_rewards"])
+        return cls(action, reward) if action or reward else None
 
     def space(self, observation_space: spaces.Space, action_space: spaces.Space) -> spaces.Dict:
         """The space of the new observations.
@@ -55,6 +63,11 @@ class PreviousStep:
                 f"Leave out what asks for the step before ({SETTINGS}), or rename the keys."
             )
         return spaces.Dict({**observation_space.spaces, **added})
+
+    def own_space(self, space: spaces.Dict) -> spaces.Space:
+        """The environment's own space, of what `space` made of it."""
+        own = {key: part for key, part in space.spaces.items() if key not in (ACTIONS, REWARDS)}
+        return own[OBSERVATIONS] if list(own) == [OBSERVATIONS] else spaces.Dict(own)
 
     def added_to(self, observation, action: np.ndarray, reward: float) -> dict:
         """The new observation; the action as `ActionRow.of` gives it."""

@@ -49,6 +49,12 @@ def mismatch(space, value, path: str = "observation") -> str | None:
     return _number_mismatch(space, array, path)
 
 
+def all_fit(space, values: np.ndarray) -> bool:
+    """Whether all of N values [N, *shape] lie in a space that is no Dict or Tuple, as `mismatch` says it of one."""
+    is_batch = values.dtype.kind in "biuf" and values.shape[1:] == space.shape
+    return is_batch and _number_mismatch(space, values, "") is None
+
+
 def _number_mismatch(space, array: np.ndarray, path: str) -> str | None:
     with np.errstate(all="ignore"):  # NaN and overflow are reported below
         cast = array.astype(space.dtype)

@@ -1,1 +1,1 @@
-"""Trained policies in use: exported, and behind a server."""
+"""Trained policies at work, without the parts that train: in a program, as a file for others, or behind HTTP."""

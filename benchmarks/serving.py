@@ -1,0 +1,255 @@
+"""A policy behind HTTP: single requests a second, and latencies at half of that rate, beside a bare handler.
+
+Both sides are one server process of uvicorn with the same settings, asked by this process over connections that are
+kept open. `rllib serve` answers with the action of a 64x64 policy for CartPole; the bare handler reads the request and
+answers with constant JSON, so it is what HTTP alone costs. The highest rate is that of clients that send the next
+request when the last is answered. Latencies are those of requests that are due at fixed times: from when a request was
+due to its answer, so that a server which falls behind cannot hide it. At the end, 10,000 connections ask at once.
+
+The client's own cost is printed as well: client and server share the machine.
+"""
+
+import json
+import os
+import re
+import resource
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from pathlib import Path
+
+from measure import ROOT, alternate, arguments, machine
+
+OBSERVATION = {"observation": [0.02, 0.31, -0.04, 0.27]}
+CONNECTIONS = 32
+# Requests a second that are asked for, on two cores; latencies are measured at half of it, and of what was reached.
+BAR = 5000
+_LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def request() -> bytes:
+    """One request for an action."""
+    body = json.dumps(OBSERVATION).encode()
+    head = f"POST /act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+def checkpoint(directory: Path) -> Path:
+    """Of an untrained PPO on CartPole with two layers of 64."""
+    from rllib import PPOConfig
+
+    config = PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [64, 64]}).debugging(seed=1)
+    with config.build() as algo:
+        return algo.save(directory / "checkpoint")
+
+
+class Served:
+    """A server process; `address` and the ids of the processes that answer.
+
+    Args:
+        arguments: after `python`.
+    """
+
+    def __init__(self, *arguments):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            [sys.executable, *map(str, arguments)], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.said = self.process.stdout.readline()
+        host, port = self.said.rstrip().rpartition("http://")[2].split(":")
+        self.address = host, int(port)
+
+    def cpu_s(self) -> float:
+        """Processor time of the process and its children so far."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        stats = [Path(f"/proc/{pid}/stat").read_text() for pid in (self.process.pid, *children)]
+        return sum(sum(map(int, stat.rpartition(")")[2].split()[11:13])) for stat in stats) / TICKS
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+def bare(port: int) -> None:
+    """The server of constant JSON."""
+    import asyncio
+
+    import uvicorn
+
+    from rllib.serving.supervisor import listen
+    from rllib.serving.worker import http_config
+
+    body = b'{"action":1,"policy_version":3}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+
+    async def app(scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    listening, config = listen("127.0.0.1", port), http_config(app)
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(uvicorn.Server(config).serve(sockets=[listening]))
+
+
+def is_whole(answer: bytes) -> bool:
+    """Whether all of an answer has arrived."""
+    head, end, body = answer.partition(b"\r\n\r\n")
+    if not answer:
+        raise ConnectionError("the server has closed the connection")
+    return bool(end) and len(body) == int(_LENGTH.search(head)[1])
+
+
+class Clients:
+    """Connections that are kept open, each with at most one request under way."""
+
+    def __init__(self, address, count: int = CONNECTIONS):
+        self._selector, self._request = selectors.DefaultSelector(), request()
+        self._idle: deque[socket.socket] = deque()
+        self._parts: dict[int, bytes] = {}  # of answers, by descriptor
+        for _ in range(count):
+            connection = socket.create_connection(address)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._idle.append(connection)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()
+        self._selector.close()
+
+    def rate(self, seconds: float) -> float:
+        """Answers a second, where each connection asks again at once."""
+        for connection in self._idle:
+            connection.send(self._request)
+        answers, began = 0, time.perf_counter()
+        while (now := time.perf_counter()) < began + seconds:
+            for connection in self._answered(1.0):
+                answers += 1
+                connection.send(self._request)
+        self._settle(len(self._idle))
+        return answers / (now - began)
+
+    def latencies(self, rate: float, seconds: float) -> list[float]:
+        """Seconds from when each request was due to its answer, sorted; one is due every 1 / rate seconds."""
+        due: dict[socket.socket, float] = {}
+        found: list[float] = []
+        began, sent, total = time.perf_counter(), 0, int(rate * seconds)
+        while len(found) < total:
+            now = time.perf_counter()
+            while sent < total and began + sent / rate <= now and self._idle:
+                connection = self._idle.popleft()
+                due[connection] = began + sent / rate
+                connection.send(self._request)
+                sent += 1
+            for connection in self._answered(0.0002):
+                found.append(time.perf_counter() - due.pop(connection))
+                self._idle.append(connection)
+        return sorted(found)
+
+    def _answered(self, wait_s: float):
+        for key, _ in self._selector.select(wait_s):
+            answer = self._parts.pop(key.fd, b"") + key.fileobj.recv(65536)
+            if is_whole(answer):
+                assert answer.startswith(b"HTTP/1.1 200"), answer
+                yield key.fileobj
+            else:
+                self._parts[key.fd] = answer
+
+    def _settle(self, under_way: int) -> None:
+        while under_way:
+            under_way -= sum(1 for _ in self._answered(1.0))
+
+
+def at_once(address, count: int) -> Counter:
+    """Statuses of this number of requests that are sent over as many connections at the same time."""
+    selector, found, text = selectors.DefaultSelector(), Counter(), request()
+    connections = [socket.socket() for _ in range(count)]
+    for connection in connections:
+        connection.setblocking(False)
+        connection.connect_ex(address)
+        selector.register(connection, selectors.EVENT_WRITE)
+    deadline = time.monotonic() + 60
+    while selector.get_map() and time.monotonic() < deadline:
+        for key, _ in selector.select(1.0):
+            try:
+                if key.events == selectors.EVENT_WRITE:
+                    key.fileobj.send(text)
+                    selector.modify(key.fileobj, selectors.EVENT_READ)
+                    continue
+                found[key.fileobj.recv(65536)[9:12].decode() or "closed"] += 1
+            except OSError as error:
+                found[type(error).__name__] += 1
+            selector.unregister(key.fileobj)
+    found["unanswered"] += len(selector.get_map())
+    for connection in connections:
+        connection.close()
+    return +found
+
+
+def main() -> None:
+    parser = arguments(__doc__, rounds=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--connections", type=int, default=CONNECTIONS)
+    parser.add_argument("--bare", action="store_true", help="be the bare handler")
+    options = parser.parse_args()
+    if options.bare:
+        return bare(0)
+    print(machine())
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with tempfile.TemporaryDirectory() as directory:
+        ours = Served("-m", "rllib", "serve", checkpoint(Path(directory)), "--port", 0)
+        plain = Served(__file__, "--bare")
+        try:
+            measure({"rllib serve": ours, "bare handler": plain}, options)
+            print("10,000 connections at once:", dict(at_once(ours.address, min(10_000, hard - 100))))
+        finally:
+            ours.stop()
+            plain.stop()
+
+
+def measure(servers: dict[str, Served], options) -> None:
+    """Prints rates, their costs and latencies of each server."""
+    costs = {}
+
+    def rate(name: str) -> float:
+        server = servers[name]
+        with Clients(server.address, options.connections) as clients:
+            used, own = server.cpu_s(), time.process_time()
+            found = clients.rate(options.seconds)
+            answers = found * options.seconds
+            costs[name] = (server.cpu_s() - used) / answers * 1e6, (time.process_time() - own) / answers * 1e6
+        return found
+
+    first, second = servers
+    found = alternate(options.rounds, warm_up=1, **{name.replace(" ", "_"): lambda n=name: rate(n) for name in servers})
+    rates = BAR / 2, found.median(first.replace(" ", "_")) / 2
+    print(f"{options.connections} connections, medians of {options.rounds} rounds of {options.seconds:g} s")
+    for name in servers:
+        answers_a_second = found.median(name.replace(" ", "_"))
+        server_us, client_us = costs[name]
+        cost = f"processor time of each: server {server_us:.0f} us, client {client_us:.0f} us"
+        print(f"{name:<14} {answers_a_second:7,.0f} requests/s, {cost}")
+        for each in rates:
+            with Clients(servers[name].address, options.connections) as clients:
+                latencies = clients.latencies(each, options.seconds)
+            p50, p99 = (latencies[int(len(latencies) * part)] * 1e3 for part in (0.5, 0.99))
+            print(f"{'':<14} at {each:,.0f}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    print(f"{first} / {second}: {found.median(first.replace(' ', '_')) / found.median(second.replace(' ', '_')):.2f}")
+
+
+if __name__ == "__main__":
+    main()

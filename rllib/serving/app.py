@@ -1,0 +1,192 @@
+"""The ASGI application of a policy server: who asks for what, and the answers.
+
+It is written to ASGI itself: starlette's requests and responses cost a quarter of what the server can do.
+"""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from rllib.checkpoint import CheckpointError
+from rllib.encoding import space_to_json
+from rllib.serving.batching import Batcher, Receive
+from rllib.serving.counts import Counts
+from rllib.serving.messages import JSON, BadRequest, Messages, content_kind, plain
+from rllib.serving.model import Model, example_of
+from rllib.serving.settings import ServingSettings
+
+logger = logging.getLogger(__name__)
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+# Where the observations of a full batch are not larger.
+LEAST_BODY_LIMIT = 2**20
+_BYTES_A_NUMBER = 32
+
+
+class App:
+    """Answers requests.
+
+    Args:
+        model: has the policy.
+        counts: of the server.
+        settings: of the server.
+        on_change: called when another checkpoint has been taken up.
+    """
+
+    def __init__(
+        self, model: Model, counts: Counts, settings: ServingSettings, on_change: Callable[[], None] = lambda: None
+    ):
+        self._model, self._counts, self._on_change = model, counts, on_change
+        self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
+        self._batcher = Batcher(model, counts, settings.max_batch, settings.max_wait_us * 1e-6, settings.max_queue)
+        policy = model.policy
+        self._messages = Messages(policy.get_initial_state(), policy.observation_space, policy.action_space)
+        numbers = policy.policy.spec.encoder.size + policy.policy.state_size
+        self._body_limit = max(LEAST_BODY_LIMIT, numbers * _BYTES_A_NUMBER * settings.max_batch)
+        self._reloading = asyncio.Lock()
+        self._routes: dict[str, tuple[str, Callable]] = {
+            "/act": ("POST", self._act),
+            "/health": ("GET", self._health),
+            "/metrics": ("GET", self._metrics),
+            "/spec": ("GET", self._spec),
+            "/reload": ("POST", self._reload),
+        }
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """One request, as ASGI has it."""
+        began = time.perf_counter()
+        try:
+            status, body, headers = await self._answered(scope, receive)
+        except BadRequest as error:
+            status, body, headers = error.status, _json({"error": error.message}), _headers_of(error.status)
+        except _ClientHasGone:
+            return
+        except Exception:
+            logger.exception("a request to %s failed", scope["path"])
+            status, body, headers = 500, _json({"error": "the server failed; its log says more"}), _IN_JSON
+        self._counts.answered(status, time.perf_counter() - began)
+        length = (b"content-length", str(len(body)).encode())
+        await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answered(self, scope, receive: Receive) -> tuple[int, bytes, list]:
+        path = scope["path"]
+        if path not in self._routes:
+            raise BadRequest(404, f"there is no {path}; there are {', '.join(self._routes)}")
+        method, handle = self._routes[path]
+        if scope["method"] != method:
+            raise BadRequest(405, f"{path} is for {method}")
+        if self._token is not None and path != "/health":
+            given = _header(scope, b"authorization") or b""
+            if not hmac.compare_digest(given, self._token):
+                raise BadRequest(401, "this server needs its token: the header Authorization: Bearer TOKEN")
+        return await handle(scope, receive)
+
+    async def _act(self, scope, receive: Receive) -> tuple[int, bytes, list]:
+        kind = content_kind(_header(scope, b"content-type") or b"")
+        question = self._messages.question(await self._body(scope, receive), kind)
+        answer = await self._batcher.ask(question, receive)
+        if answer is None:
+            raise _ClientHasGone
+        actions, states, version = answer
+        body = self._messages.answer(question, actions, states, version, kind)
+        if kind == JSON:
+            return 200, body, _IN_JSON
+        return 200, body, [(b"content-type", kind.encode()), (b"x-policy-version", str(version).encode())]
+
+    async def _body(self, scope, receive: Receive) -> bytes:
+        length = _header(scope, b"content-length")
+        if length is not None and int(length) > self._body_limit:
+            raise BadRequest(413, f"a body may have {self._body_limit} bytes, but this one has {int(length)}")
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientHasGone
+            body += message.get("body", b"")
+            if len(body) > self._body_limit:
+                raise BadRequest(413, f"a body may have {self._body_limit} bytes")
+            if not message.get("more_body"):
+                return body
+
+    async def _health(self, scope, receive) -> tuple[int, bytes, list]:
+        return 200, _json({"status": "ok", **self._version()}), _IN_JSON
+
+    async def _metrics(self, scope, receive) -> tuple[int, bytes, list]:
+        return 200, self._counts.text().encode(), [(b"content-type", b"text/plain; version=0.0.4")]
+
+    async def _spec(self, scope, receive) -> tuple[int, bytes, list]:
+        policy = self._model.policy
+        one = example_of(policy)
+        example = {"observation": plain(one.observations[0])}
+        if one.states is not None:
+            example["state"] = None
+        if one.masks is not None:
+            example["action_mask"] = plain(one.masks[0])
+        previous = [f"prev_{name}" for name in ("action", "reward") if getattr(policy.previous_step, name, False)]
+        spec = {
+            "observation_space": space_to_json(policy.observation_space),
+            "action_space": space_to_json(policy.action_space),
+            "reads": [*example, *previous],
+            "initial_state": plain(policy.get_initial_state()),
+            "example": example,
+            "metadata": policy.metadata,
+            **self._version(),
+        }
+        return 200, _json(spec), _IN_JSON
+
+    def _version(self) -> dict[str, Any]:
+        return {"policy_version": self._model.policy.policy_version, "checkpoint": str(self._model.policy.checkpoint)}
+
+    async def _reload(self, scope, receive) -> tuple[int, bytes, list]:
+        try:
+            changed = await self.take_up_newer(again=True)
+        except CheckpointError as error:
+            raise BadRequest(409, f"{error} The policy in use stays.") from None
+        self._counts.add("reload_requests")
+        return 200, _json({"changed": changed, **self._version()}), _IN_JSON
+
+    async def take_up_newer(self, again: bool = False) -> bool:
+        """Takes up a newer checkpoint while requests are answered; whether there was one.
+
+        Args:
+            again: also one that has been refused.
+
+        Raises:
+            CheckpointError: if it cannot be taken up; the present one stays.
+        """
+        async with self._reloading:
+            if again:
+                self._model.forgive()
+            path = self._model.newer()
+            if path is None:
+                return False
+            policy = await asyncio.get_running_loop().run_in_executor(None, self._model.prepare, path)
+            self._model.take_up(policy)
+            self._on_change()
+            return True
+
+
+class _ClientHasGone(Exception):
+    """There is no one to answer."""
+
+
+_json = msgspec.json.encode
+_IN_JSON = [(b"content-type", JSON.encode())]
+_RETRY = [*_IN_JSON, (b"retry-after", b"1")]
+_WHO = [*_IN_JSON, (b"www-authenticate", b"Bearer")]
+
+
+def _headers_of(status: int) -> list:
+    return {503: _RETRY, 401: _WHO}.get(status, _IN_JSON)
+
+
+def _header(scope, name: bytes) -> bytes | None:
+    for key, value in scope["headers"]:
+        if key == name:
+            return value
+    return None

@@ -1,0 +1,183 @@
+"""A policy from a checkpoint that acts in the environment's own units, without the algorithm that trained it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rllib.algorithms.inference import Acting, ActingSettings, Inference
+from rllib.checkpoint import MANIFEST, CheckpointError, UserCode, newest_checkpoint, read_checkpoint, read_manifest
+from rllib.env.augmented import Augmentation
+from rllib.env.previous_steps import PreviousStep
+from rllib.models.masks import num_choices
+from rllib.policy import Policy
+from rllib.sample_batch import DEFAULT_POLICY
+
+_DESCRIPTION, _WEIGHTS = "policy.json", "weights.safetensors"
+
+
+def load_policy(
+    path: str | os.PathLike, policy_id: str | None = None, *, load_user_code: bool = False
+) -> "LoadedPolicy":
+    """A trained policy, ready to act: no algorithm is built, no environment made, no process started.
+
+    Args:
+        path: a checkpoint, what `export_policy_model` wrote, or the directory of a run or trial, whose newest
+            checkpoint is taken.
+        policy_id: of the policy, where the checkpoint holds several.
+        load_user_code: import or unpickle a network or an action distribution of yours. That runs code: only for
+            checkpoints whose origin you trust.
+
+    Raises:
+        CheckpointError: (a ValueError) if there is no checkpoint, it is damaged, of something else or of a newer
+            format, has no such policy, or holds code of yours that is not loaded.
+    """
+    path = checkpoint_at(path)
+    directory = _directory_of(path, policy_id)
+    name = directory + _DESCRIPTION
+    description = read_checkpoint(path, only=name, load_user_code=load_user_code)[name]
+    files = read_checkpoint(path, only=(directory + _WEIGHTS, "algorithm.json", "config.json"))
+    policy = Policy.from_files(description, files[directory + _WEIGHTS], path)
+    description = _with_what_was_elsewhere(description, files, path)
+    return LoadedPolicy(policy, description, path, directory.removeprefix("policies/").rstrip("/") or DEFAULT_POLICY)
+
+
+def checkpoint_at(path: str | os.PathLike) -> Path:
+    """The checkpoint at that path, or the newest one of the run there.
+
+    Raises:
+        CheckpointError: if the path is neither.
+    """
+    path = Path(path).absolute()
+    if path.is_dir() and not (path / MANIFEST).exists() and (newest := newest_checkpoint(path)):
+        return newest
+    read_manifest(path)
+    return path
+
+
+class LoadedPolicy(Acting):
+    """A policy that takes observations as the environment gives them, and gives actions as it takes them.
+
+    `compute_single_action`, `compute_actions` and `make_player` are those of an algorithm; made by `load_policy`. Calls
+    from several threads must not overlap.
+
+    Args:
+        policy: acts.
+        description: what policy.json says.
+        checkpoint: where it was read.
+        policy_id: its id there.
+
+    Attributes:
+        checkpoint, policy_id: the same.
+        policy: takes and gives what batches store (rllib.Policy).
+        observation_space: of the observations that it takes, without keys that it ignores.
+        action_space: of the environment.
+        policy_version: number of updates that had been applied to its weights.
+        metadata: algorithm, env (its name, or None), num_updates and num_env_steps_sampled of the run.
+    """
+
+    def __init__(self, policy: Policy, description: Mapping[str, Any], checkpoint: Path, policy_id: str):
+        self.checkpoint, self.policy, self.policy_id = checkpoint, policy, policy_id
+        self.policies = {policy_id: policy}
+        self.metadata: dict[str, Any] = dict(description["trained"])
+        self.policy_version: int = self.metadata["num_updates"]
+        self.action_space = description["action_space"]
+        settings = ActingSettings.from_json(description)
+        self._exploration: dict[str, float] = description["exploration"]
+        self._inference = Inference(
+            description["observation_space"], self.action_space, settings, np.random.default_rng(), policy.distribution
+        )
+        self.observation_space = self._inference.given_space
+
+    def __repr__(self) -> str:
+        of = f"{self.metadata['algorithm']} on {self.metadata['env']}"
+        return f"<LoadedPolicy {self.policy_id!r} of {of}, version {self.policy_version}, from {self.checkpoint}>"
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY) -> Policy:
+        """The policy itself; it is the default as well."""
+        return self.policy if policy_id == DEFAULT_POLICY else super().get_policy(policy_id)
+
+    def get_initial_state(self) -> list[np.ndarray]:
+        """The memory's state before an episode; [] without a memory."""
+        return self.policy.get_initial_state()
+
+    def seed(self, seed: int | None) -> None:
+        """Begins the random numbers that sampled actions are drawn with anew."""
+        self._inference.rng = np.random.default_rng(seed)
+
+    @property
+    def reads_mask(self) -> bool:
+        """Whether a mask has to come beside each observation."""
+        return self._inference.settings.augmentation is not None
+
+    def open_mask(self) -> np.ndarray:
+        """A mask that allows every action, int8 [choices]."""
+        return np.ones(num_choices(self.policy.distribution), np.int8)
+
+    @property
+    def previous_step(self) -> PreviousStep | None:
+        """What it reads of the step before; None: nothing."""
+        return self._inference.settings.told
+
+    def explored_by(self) -> dict[str, Any]:
+        """How much was explored when the checkpoint was written."""
+        return self._exploration
+
+
+def _directory_of(path: Path, policy_id: str | None) -> str:
+    """Where the files of a policy lie in a checkpoint: "policies/ID/", or "" where it is alone."""
+    files = read_manifest(path)["files"]
+    found = {name.removesuffix(_DESCRIPTION) for name in files if Path(name).name == _DESCRIPTION}
+    if not found:
+        raise CheckpointError(f"{path} is a checkpoint, but not one of a policy")
+    if found == {""} and policy_id in (None, DEFAULT_POLICY):
+        return ""
+    wanted = f"policies/{policy_id or (DEFAULT_POLICY if len(found) > 1 else min(found).split('/')[1])}/"
+    if wanted not in found:
+        ids = ", ".join(sorted(each.split("/")[1] if each else DEFAULT_POLICY for each in found))
+        raise CheckpointError(f"the checkpoint {path} has no policy {policy_id or DEFAULT_POLICY!r}; it has {ids}")
+    return wanted
+
+
+def _with_what_was_elsewhere(description: Mapping, files: Mapping, path: Path) -> dict[str, Any]:
+    """What policy.json says, with what earlier versions said in other files."""
+    if "observation_space" not in description or "action_space" not in description:
+        raise CheckpointError(
+            f"the checkpoint {path} does not say what the spaces are. Write it anew: "
+            "Algorithm.from_checkpoint(path).save(new_path)."
+        )
+    if "trained" in description:
+        return dict(description)
+    if "config.json" not in files:
+        raise CheckpointError(
+            f"{path} holds a policy that an earlier version has exported, without what happens to its observations. "
+            "Export it anew: Algorithm.from_checkpoint(path).export_policy_model(new_path)."
+        )
+    return {**_earlier_settings(files["config.json"]), **_earlier_run(files), **description}
+
+
+def _earlier_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The items of ActingSettings, from the config of the algorithm."""
+    mask_from = config.get("action_mask_from", "observation")
+    added = None if mask_from == "observation" else Augmentation(mask_from, config["action_mask_key"])
+    settings = ActingSettings(
+        ignored_keys=tuple(config.get("ignore_observation_keys", ())),
+        augmentation=added,
+        told=PreviousStep.of_model(config["model"]),
+        explore=config["explore"],
+    )
+    return settings.to_json()
+
+
+def _earlier_run(files: Mapping[str, Mapping]) -> dict[str, Any]:
+    """The items "trained" and "exploration"; how much was explored is not known, so nothing is added."""
+    env, algorithm = files["config.json"].get("env"), files["algorithm.json"]
+    counters = algorithm["metrics"]["counters"]
+    trained = {
+        "algorithm": algorithm["algorithm"],
+        "env": env.reference if isinstance(env, UserCode) else env,
+        **{name: counters.get(name, 0) for name in ("num_updates", "num_env_steps_sampled")},
+    }
+    return {"trained": trained, "exploration": {}}

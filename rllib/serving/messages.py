@@ -1,0 +1,229 @@
+"""Requests for actions and their answers, as JSON, MessagePack or raw arrays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from gymnasium import spaces
+from msgspec import UNSET
+
+from rllib.models.flat_spaces import parts
+
+JSON, MSGPACK, RAW = "application/json", "application/msgpack", "application/octet-stream"
+
+
+class BadRequest(Exception):
+    """A request that cannot be answered with actions.
+
+    Args:
+        status: of HTTP.
+        message: what was expected.
+    """
+
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+class ActRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request: one observation and what belongs to it, or several, in the plural.
+
+    Attributes:
+        explore: sample the actions; otherwise the most likely ones are taken.
+    """
+
+    observation: Any = UNSET
+    state: Any = UNSET
+    action_mask: Any = None
+    prev_action: Any = None
+    prev_reward: float | None = None
+    observations: Any = UNSET
+    states: Any = UNSET
+    action_masks: Any = None
+    prev_actions: Any = None
+    prev_rewards: list[float | None] | None = None
+    explore: bool = False
+
+
+class Question:
+    """What actions are asked for, in the form of `LoadedPolicy.compute_actions`.
+
+    Args:
+        observations: N of them.
+        explore: sample the actions.
+        states, masks, prev_actions, prev_rewards: N each, or None.
+        alone: whether it was one observation, whose answer is in the singular.
+    """
+
+    __slots__ = ("alone", "explore", "masks", "observations", "prev_actions", "prev_rewards", "states")
+
+    def __init__(self, observations, explore=False, states=None, masks=None, prev_actions=None, prev_rewards=None):
+        self.observations, self.explore, self.states, self.masks = observations, explore, states, masks
+        self.prev_actions, self.prev_rewards, self.alone = prev_actions, prev_rewards, False
+
+    def part(self, first: int, last: int) -> "Question":
+        """Those from `first` to before `last`, as a separate question."""
+        rest = (each and each[first:last] for each in (self.states, self.masks, *self.previous))
+        return Question(self.observations[first:last], self.explore, *rest)
+
+    @property
+    def previous(self) -> tuple:
+        """The actions before, and their rewards."""
+        return self.prev_actions, self.prev_rewards
+
+
+class Messages:
+    """Reads requests and writes answers.
+
+    Args:
+        initial_state: of the policy's memory; [] without one.
+        observation_space, action_space: of what is sent and answered.
+    """
+
+    def __init__(self, initial_state: Sequence[np.ndarray], observation_space, action_space):
+        self._initial_state, self._space, self._action_space = list(initial_state), observation_space, action_space
+        self._from_json, self._from_msgpack = msgspec.json.Decoder(ActRequest), msgspec.msgpack.Decoder(ActRequest)
+        self._to = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
+
+    def question(self, body: bytes, kind: str) -> Question:
+        """What a body of this content type asks.
+
+        Raises:
+            BadRequest: naming what was expected.
+        """
+        if kind == RAW:
+            return self._raw_question(body)
+        try:
+            request = self._from_msgpack.decode(body) if kind == MSGPACK else self._from_json.decode(body)
+        except msgspec.ValidationError as error:
+            raise BadRequest(422, f"{error}. A request is {_FORM}") from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            name = "MessagePack" if kind == MSGPACK else "JSON"
+            raise BadRequest(400, f"the body is not {name}: {error}. A request is {_FORM}") from None
+        question = self._question(request)
+        if kind == MSGPACK:
+            _read_arrays(question)
+        return question
+
+    def _question(self, request: ActRequest) -> Question:
+        if (request.observation is UNSET) == (request.observations is UNSET):
+            raise BadRequest(422, f"either observation or observations is needed. A request is {_FORM}")
+        if request.observation is not UNSET:
+            return self._alone(request)
+        rest = request.action_masks, request.prev_actions, request.prev_rewards
+        states = request.states
+        lists = {"observations": request.observations, "states": None if states is UNSET else states}
+        lists |= dict(zip(("action_masks", "prev_actions", "prev_rewards"), rest))
+        if not isinstance(request.observations, list) or not request.observations:
+            raise BadRequest(422, "observations must be a list of at least one observation")
+        for name, given in lists.items():
+            if given is not None and (not isinstance(given, list) or len(given) != len(request.observations)):
+                raise BadRequest(422, f"{name} must be a list with one item for each of the observations")
+        states = states if states is UNSET or states is None else list(map(self._state, states))
+        return Question(request.observations, request.explore, self._states(states, len(request.observations)), *rest)
+
+    def _alone(self, request: ActRequest) -> Question:
+        state = request.state if request.state is UNSET else [self._state(request.state)]
+        rest = request.action_mask, request.prev_action, request.prev_reward
+        rest = (None if each is None else [each] for each in rest)
+        question = Question([request.observation], request.explore, self._states(state, 1), *rest)
+        question.alone = True
+        return question
+
+    def _states(self, states, count: int):
+        """A state for each observation, None for a policy without a memory."""
+        if not self._initial_state:
+            if states is not UNSET and states is not None and any(states):
+                raise BadRequest(422, "this policy has no memory: leave out the state, or give []")
+            return None
+        if states is UNSET:
+            raise BadRequest(
+                422,
+                "this policy has a memory: give the state of the last answer with each observation, and null with the "
+                "first one of an episode",
+            )
+        return states if states is not None else [self._initial_state] * count
+
+    def _state(self, state):
+        """One state as arrays; null is that before an episode."""
+        if state is None or not self._initial_state:
+            return self._initial_state if state is None else state
+        shapes = [list(part.shape) for part in self._initial_state]
+        try:
+            arrays = [np.asarray(_read(part), np.float32) for part in state]
+        except (TypeError, ValueError):
+            arrays = []
+        if [list(array.shape) for array in arrays] != shapes or not all(np.isfinite(array).all() for array in arrays):
+            raise BadRequest(422, f"a state must be a list of finite arrays of the shapes {shapes}, or null")
+        return arrays
+
+    def _raw_question(self, body: bytes) -> Question:
+        space = self._space
+        if self._initial_state or parts(space) is not None or parts(self._action_space) is not None:
+            raise BadRequest(
+                415, f"{RAW} is for observations and actions that are one array each, and policies without a memory"
+            )
+        size = space.dtype.itemsize * int(np.prod(space.shape))
+        if not body or len(body) % size:
+            raise BadRequest(
+                422, f"a body of {len(body)} bytes does not consist of observations of {size} bytes each: {space}"
+            )
+        rows = np.frombuffer(body, space.dtype).reshape(-1, *space.shape)
+        return Question(rows if isinstance(space, spaces.Box) else list(rows))
+
+    def answer(self, question: Question, actions: Sequence, states: Sequence | None, version: int, kind: str) -> bytes:
+        """The body that gives N actions and states in this content type."""
+        if kind == RAW:
+            return np.ascontiguousarray(actions).tobytes()
+        actions = plain(actions)
+        answer: dict[str, Any] = {"action": actions[0]} if question.alone else {"actions": actions}
+        if question.states is not None:
+            answer |= {"state": plain(states[0])} if question.alone else {"states": plain(states)}
+        answer["policy_version"] = version
+        return self._to[kind](answer)
+
+
+_FORM = '{"observation": ..., "explore": false}; GET /spec gives an example, and says what else this policy reads'
+
+
+def plain(value):
+    """Arrays, and tuples and dicts of them, as lists and numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(part) for part in value]
+    return value
+
+
+def _read_arrays(question: Question) -> None:
+    """Replaces arrays of MessagePack by those of numpy."""
+    try:
+        question.observations = list(map(_read, question.observations))
+        question.masks = question.masks and list(map(_read, question.masks))
+        question.prev_actions = question.prev_actions and list(map(_read, question.prev_actions))
+    except (TypeError, ValueError) as error:
+        raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
+
+
+def _read(value):
+    """The value with each {"$array": [dtype, shape, bytes]} as an array."""
+    if isinstance(value, dict):
+        if value.keys() == {"$array"}:
+            dtype, shape, data = value["$array"]
+            return np.frombuffer(data, dtype).reshape(shape)
+        return {key: _read(part) for key, part in value.items()}
+    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        return [_read(part) for part in value]
+    return value
+
+
+def content_kind(content_type: bytes) -> str:
+    """JSON, MSGPACK or RAW, by the header; what is not known is read as JSON."""
+    name = content_type.partition(b";")[0].strip().lower()
+    return _KINDS.get(name, JSON)
+
+
+_KINDS = {MSGPACK.encode(): MSGPACK, b"application/x-msgpack": MSGPACK, RAW.encode(): RAW}

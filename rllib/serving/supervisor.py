@@ -1,0 +1,207 @@
+"""The parent process of a policy server: it holds the listening socket, and replaces processes that have ended."""
+
+import contextlib
+import heapq
+import itertools
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from rllib.errors import RLlibError
+from rllib.serving.counts import Counts
+from rllib.serving.settings import BACKLOG, GRACE_S, Report, ServingSettings, Task
+
+# A process that ends sooner than this after its start is replaced only after a while, which doubles each time.
+STEADY_S = 5.0
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 5.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class ServingError(RLlibError):
+    """A policy server could not begin: there is no policy at its source, or its processes end at once."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket that the processes of a server share; port 0 takes a free one.
+
+    Raises:
+        OSError: if the address is in use, or not of this machine.
+    """
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+
+
+class _Worker:
+    """A process that answers requests, and the socket to it."""
+
+    def __init__(self, task: Task, listening: socket.socket, counts: Counts):
+        self.index, self.started, self.rest = task.index, time.monotonic(), b""
+        self.line, theirs = socket.socketpair()
+        descriptors = listening.fileno(), theirs.fileno(), counts.descriptor
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rllib.serving.worker", *map(str, descriptors)],
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the supervisor's
+            )
+        self.line.sendall(msgspec.json.encode(task) + b"\n")
+
+    def reports(self) -> list[Report] | None:
+        """What it has said; None if it has ended."""
+        try:
+            received = self.line.recv(65536)
+        except OSError:
+            received = b""
+        if not received:
+            return None
+        *lines, self.rest = (self.rest + received).split(b"\n")
+        return [msgspec.json.decode(line, type=Report) for line in lines]
+
+    def end(self) -> int:
+        """Kills the process if it lives, and gives its exit status."""
+        self.line.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(1.0)
+        self.process.kill()
+        return self.process.wait()
+
+
+class Supervisor:
+    """Runs the processes of a server until SIGTERM or Ctrl-C, and leaves none.
+
+    Args:
+        settings: of the server.
+        listening: what `listen` gave.
+        workers: number of processes.
+        say: gets a line for everything that happens.
+    """
+
+    def __init__(self, settings: ServingSettings, listening: socket.socket, workers: int, say: Callable[[str], None]):
+        self._settings, self._listening, self._num_workers, self._say = settings, listening, workers, say
+        self._counts = Counts.new(workers + 1)
+        self._selector = selectors.DefaultSelector()
+        self._workers: dict[int, _Worker] = {}
+        self._due: list[tuple[float, int]] = []  # heap of (when, index of the process to start)
+        self._delays: dict[int, float] = {}
+        self._newest: Report | None = None  # what a process has begun to serve last
+        self._signals = 0
+
+    def run(self) -> None:
+        """Serves.
+
+        Raises:
+            ServingError: if no process gets so far as to serve.
+        """
+        with self._signals_wake_us():
+            try:
+                for index in range(self._num_workers):
+                    self._start(index)
+                while not self._signals:
+                    self._step()
+                self._drain()
+            finally:
+                self._listening.close()
+                for worker in self._workers.values():
+                    worker.process.kill()
+                    worker.end()
+
+    @contextlib.contextmanager
+    def _signals_wake_us(self):
+        reading, writing = socket.socketpair()
+        reading.setblocking(False)
+        writing.setblocking(False)
+        self._selector.register(reading, selectors.EVENT_READ)
+        wakeup = signal.set_wakeup_fd(writing.fileno())
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(wakeup)
+            self._selector.close()
+            reading.close()
+            writing.close()
+
+    def _on_signal(self, number: int, frame) -> None:
+        self._signals += 1
+
+    def _start(self, index: int) -> None:
+        before = self._newest and self._newest.checkpoint
+        task = Task(settings=self._settings, index=index, workers=self._num_workers, before=before)
+        worker = self._workers[index] = _Worker(task, self._listening, self._counts)
+        self._selector.register(worker.line, selectors.EVENT_READ, worker)
+
+    def _step(self) -> None:
+        """Waits for what happens next."""
+        wait = max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
+        for key, _ in self._selector.select(wait):
+            if key.data is None:
+                with contextlib.suppress(BlockingIOError):
+                    key.fileobj.recv(1024)
+            else:
+                self._hear(key.data)
+        while self._due and self._due[0][0] <= time.monotonic():
+            _, index = heapq.heappop(self._due)
+            self._start(index)
+
+    def _hear(self, worker: _Worker) -> None:
+        reports = worker.reports()
+        for report in reports or ():
+            if report.error:
+                self._refused(worker, report.error)
+            elif report != self._newest:
+                self._announce(report)
+        if reports is None:
+            self._ended(worker)
+
+    def _announce(self, report: Report) -> None:
+        is_first, self._newest = self._newest is None, report
+        host, port = self._listening.getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
+        what = f"{report.of}, version {report.version}, from {report.checkpoint}"
+        self._say(f"Serving {what} at http://{host}:{port}" if is_first else f"Now serving {what}")
+
+    def _refused(self, worker: _Worker, error: str) -> None:
+        if self._newest is None:
+            raise ServingError(error)
+        self._say(f"process {worker.process.pid} cannot serve: {error}")
+
+    def _ended(self, worker: _Worker) -> None:
+        """Has a process that ended replaced: at once if it had lived for a while."""
+        self._selector.unregister(worker.line)
+        status = worker.end()
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
+        if self._newest is None:
+            raise ServingError(f"the process that was to serve {how} before it did")
+        now = time.monotonic()
+        delay = 0.0
+        if now - worker.started < STEADY_S:
+            delay = min(2 * self._delays.get(worker.index, 0.0) or FIRST_DELAY_S, LONGEST_DELAY_S)
+        self._delays[worker.index] = delay
+        self._counts.add("restarts")
+        self._say(f"process {worker.process.pid} {how}; another takes its place")
+        heapq.heappush(self._due, (now + delay, worker.index))
+
+    def _drain(self) -> None:
+        """Lets the processes answer what they have got, and waits for their end."""
+        self._listening.close()
+        living = [worker for worker in self._workers.values() if worker.process.poll() is None]
+        for worker in living:
+            worker.process.terminate()
+        self._say("Ending: requests that have arrived are answered")
+        deadline, signals = time.monotonic() + GRACE_S + 1.0, self._signals
+        for worker in itertools.cycle(living):
+            if all(each.process.poll() is not None for each in living):
+                return
+            if self._signals > signals or time.monotonic() > deadline:
+                return  # those that are left are killed
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.process.wait(0.05)

@@ -1,0 +1,144 @@
+"""A process that answers requests: python -m rllib.serving.worker, started by the supervisor.
+
+It inherits the listening socket, a socket to the supervisor, and the memory of the counters. Over the second it gets a
+`Task` and says what it serves, a line of JSON each; when that socket ends, the supervisor has gone, and so does it.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import socket
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from rllib.checkpoint import CheckpointError
+from rllib.serving.app import App
+from rllib.serving.counts import Counts
+from rllib.serving.model import Model
+from rllib.serving.settings import BACKLOG, GRACE_S, Report, ServingSettings, Task
+
+logger = logging.getLogger("rllib.serving")
+# How often it looks for a newer checkpoint, and whether another process was asked to.
+WATCH_S = 0.5
+
+
+def main(listening: int, control: int, counts: int) -> int:
+    """Serves until SIGTERM, or until the supervisor has gone.
+
+    Args:
+        listening, control, counts: descriptors of the two sockets and of the counters' memory.
+
+    Returns:
+        the exit status.
+    """
+    logging.basicConfig(level=logging.WARNING, format="rllib serve: %(message)s")
+    _allow_many_connections()
+    line = socket.socket(fileno=control)
+    task = msgspec.json.decode(line.makefile("rb").readline(), type=Task)
+    own = Counts(counts, task.workers + 1, task.index)
+    own.set("queue_length", 0)
+    asked = own.of_all("reload_requests")  # what comes after this is for the checkpoint that follows
+    try:
+        model = Model(task.settings, own, None if task.before is None else Path(task.before))
+    except ValueError as error:  # of CheckpointError, and of settings of a network that is not to be had
+        _report(line, Report(error=str(error)))
+        return 1
+    except Exception as error:
+        _report(line, Report(error=f"{type(error).__name__}: {error}"))
+        raise
+    gc.collect()
+    gc.freeze()  # what stays for good is not looked at again
+    config = http_config()
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(_serve(config, socket.socket(fileno=listening), line, model, own, task.settings, asked))
+    return 0
+
+
+async def _serve(
+    config, listening, line, model: Model, counts: Counts, settings: ServingSettings, asked: float
+) -> None:
+    app = config.app = App(model, counts, settings, partial(_say_version, line, model))
+    server = uvicorn.Server(config)
+    loop = asyncio.get_running_loop()
+
+    def end():
+        server.should_exit = True
+
+    # A thread, since the loop may be busy for longer.
+    threading.Thread(target=_await_end, args=(line, loop, end), daemon=True).start()
+    _say_version(line, model)
+    watching = asyncio.create_task(_watch(app, counts, settings.watch, asked))
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+
+def _await_end(line: socket.socket, loop, end) -> None:
+    """Ends the server when the supervisor has gone, and the process if that takes too long."""
+    with contextlib.suppress(OSError):
+        while line.recv(1024):
+            pass
+    with contextlib.suppress(RuntimeError):  # the loop has been closed
+        loop.call_soon_threadsafe(end)
+    threading.Event().wait(GRACE_S + 1)
+    os._exit(1)
+
+
+async def _watch(app: App, counts: Counts, always: bool, asked: float) -> None:
+    """Takes up newer checkpoints: as they appear, or when another process of this server was asked to."""
+    while True:
+        await asyncio.sleep(WATCH_S)
+        before, asked = asked, counts.of_all("reload_requests")
+        if always or asked != before:
+            try:
+                await app.take_up_newer()
+            except CheckpointError as error:
+                logger.warning("%s The policy in use stays.", error)
+
+
+def _say_version(line: socket.socket, model: Model) -> None:
+    policy = model.policy
+    checkpoint, of = str(policy.checkpoint), f"{policy.metadata['algorithm']} on {policy.metadata['env']}"
+    _report(line, Report(checkpoint=checkpoint, version=policy.policy_version, of=of))
+
+
+def _report(line: socket.socket, report: Report) -> None:
+    with contextlib.suppress(OSError):  # the supervisor has gone
+        line.sendall(msgspec.json.encode(report) + b"\n")
+
+
+def http_config(app=None) -> uvicorn.Config:
+    """How uvicorn serves: without what every request would pay for, or a policy server has no use for.
+
+    Args:
+        app: the ASGI application; None: it is made when the event loop runs.
+    """
+    return uvicorn.Config(
+        app or _not_yet,
+        lifespan="off", ws="none", access_log=False, log_level="warning", server_header=False, date_header=False,
+        backlog=BACKLOG, timeout_keep_alive=75, timeout_graceful_shutdown=int(GRACE_S),
+    )  # fmt: skip
+
+
+async def _not_yet(scope, receive, send):
+    raise RuntimeError("replaced before the server starts")
+
+
+def _allow_many_connections() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -1,0 +1,48 @@
+"""`rllib serve` that cannot begin says why, in one line."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "format_1_ppo"
+
+
+def refused(rllib_command, *arguments) -> str:
+    result = rllib_command("serve", *arguments)
+    assert result.exit_code == 2, result.output
+    lines = [line for line in result.stderr.splitlines() if line]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_a_port_in_use(rllib_command):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert f"127.0.0.1:{port}: Address already in use" in refused(rllib_command, CHECKPOINT, "--port", port)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.test"])
+def test_an_address_for_others_needs_a_token(rllib_command, host):
+    assert "a token is needed: set RLLIB_SERVE_TOKEN" in refused(rllib_command, CHECKPOINT, "--host", host)
+
+
+def test_an_empty_token(rllib_command):
+    assert "the token is empty" in refused(rllib_command, CHECKPOINT, "--token", "")
+
+
+def test_an_address_of_another_machine(rllib_command):
+    said = refused(rllib_command, CHECKPOINT, "--host", "192.0.2.1", "--token", "secret", "--port", 0)
+    assert "cannot listen at 192.0.2.1:0" in said
+
+
+def test_without_the_package(rllib_command, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'rllib[serve]'" in refused(rllib_command, CHECKPOINT)
+
+
+def test_no_checkpoint(rllib, tmp_path):
+    (tmp_path / "run").mkdir()
+    code, output = rllib("serve", "run", "--port", "0")
+    assert code == 2 and output.startswith("Error: ") and "is no checkpoint of this library" in output
+    assert len(output.splitlines()) == 1

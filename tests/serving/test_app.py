@@ -1,0 +1,364 @@
+"""Requests and their answers, through ASGI."""
+
+import asyncio
+import json
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from serving_support import CARTPOLE, OBSERVATION, AppClient, cartpole_rows, write_version
+
+import rllib
+from rllib import PPOConfig
+from tests.envs import BoundedAction, MaskedProbe, SampledEnv, StructuredProbe
+
+LSTM = {"use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+
+
+def served(source: Path, scenario, **settings):
+    """What `scenario(client)` returns."""
+
+    async def run():
+        return await scenario(AppClient(source, **settings))
+
+    return asyncio.run(run())
+
+
+def answered(source: Path, *request, settings=None, **more):
+    """The answer to one request."""
+    return served(source, lambda client: client(*request, **more), **(settings or {}))
+
+
+def saved(path: Path, env, env_config=None, model=None, **environment) -> Path:
+    """A checkpoint of an untrained PPO."""
+    config = PPOConfig().environment(env, env_config=env_config or {}, **environment)
+    with config.training(model={"fcnet_hiddens": [8], **(model or {})}).debugging(seed=1).build() as algo:
+        return algo.save(path)
+
+
+def test_one_observation_gives_one_action(tmp_path):
+    for action in (0, 1):
+        path = write_version(tmp_path / str(action), 40 + action, action)
+        answer = answered(path, "POST", "/act", {"observation": OBSERVATION})
+        assert answer.status == 200 and answer.headers["content-type"] == "application/json"
+        assert answer.json() == {"action": action, "policy_version": 40 + action}
+
+
+def test_several_observations_give_the_actions_of_the_policy():
+    rows = cartpole_rows(200)
+    expected = rllib.load_policy(CARTPOLE).compute_actions(rows, explore=False).tolist()
+    assert set(expected) == {0, 1}
+    bodies = {
+        "application/json": json.dumps({"observations": rows.tolist()}).encode(),
+        "application/msgpack": msgspec.msgpack.encode(
+            {"observations": [{"$array": ["float32", [4], row.tobytes()]} for row in rows]}
+        ),
+    }
+    for kind, body in bodies.items():
+        answer = answered(CARTPOLE, "POST", "/act", body, content_type=kind)
+        decode = msgspec.json.decode if kind.endswith("json") else msgspec.msgpack.decode
+        assert decode(answer.body) == {"actions": expected, "policy_version": 3}
+    raw = answered(CARTPOLE, "POST", "/act", rows.tobytes(), content_type="application/octet-stream")
+    assert np.frombuffer(raw.body, np.int64).tolist() == expected and raw.headers["x-policy-version"] == "3"
+
+
+def test_requests_that_come_together_share_forward_passes():
+    rows = cartpole_rows(200).tolist()
+
+    async def scenario(client):
+        answers = await asyncio.gather(*(client.act({"observation": row}) for row in rows))
+        return [answer.json()["action"] for answer in answers], client.counts
+
+    actions, counts = served(CARTPOLE, scenario, max_batch=64)
+    assert actions == rllib.load_policy(CARTPOLE).compute_actions(rows, explore=False).tolist()
+    assert counts.of_all("batches") == 4 and counts.of_all("actions") == 200
+
+
+def test_exploring_samples_actions_and_nothing_else_does():
+    async def scenario(client):
+        asked = [client.act({"observation": OBSERVATION, "explore": number % 2 == 0}) for number in range(200)]
+        return [answer.json()["action"] for answer in await asyncio.gather(*asked)]
+
+    actions = served(CARTPOLE, scenario)
+    assert set(actions[::2]) == {0, 1} and len(set(actions[1::2])) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"observation": [0, 0, 0]}, 422, r"has shape \(3,\), but .* needs shape \(4,\)"),
+        ({"observation": [9, 0, 0, 0]}, 422, r"observation\[0\] = 9 lies above the upper bound 4\.8"),
+        ({"observation": "left"}, 422, "needs numbers"),
+        ({"observation": [[0], [0, 1]]}, 422, "ragged list"),
+        ({"observation": {"x": 1}}, 422, "needs numbers"),
+        ({"observations": [OBSERVATION, [9, 0, 0, 0]]}, 422, r"observation 1 of 2: .*upper bound"),
+        ({"observations": [OBSERVATION] * 300 + [[0, 0, 0]]}, 422, r"observation 300 of 301: .*needs shape \(4,\)"),
+        ({"observations": [OBSERVATION] * 7 + [[]] * 300}, 422, r"observation 7 of 307: .*has shape \(0,\)"),
+        ({"observations": OBSERVATION}, 422, r"observation 0 of 4: .*needs shape \(4,\)"),
+        ({"observations": []}, 422, "at least one observation"),
+        ({"observations": 3}, 422, "must be a list"),
+        ({"observations": [OBSERVATION], "states": [[], []]}, 422, "states must be a list with one item for each"),
+        ({"observation": OBSERVATION, "state": [[1.0]]}, 422, "this policy has no memory"),
+        ({"observation": OBSERVATION, "action_mask": [1, 1]}, 422, "has no use here"),
+        ({"observation": OBSERVATION, "explore": 1}, 422, r"Expected `bool`, got `int` - at `\$\.explore`"),
+        ({"obs": OBSERVATION}, 422, "unknown field `obs`"),
+        ({}, 422, "either observation or observations is needed"),
+        ([], 422, "Expected `object`, got `array`"),
+        (b"", 400, "the body is not JSON"),
+        (b'{"observation": [NaN, 0, 0, 0]}', 400, "the body is not JSON"),
+        (b'{"observation": ' + b"[" * 100_000, 400, "the body is not JSON"),
+        (b"\xff\xfe{}", 400, "the body is not JSON"),
+        (b" " * 2**21, 413, "may have 1048576 bytes"),
+    ],
+)
+def test_a_wrong_request_is_told_what_was_expected(body, status, message):
+    async def scenario(client):
+        wrong, right = await asyncio.gather(client.act(body), client.act({"observation": OBSERVATION}))
+        return wrong, right, await client.act({"observation": OBSERVATION})
+
+    wrong, *right = served(CARTPOLE, scenario)
+    assert wrong.status == status, wrong.body
+    assert "\n" not in wrong.json()["error"]
+    assert re.search(message, wrong.json()["error"]), wrong.json()["error"]
+    assert [answer.status for answer in right] == [200, 200]
+
+
+@pytest.mark.parametrize("kind", ["application/msgpack", "application/octet-stream"])
+def test_other_bodies_that_are_wrong(kind):
+    assert answered(CARTPOLE, "POST", "/act", b"\xc1" * 7, content_type=kind).status in (400, 422)
+    assert answered(CARTPOLE, "POST", "/act", b"", content_type=kind).status in (400, 422)
+    array = {"$array": ["float32", [4], b"123"]}
+    packed = msgspec.msgpack.encode({"observation": array})
+    assert answered(CARTPOLE, "POST", "/act", packed, content_type="application/msgpack").status == 422
+
+
+def test_other_paths_and_methods():
+    assert answered(CARTPOLE, "GET", "/").status == 404
+    assert answered(CARTPOLE, "GET", "/act").status == 405
+    assert answered(CARTPOLE, "POST", "/health").status == 405
+
+
+def test_with_a_token_only_health_is_open():
+    settings = {"token": "secret"}
+    for path, method in (("/act", "POST"), ("/spec", "GET"), ("/metrics", "GET"), ("/reload", "POST")):
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "secret"}):
+            answer = answered(CARTPOLE, method, path, {"observation": OBSERVATION}, settings=settings, **headers)
+            assert answer.status == 401 and answer.headers["www-authenticate"] == "Bearer"
+        right = {"authorization": "Bearer secret"}
+        body = {"observation": OBSERVATION}
+        assert answered(CARTPOLE, method, path, body, settings=settings, **right).status == 200
+    assert answered(CARTPOLE, "GET", "/health", settings=settings).status == 200
+
+
+def test_ten_thousand_requests_at_once_are_all_answered():
+    async def scenario(client):
+        return await asyncio.gather(*(client.act({"observation": OBSERVATION}) for _ in range(10_000))), client.counts
+
+    answers, counts = served(CARTPOLE, scenario, max_queue=500)
+    refused = [answer for answer in answers if answer.status == 503]
+    assert {answer.status for answer in answers} == {200, 503}
+    assert len(answers) - len(refused) >= 500
+    assert refused[0].headers["retry-after"] == "1" and "are waiting already" in refused[0].json()["error"]
+    assert counts.of_all("requests_503") == len(refused) and counts.of_all("queue_length") == 0
+
+
+def test_more_observations_than_the_queue_holds_are_refused():
+    body = {"observations": [OBSERVATION] * 11}
+    answer = answered(CARTPOLE, "POST", "/act", body, settings={"max_queue": 10})
+    assert answer.status == 413 and "the queue holds 10" in answer.json()["error"]
+
+
+def test_the_request_of_a_client_that_has_gone_is_dropped():
+    async def scenario(client):
+        asked = [client.act({"observation": OBSERVATION}, hangs_up=number % 2 == 1) for number in range(20)]
+        return await asyncio.gather(*asked), client.counts
+
+    answers, counts = served(CARTPOLE, scenario)
+    assert [answer is None for answer in answers] == [False, True] * 10
+    assert counts.of_all("dropped") == 10 and counts.of_all("actions") == 10
+
+
+def test_a_slow_policy_leaves_the_event_loop_free(tmp_path, monkeypatch):
+    monkeypatch.setattr("rllib.serving.model.QUICK_S", 0.0)
+
+    async def scenario(client):
+        assert not client.model.is_quick
+        return await asyncio.gather(*(client.act({"observation": OBSERVATION}) for _ in range(300)))
+
+    answers = served(write_version(tmp_path / "one", 1, 1), scenario)
+    assert [answer.json()["action"] for answer in answers] == [1] * 300
+
+
+def test_a_failing_pass_is_an_answer_too(monkeypatch):
+    async def scenario(client):
+        with monkeypatch.context() as patch:
+            patch.setattr(client.model.policy, "compute_actions", lambda *given, **how: 1 / 0)
+            failed = await asyncio.gather(*(client.act({"observation": OBSERVATION}) for _ in range(3)))
+        return failed, await client.act({"observation": OBSERVATION})
+
+    failed, right = served(CARTPOLE, scenario)
+    assert [answer.status for answer in failed] == [500] * 3 and "its log" in failed[0].json()["error"]
+    assert right.status == 200
+
+
+def test_waiting_fills_batches():
+    async def scenario(client):
+        asked = [asyncio.ensure_future(client.act({"observation": OBSERVATION})) for _ in range(4)]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not any(one.done() for one in asked)
+        asked += [asyncio.ensure_future(client.act({"observation": OBSERVATION})) for _ in range(4)]
+        await asyncio.gather(*asked)
+        return client.counts
+
+    counts = served(CARTPOLE, scenario, max_batch=8, max_wait_us=60_000_000)
+    assert counts.of_all("batches") == 1
+
+
+# ---------------------------------------------------------------------- what policies read beside the observation
+
+
+def test_a_memory_goes_with_the_client(tmp_path):
+    path = saved(tmp_path / "lstm", "CartPole-v1", model=LSTM)
+    player = rllib.load_policy(path).make_player()
+    rows = np.random.default_rng(1).uniform(-0.4, 0.4, (6, 4)).astype(np.float32)
+
+    async def scenario(client):
+        spec = (await client("GET", "/spec")).json()
+        assert spec["reads"] == ["observation", "state", "prev_action", "prev_reward"]
+        assert spec["initial_state"] == [[0.0] * 4] * 2 and spec["example"]["state"] is None
+        assert (await client.act(spec["example"])).status == 200
+        assert "null with the first one" in (await client.act({"observation": rows[0].tolist()})).json()["error"]
+        wrong = await client.act({"observation": rows[0].tolist(), "state": [[1.0]]})
+        assert wrong.status == 422 and "[[4], [4]]" in wrong.json()["error"]
+        state, before, actions = None, {}, []
+        for step, row in enumerate(rows):
+            answer = (await client.act({"observation": row.tolist(), "state": state, **before})).json()
+            state, before = answer["state"], {"prev_action": answer["action"], "prev_reward": float(step)}
+            actions.append(answer["action"])
+            without = await client.act({"observation": row.tolist(), "state": state})
+            assert without.status == 422 and "prev_action" in without.json()["error"]
+        two = {"observations": rows[:2].tolist(), "states": [None, None]}
+        assert len((await client.act(two)).json()["states"]) == 2
+        return actions, state
+
+    actions, state = served(path, scenario)
+    assert actions == [player.act(row, None if step == 0 else float(step - 1)) for step, row in enumerate(rows)]
+    assert any(np.any(part) for part in state)
+
+
+def test_masks_come_beside_the_observation(tmp_path):
+    path = saved(tmp_path / "masked", MaskedProbe, {"mask": "info"}, action_mask_from="info")
+
+    async def scenario(client):
+        example = (await client("GET", "/spec")).json()["example"]
+        assert example["action_mask"] == [1, 1, 1]
+        for legal in range(3):
+            mask = [int(index == legal) for index in range(3)]
+            answer = await client.act({"observation": [1.0, 0.0], "action_mask": mask, "explore": True})
+            assert answer.json()["action"] == legal
+        several = {"observations": [[1.0, 0.0]] * 2, "action_masks": [[0, 1, 0], [0, 0, 1]]}
+        assert (await client.act(several)).json()["actions"] == [1, 2]
+        assert "with masks beside" in (await client.act({"observation": [1.0, 0.0]})).json()["error"]
+        without = await client.act({"observation": [1.0, 0.0], "action_mask": [0] * 3})
+        assert without.status == 422 and "no legal action" in without.json()["error"]
+
+    served(path, scenario)
+
+
+SPACES = {
+    "dict": Dict(image=Box(0, 255, (2, 2), np.uint8), kind=Discrete(3, start=1)),
+    "choices": MultiDiscrete([2, 3]),
+    "choice": Discrete(5, start=-2),
+    "picture": Box(0, 255, (2, 3), np.uint8),
+}
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_the_example_of_the_spec_is_answered(space, tmp_path):
+    path = saved(tmp_path / "sampled", SampledEnv, {"space": space})
+
+    async def scenario(client):
+        spec = (await client("GET", "/spec")).json()
+        answer = await client.act(spec["example"])
+        assert answer.status == 200 and answer.json()["action"] in (0, 1)
+
+    served(path, scenario)
+
+
+@pytest.mark.parametrize("env", [StructuredProbe, BoundedAction])
+def test_actions_are_in_the_environments_units(env, tmp_path):
+    path = saved(tmp_path / "structured", env)
+    expected = rllib.load_policy(path).compute_actions([np.ones(1, np.float32)] * 2, explore=False)
+    answer = answered(path, "POST", "/act", {"observations": [[1.0]] * 2})
+    if env is BoundedAction:
+        assert answer.json()["actions"] == expected.tolist()
+    else:
+        first = answer.json()["actions"][0]
+        assert first["jump"] == expected[0]["jump"] and first["arm"][0] == expected[0]["arm"][0].tolist()
+
+
+# ---------------------------------------------------------------------- other versions
+
+
+def test_reload_takes_up_the_newest_checkpoint(tmp_path):
+    write_version(tmp_path / "checkpoint_000001", 1, 0)
+
+    async def scenario(client):
+        assert (await client("POST", "/reload")).json()["changed"] is False
+        write_version(tmp_path / "checkpoint_000002", 2, 1)
+        assert (await client.act({"observation": OBSERVATION})).json() == {"action": 0, "policy_version": 1}
+        asked = [client.act({"observation": OBSERVATION}) for _ in range(50)]
+        reloaded, *answers = await asyncio.gather(client("POST", "/reload"), *asked)
+        assert reloaded.json()["changed"] and reloaded.json()["checkpoint"].endswith("checkpoint_000002")
+        assert all(answer.json()["action"] == answer.json()["policy_version"] - 1 for answer in answers)
+        assert (await client.act({"observation": OBSERVATION})).json() == {"action": 1, "policy_version": 2}
+        assert (await client("GET", "/health")).json()["policy_version"] == 2
+        write_version(tmp_path / "checkpoint_000002", 3, 0)  # of the same name
+        assert (await client("POST", "/reload")).json()["policy_version"] == 3
+
+    served(tmp_path, scenario)
+
+
+def test_a_checkpoint_that_cannot_be_used_is_refused(tmp_path):
+    write_version(tmp_path / "checkpoint_000001", 1, 0)
+    other = saved(tmp_path / "other", "Acrobot-v1")
+
+    async def scenario(client):
+        broken = write_version(tmp_path / "checkpoint_000002", 2, 1)
+        weights = broken / "policies" / "default_policy" / "weights.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-4])
+        for _ in range(2):
+            answer = await client("POST", "/reload")
+            assert answer.status == 409 and "as if cut off" in answer.json()["error"]
+        assert await client.app.take_up_newer() is False  # it is not tried again by itself
+        shutil.copytree(other, tmp_path / "checkpoint_000003")
+        answer = await client("POST", "/reload")
+        assert answer.status == 409 and "observation_space" in answer.json()["error"]
+        assert (await client.act({"observation": OBSERVATION})).json() == {"action": 0, "policy_version": 1}
+        assert client.counts.of_all("reload_errors") == 3
+
+    served(tmp_path, scenario)
+
+
+def test_metrics_are_those_of_prometheus():
+    async def scenario(client):
+        await asyncio.gather(*(client.act({"observation": OBSERVATION}) for _ in range(5)))
+        await client.act(b"")
+        return (await client("GET", "/metrics")).body.decode()
+
+    text = served(CARTPOLE, scenario)
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert lines['rllib_serve_requests_total{code="200"}'] == "5"
+    assert lines['rllib_serve_requests_total{code="400"}'] == "1"
+    assert lines['rllib_serve_batch_size_bucket{le="4"}'] == "0"
+    assert lines['rllib_serve_batch_size_bucket{le="8"}'] == "1" == lines["rllib_serve_batch_size_count"]
+    assert lines["rllib_serve_batch_size_sum"] == "5" and lines["rllib_serve_queue_length"] == "0"
+    assert lines['rllib_serve_latency_seconds_bucket{le="+Inf"}'] == "6"
+    assert lines['rllib_serve_policy_version{worker="0"}'] == "3"
+    families = {re.sub("_(bucket|sum|count)$", "", name.partition("{")[0]) for name in lines}
+    assert families == set(re.findall("^# TYPE ([a-z_]+) ", text, re.MULTILINE))

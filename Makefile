@@ -16,7 +16,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead spilling custom_network \
-	masked_throughput memory_throughput continuous_throughput vectorized_throughput scale
+	masked_throughput memory_throughput continuous_throughput vectorized_throughput environment_processes scale
 
 .PHONY: train test faults soak learning ray engines types benchmark gpu clean
 .DELETE_ON_ERROR:

@@ -30,6 +30,7 @@ FLOORS = [
 ]
 KNOW_THE_RUNTIME = [
     "runtime",
+    "rllib.env.environment_process",
     "rllib.evaluation.worker_set",
     "rllib.evaluation.aggregation",
     "rllib.evaluation.replay_shards",

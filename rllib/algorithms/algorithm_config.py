@@ -144,6 +144,11 @@ class AlgorithmConfig(ConfigObject):
             Literal["sync", "async", "vector_entry_point"],
             "a worker's environments: a loop over them, a process for each, or the registered id's own vector version",
         ] = "sync",
+        sub_environment_timeout_s: Annotated[
+            float | None,
+            "bound of one step() or reset() of an environment in a process of its own (seconds); None: unbounded",
+            above(0),
+        ] = None,
         batch_mode: Annotated[
             Literal["truncate_episodes", "complete_episodes"], "cut episodes at the fragment's end, or finish them"
         ] = "truncate_episodes",
@@ -384,11 +389,20 @@ class AlgorithmConfig(ConfigObject):
 
     @relation("gym_env_vectorize_mode", "batch_mode")
     def _check_vectorize_mode(self):
-        if self.gym_env_vectorize_mode != "sync" and self.batch_mode == "complete_episodes":
+        if self.gym_env_vectorize_mode == "vector_entry_point" and self.batch_mode == "complete_episodes":
             return (
                 f"gym_env_vectorize_mode={self.gym_env_vectorize_mode!r} steps all environments of a worker at once, "
                 'but batch_mode="complete_episodes" lets some go on alone. '
                 'Use .rollouts(gym_env_vectorize_mode="sync"), or batch_mode="truncate_episodes".'
+            )
+
+    @relation("sub_environment_timeout_s", "gym_env_vectorize_mode")
+    def _check_sub_environment_timeout(self):
+        if self.sub_environment_timeout_s is not None and self.gym_env_vectorize_mode != "async":
+            return (
+                f"sub_environment_timeout_s={self.sub_environment_timeout_s:g} bounds the calls of environments that "
+                f"can be ended from outside, but with gym_env_vectorize_mode={self.gym_env_vectorize_mode!r} they run "
+                'in their worker\'s process. Use .rollouts(gym_env_vectorize_mode="async").'
             )
 
     @relation("framework")

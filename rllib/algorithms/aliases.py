@@ -191,7 +191,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
     "monitor": Unavailable((False, None), "recording videos is not available yet"),
-    "remote_worker_envs": Unavailable((False,), "environments live in their worker's process; use more workers"),
+    "remote_worker_envs": Unavailable((False,), 'use gym_env_vectorize_mode="async"'),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable((False,), "every batch is sampled by the newest weights"),
     "optimizer": Unavailable((None,), "use opt_type, adam_epsilon, grad_clip and lr"),

@@ -32,7 +32,9 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
         factory = PreviousStepFactory(factory, told)
     if added := augmentation(config):
         factory = AugmentedFactory(factory, added)
-    return AsyncFactory(factory) if config.gym_env_vectorize_mode == "async" else factory
+    if config.gym_env_vectorize_mode == "async":
+        factory = AsyncFactory(factory, config.sub_environment_timeout_s)
+    return factory
 
 
 def playable_environment(config: AlgorithmConfig) -> EnvFactory:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 from gymnasium.vector import VectorEnv
 
+from rllib.env.environment_process import EnvironmentProcess
+from rllib.env.process_stream import ProcessStream
 from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.stream import EnvironmentStream
 from rllib.env.sync_stream import SyncStream, close_all
@@ -63,6 +65,8 @@ def stream_over(make: Callable, seeds: list[int], **options) -> EnvironmentStrea
             made.append(make(index))
             if isinstance(made[0], VectorEnv):
                 return VectorEnvStream(made[0], seeds, **options)
+        if isinstance(made[0], EnvironmentProcess):
+            return ProcessStream(made, seeds, **options)
         return SyncStream(made, seeds, **options)
     except BaseException:
         close_all(made)

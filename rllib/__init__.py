@@ -21,6 +21,7 @@ _LAZY = {
     "register_action_dist": "rllib.models.registry",
     "register_env": "rllib.env.registry",
     "register_model": "rllib.models.registry",
+    "register_wrapper": "rllib.env.wrappers",
 }
 # Each algorithm's class and its config, PPO and PPOConfig.
 for _name, _module in ALGORITHMS.items():

@@ -53,3 +53,4 @@ from rllib.evaluation.callbacks import make_multi_callbacks as make_multi_callba
 from rllib.models.registry import register_action_dist as register_action_dist
 from rllib.env.registry import register_env as register_env
 from rllib.models.registry import register_model as register_model
+from rllib.env.wrappers import register_wrapper as register_wrapper

@@ -19,6 +19,8 @@ from rllib.algorithms.config_object import ConfigObject, relation
 from rllib.algorithms.exploration_config import exploration_problem
 from rllib.algorithms.registry import get_algorithm_class
 from rllib.algorithms.sections import Merged, NotYet, above, at_least, between, section, section_alias
+from rllib.algorithms.setting_types import shortened
+from rllib.env.wrappers import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.losses.auxiliary import auxiliary_losses
 from rllib.models.model_settings import check_model
@@ -55,7 +57,7 @@ class AlgorithmConfig(ConfigObject):
     # What evaluation_config may change.
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset(
         {
-            *("env", "env_config", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
+            *("env", "env_config", "env_wrappers", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
             *("normalize_actions", "clip_actions", "explore", "exploration_config", "seed", "sample_timeout_s"),
             *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
             *("recreate_failed_workers", "ignore_worker_failures", "max_num_worker_restarts"),
@@ -89,6 +91,10 @@ class AlgorithmConfig(ConfigObject):
         env: Annotated[Any, "id, class, function of the env_config, or registered name of the environment"] = None,
         *,
         env_config: Annotated[dict, "handed to the environment's constructor", Merged] = _EMPTY,
+        env_wrappers: Annotated[
+            Any,
+            "wrappers around each environment, innermost first: gymnasium's or registered names, classes, {name: args}",
+        ] = None,
         observation_space: Annotated[Any, "gymnasium space of observations; None: the environment's own"] = None,
         ignore_observation_keys: Annotated[
             list[str], "keys of a Dict observation that the policy does not get, such as a text"
@@ -385,6 +391,18 @@ class AlgorithmConfig(ConfigObject):
             return (
                 'there is no environment. Use .environment("CartPole-v1") or .build(env="CartPole-v1"), or give both '
                 "observation_space and action_space to act and learn without one."
+            )
+
+    @relation("env_wrappers", "gym_env_vectorize_mode")
+    def _check_env_wrappers(self):
+        try:
+            wrappers = resolve_wrappers(self.env_wrappers)
+        except (ValueError, TypeError) as error:
+            return str(error)
+        if wrappers and self.gym_env_vectorize_mode == "vector_entry_point":
+            return (
+                f"env_wrappers={shortened(self.env_wrappers)} go around single environments, but with gym_env_vectorize"
+                '_mode="vector_entry_point" there are none. Use .rollouts(gym_env_vectorize_mode="sync").'
             )
 
     @relation("gym_env_vectorize_mode", "batch_mode")

@@ -35,6 +35,7 @@ class AlgorithmConfig(ConfigObject):
     def get_evaluation_config_object(self) -> Self: ...
     env: Any
     env_config: Mapping[str, Any]
+    env_wrappers: Any
     observation_space: Any
     ignore_observation_keys: Sequence[str]
     action_space: Any
@@ -108,8 +109,8 @@ class AlgorithmConfig(ConfigObject):
     keep_per_episode_custom_metrics: bool
     profile: bool
     def environment(
-        self: C, env: Any=None, *, env_config: Mapping[str, Any]=..., observation_space: Any=None,
-        ignore_observation_keys: Sequence[str]=..., action_space: Any=None, action_mask_key: str |
+        self: C, env: Any=None, *, env_config: Mapping[str, Any]=..., env_wrappers: Any=None, observation_space:
+        Any=None, ignore_observation_keys: Sequence[str]=..., action_space: Any=None, action_mask_key: str |
         None="action_mask", action_mask_from: Literal["observation", "info", "method"]="observation", clip_actions:
         bool=False, normalize_actions: bool=True, clip_rewards: bool | float | None=None, normalize_returns:
         bool=False, normalized_reward_clip: float | None=10.0, info_columns: Mapping[str, Any]=...,

@@ -70,6 +70,7 @@ RAY_0_8 = {
 }
 
 STABLE_BASELINES: Mapping[str, str] = {
+    "env_wrapper": "env_wrappers",
     "replay_buffer_class": "replay_buffer_config",
     "replay_buffer_kwargs": "replay_buffer_config",
 }
@@ -261,6 +262,7 @@ ELSEWHERE: Mapping[str, str] = {
     "max_grad_norm": "grad_clip",
     "policy_kwargs": "model",
     "env_id": "env",
+    "wrapper_class": "env_wrappers",
 }
 
 # Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.

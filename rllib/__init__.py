@@ -15,6 +15,7 @@ _LAZY = {
     "Policy": "rllib.policy",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",
+    "check_env": "rllib.env.check_env",
     "concat_samples": "rllib.sample_batch",
     "make_learner": "rllib.learners.learner",
     "make_multi_callbacks": "rllib.evaluation.callbacks",

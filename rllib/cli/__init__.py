@@ -15,6 +15,7 @@ _COMMANDS = {
     "tune": "Search for the settings of an algorithm.",
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
+    "check-env": "Check an environment.",
 }
 
 
@@ -27,7 +28,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"rllib.cli.{cmd_name}").command
+        return importlib.import_module(f"rllib.cli.{cmd_name.replace('-', '_')}").command
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         if args[0] not in _COMMANDS and not args[0].startswith("-"):

@@ -245,5 +245,5 @@ def test_what_cannot_be_registered():
 
 def test_minigrids_wrappers_may_be_named():
     pytest.importorskip("minigrid", reason="minigrid is not installed")
-    env = made("minigrid.wrappers.FlatObsWrapper", env="MiniGrid-Empty-5x5-v0")
+    env = made("minigrid.wrappers.FlatObsWrapper", env="minigrid:MiniGrid-Empty-5x5-v0")
     assert isinstance(env.observation_space, Box)

@@ -20,7 +20,6 @@ import numpy as np
 
 from rllib.env.legacy import call_reset
 from rllib.errors import EnvironmentDiedError, EnvironmentHangsError
-from runtime.engines.zeromq.process import describe_exit, die_with_parent, readable
 
 CLOSE_TIMEOUT_S = 5.0
 STACK_TIMEOUT_S = 0.5
@@ -59,6 +58,7 @@ class EnvironmentProcess:
         for stream in (sys.stdout, sys.stderr):  # else the process has what is in their buffers, too
             with contextlib.suppress(Exception):
                 stream.flush()
+        _linux()  # imported before the process is forked
         parent, is_main = os.getpid(), threading.current_thread() is threading.main_thread()
         self.pid = os.fork()
         if self.pid == 0:
@@ -66,10 +66,10 @@ class EnvironmentProcess:
         other.close()
         os.close(stack_write)
         self._channel, self._stack = _Channel(own, *files), stack_read
-        self.pidfd = os.pidfd_open(self.pid)
+        self._pidfd = os.pidfd_open(self.pid)
         self._poll = select.poll()
         self._poll.register(own, select.POLLIN)
-        self._poll.register(self.pidfd, select.POLLIN)
+        self._poll.register(self._pidfd, select.POLLIN)
 
     @property
     def observation_space(self):
@@ -138,9 +138,9 @@ class EnvironmentProcess:
             return
         self.begin_close()
         if not self._gives_up:
-            readable(self.pidfd, CLOSE_TIMEOUT_S)
+            _linux().readable(self._pidfd, CLOSE_TIMEOUT_S)
         self._end()
-        for descriptor in (self.pidfd, self._stack):
+        for descriptor in (self._pidfd, self._stack):
             os.close(descriptor)
         self._channel.close()
         self.pid = 0
@@ -181,7 +181,7 @@ class EnvironmentProcess:
         if not ready:
             self._hangs(timeout_s)
         answer = None
-        if any(descriptor != self.pidfd for descriptor, _ in ready):
+        if any(descriptor != self._pidfd for descriptor, _ in ready):
             with contextlib.suppress(ConnectionError):
                 answer = self._channel.receive()
         if answer is None:
@@ -207,8 +207,8 @@ class EnvironmentProcess:
         status = self._end()
         raise EnvironmentDiedError(
             f"the process of {self._place} ({self.class_name}) has ended in {self._call or 'between two calls'} with "
-            f"{describe_exit(status)}. .fault_tolerance(restart_failed_sub_environments=True) replaces such an "
-            "environment and goes on."
+            f"{_linux().describe_exit(status)}. .fault_tolerance(restart_failed_sub_environments=True) replaces such "
+            "an environment and goes on."
         )
 
     def _end(self) -> int:
@@ -230,7 +230,7 @@ class EnvironmentProcess:
         found = b""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR2)
-        while readable(self._stack, STACK_TIMEOUT_S if not found else 0.05):
+        while _linux().readable(self._stack, STACK_TIMEOUT_S if not found else 0.05):
             if not (part := os.read(self._stack, 1 << 16)):
                 break
             found += part
@@ -276,6 +276,13 @@ class _Channel:
         os.close(self._incoming)
 
 
+def _linux():
+    """How processes notice one another's end: of the runtime, which is not loaded before there is such a process."""
+    from runtime.engines.zeromq import process
+
+    return process
+
+
 # ---- in the process of the environment
 
 
@@ -293,7 +300,7 @@ def _run(make: Callable[[], Any], channel: _Channel, stack: int, parent: int | N
     try:
         os.setpgid(0, 0)  # Ctrl-C is the parent's affair, and what the environment starts can be killed with it
         if parent is not None:
-            die_with_parent(parent)
+            _linux().die_with_parent(parent)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         faulthandler.register(signal.SIGUSR2, stack, all_threads=False)
         others_end.close()

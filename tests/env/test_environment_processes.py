@@ -96,8 +96,11 @@ def opened(env, config=None, num_envs=2, timeout_s=None, **options):
 
 def forked() -> set[int]:
     """The processes of environments; those of the runtime are other programs."""
-    own = psutil.Process()
-    return {child.pid for child in own.children() if child.cmdline() == own.cmdline()}
+    own, found = psutil.Process(), set()
+    for child in own.children():
+        with contextlib.suppress(psutil.Error):  # it has ended, as a process of the runtime may at any time
+            found |= {child.pid} if child.cmdline() == own.cmdline() else set()
+    return found
 
 
 @pytest.fixture(autouse=True)

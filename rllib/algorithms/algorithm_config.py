@@ -399,6 +399,8 @@ class AlgorithmConfig(ConfigObject):
             wrappers = resolve_wrappers(self.env_wrappers)
         except (ValueError, TypeError) as error:
             return str(error)
+        except ModuleNotFoundError:  # the settings are right; build() says what to install
+            return None
         if wrappers and self.gym_env_vectorize_mode == "vector_entry_point":
             return (
                 f"env_wrappers={shortened(self.env_wrappers)} go around single environments, but with gym_env_vectorize"

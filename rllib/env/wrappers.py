@@ -163,6 +163,7 @@ def resolve_wrappers(given) -> tuple[EnvWrapper, ...]:
 
     Raises:
         ValueError: for a name that is not known, with the nearest ones, or that has another place here.
+        ModuleNotFoundError: for one of a module that is not installed.
         TypeError: for anything else.
     """
     if given is None:
@@ -265,13 +266,13 @@ def _class(module: str, name: str) -> type | None:
     """The wrapper of this name in one of MODULES; None if there is none.
 
     Raises:
-        ValueError: if the module is not installed.
+        ModuleNotFoundError: if the module is not installed.
     """
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
-        raise ValueError(
+        raise ModuleNotFoundError(
             f"env_wrappers names {module}.{name}, but {error.name} is not installed. Use pip install {package}."
         ) from None
     found = vars(imported).get(name)

@@ -1,5 +1,7 @@
 """The setting env_wrappers: names, classes and functions around each environment, in every place that makes one."""
 
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -241,6 +243,14 @@ def test_what_cannot_be_registered():
     with pytest.raises(TypeError, match="needs a class or function"):
         register_wrapper("doubled", Doubled(CountingEnv()))
     assert rllib.register_wrapper is register_wrapper
+
+
+def test_what_is_not_installed_is_said_at_build(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minigrid.wrappers", None)
+    settings = config("minigrid.wrappers.FlatObsWrapper")
+    settings.validate()
+    with pytest.raises(ModuleNotFoundError, match="pip install minigrid"):
+        settings.build()
 
 
 def test_minigrids_wrappers_may_be_named():

@@ -10,6 +10,8 @@
 #   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)
 #   make gpu        the tests that need a GPU, and updates on it beside eager torch, as a report in Markdown
+#   make wheel      wheel and sdist in dist/, and a look at what they hold
+#   make release-check   make wheel, and both installed in empty environments, where README's job runs (tools/release.py)
 #   make clean      removes what the others made, except results/
 
 PYTHON ?= python3
@@ -17,10 +19,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throughput sleeping_envs time_to_solve \
 	course_exercise dqn_throughput impala_throughput es_throughput replay tune_overhead spilling custom_network \
-	masked_throughput memory_throughput continuous_throughput vectorized_throughput tensor_environments scale \
-	serving
+	masked_throughput memory_throughput continuous_throughput vectorized_throughput tensor_environments \
+	environment_processes scale serving
 
-.PHONY: train test faults soak learning ray engines docs types benchmark gpu clean
+.PHONY: train test faults soak learning ray engines docs types benchmark gpu wheel release-check clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -84,6 +86,12 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		"$$(grep '^torch==' constraints.txt)" -e '.[test]'
 	@touch $@
+
+wheel: $(VENV)/installed
+	@$(BIN)/python tools/release.py build
+
+release-check: $(VENV)/installed
+	@$(BIN)/python tools/release.py check
 
 clean:
 	rm -rf $(VENV) .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ _LAZY = {
     "Policy": "rllib.policy",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",
+    "check_env": "rllib.env.check_env",
     "concat_samples": "rllib.sample_batch",
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",
@@ -22,6 +23,7 @@ _LAZY = {
     "register_action_dist": "rllib.models.registry",
     "register_env": "rllib.env.registry",
     "register_model": "rllib.models.registry",
+    "register_wrapper": "rllib.env.wrappers",
 }
 # Each algorithm's class and its config, PPO and PPOConfig.
 for _name, _module in ALGORITHMS.items():

@@ -47,6 +47,7 @@ from rllib.algorithms.td3 import TD3 as TD3
 from rllib.algorithms.td3 import TD3Config as TD3Config
 from rllib.algorithms.tqc import TQC as TQC
 from rllib.algorithms.tqc import TQCConfig as TQCConfig
+from rllib.env.check_env import check_env as check_env
 from rllib.sample_batch import concat_samples as concat_samples
 from rllib.serving.loaded_policy import load_policy as load_policy
 from rllib.learners.learner import make_learner as make_learner
@@ -54,3 +55,4 @@ from rllib.evaluation.callbacks import make_multi_callbacks as make_multi_callba
 from rllib.models.registry import register_action_dist as register_action_dist
 from rllib.env.registry import register_env as register_env
 from rllib.models.registry import register_model as register_model
+from rllib.env.wrappers import register_wrapper as register_wrapper

@@ -21,6 +21,14 @@ class SampleTimeoutError(RLlibError, TimeoutError):
     """No rollout worker has answered within the time that the settings allow."""
 
 
+class EnvironmentHangsError(RLlibError, TimeoutError):
+    """An environment in a process of its own has not returned from a call within sub_environment_timeout_s."""
+
+
+class EnvironmentDiedError(RLlibError):
+    """The process of an environment has ended by itself."""
+
+
 class NoBestTrialError(RLlibError, RuntimeError, ValueError):
     """No trial of an experiment can be called the best: none has the metric, or none has it as a finite number.
 

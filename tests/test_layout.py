@@ -31,6 +31,7 @@ FLOORS = [
 ]
 KNOW_THE_RUNTIME = [
     "runtime",
+    "rllib.env.environment_process",
     "rllib.evaluation.worker_set",
     "rllib.evaluation.aggregation",
     "rllib.evaluation.replay_shards",
@@ -40,6 +41,7 @@ KNOW_THE_RUNTIME = [
 # What may import inside functions, and why.
 IMPORTS_LATE = {
     "runtime.engines.zeromq": "imports the driver, with numpy and zmq, while the node is starting",
+    "rllib.env.environment_process": "the runtime; settings are checked, and other environments made, without it",
 }
 LOADED_WHEN_USED = {
     "torch", "ray", "rich", "matplotlib", "tensorboardX", "ale_py", "optuna", "scipy", "pandas", "IPython",

@@ -19,6 +19,8 @@ from rllib.algorithms.config_object import ConfigObject, relation
 from rllib.algorithms.exploration_config import exploration_problem
 from rllib.algorithms.registry import get_algorithm_class
 from rllib.algorithms.sections import Merged, NotYet, above, at_least, between, section, section_alias
+from rllib.algorithms.setting_types import shortened
+from rllib.env.wrappers import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.losses.auxiliary import auxiliary_losses
 from rllib.models.model_settings import check_model
@@ -55,7 +57,7 @@ class AlgorithmConfig(ConfigObject):
     # What evaluation_config may change.
     evaluation_overrides: ClassVar[frozenset[str]] = frozenset(
         {
-            *("env", "env_config", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
+            *("env", "env_config", "env_wrappers", "preprocessor_pref", "disable_env_checking", "num_envs_per_worker"),
             *("normalize_actions", "clip_actions", "explore", "exploration_config", "seed", "sample_timeout_s"),
             *("num_cpus_per_worker", "num_gpus_per_worker", "custom_resources_per_worker"),
             *("recreate_failed_workers", "ignore_worker_failures", "max_num_worker_restarts"),
@@ -89,6 +91,10 @@ class AlgorithmConfig(ConfigObject):
         env: Annotated[Any, "id, class, function of the env_config, or registered name of the environment"] = None,
         *,
         env_config: Annotated[dict, "handed to the environment's constructor", Merged] = _EMPTY,
+        env_wrappers: Annotated[
+            Any,
+            "wrappers around each environment, innermost first: gymnasium's or registered names, classes, {name: args}",
+        ] = None,
         observation_space: Annotated[Any, "gymnasium space of observations; None: the environment's own"] = None,
         ignore_observation_keys: Annotated[
             list[str], "keys of a Dict observation that the policy does not get, such as a text"
@@ -158,6 +164,11 @@ class AlgorithmConfig(ConfigObject):
         tensor_rollouts: Annotated[
             bool | None,
             "rollouts stay on the device of a vector environment of torch tensors; None: if it is one; False: arrays",
+        ] = None,
+        sub_environment_timeout_s: Annotated[
+            float | None,
+            "bound of one step() or reset() of an environment in a process of its own (seconds); None: unbounded",
+            above(0),
         ] = None,
         batch_mode: Annotated[
             Literal["truncate_episodes", "complete_episodes"], "cut episodes at the fragment's end, or finish them"
@@ -399,13 +410,36 @@ class AlgorithmConfig(ConfigObject):
                 "observation_space and action_space to act and learn without one."
             )
 
+    @relation("env_wrappers", "gym_env_vectorize_mode")
+    def _check_env_wrappers(self):
+        try:
+            wrappers = resolve_wrappers(self.env_wrappers)
+        except (ValueError, TypeError) as error:
+            return str(error)
+        except ModuleNotFoundError:  # the settings are right; build() says what to install
+            return None
+        if wrappers and self.gym_env_vectorize_mode == "vector_entry_point":
+            return (
+                f"env_wrappers={shortened(self.env_wrappers)} go around single environments, but with gym_env_vectorize"
+                '_mode="vector_entry_point" there are none. Use .rollouts(gym_env_vectorize_mode="sync").'
+            )
+
     @relation("gym_env_vectorize_mode", "batch_mode")
     def _check_vectorize_mode(self):
-        if self.gym_env_vectorize_mode != "sync" and self.batch_mode == "complete_episodes":
+        if self.gym_env_vectorize_mode == "vector_entry_point" and self.batch_mode == "complete_episodes":
             return (
                 f"gym_env_vectorize_mode={self.gym_env_vectorize_mode!r} steps all environments of a worker at once, "
                 'but batch_mode="complete_episodes" lets some go on alone. '
                 'Use .rollouts(gym_env_vectorize_mode="sync"), or batch_mode="truncate_episodes".'
+            )
+
+    @relation("sub_environment_timeout_s", "gym_env_vectorize_mode")
+    def _check_sub_environment_timeout(self):
+        if self.sub_environment_timeout_s is not None and self.gym_env_vectorize_mode != "async":
+            return (
+                f"sub_environment_timeout_s={self.sub_environment_timeout_s:g} bounds the calls of environments that "
+                f"can be ended from outside, but with gym_env_vectorize_mode={self.gym_env_vectorize_mode!r} they run "
+                'in their worker\'s process. Use .rollouts(gym_env_vectorize_mode="async").'
             )
 
     @relation("framework")

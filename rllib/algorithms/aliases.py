@@ -70,6 +70,7 @@ RAY_0_8 = {
 }
 
 STABLE_BASELINES: Mapping[str, str] = {
+    "env_wrapper": "env_wrappers",
     "replay_buffer_class": "replay_buffer_config",
     "replay_buffer_kwargs": "replay_buffer_config",
 }
@@ -191,7 +192,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
     "monitor": Unavailable((False, None), "recording videos is not available yet"),
-    "remote_worker_envs": Unavailable((False,), "environments live in their worker's process; use more workers"),
+    "remote_worker_envs": Unavailable((False,), 'use gym_env_vectorize_mode="async"'),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable((False,), "every batch is sampled by the newest weights"),
     "optimizer": Unavailable((None,), "use opt_type, adam_epsilon, grad_clip and lr"),
@@ -261,6 +262,7 @@ ELSEWHERE: Mapping[str, str] = {
     "max_grad_norm": "grad_clip",
     "policy_kwargs": "model",
     "env_id": "env",
+    "wrapper_class": "env_wrappers",
 }
 
 # Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.

@@ -12,6 +12,7 @@ from rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint
 from rllib.encoding import import_path, importable_path
 from rllib.env.registry import is_environment_class, register_typed_function
+from rllib.env.wrappers import named_class
 from rllib.evaluation.transitions import n_step_returns
 from rllib.sample_batch import DEFAULT_POLICY
 
@@ -135,6 +136,7 @@ def saved_config(
         register_typed_function(config.env)
     elif isinstance(config.env, UserCode):
         config.environment(environment_class(config.env))
+    config.environment(env_wrappers=_known_wrappers(config.env_wrappers))
     code = [
         f"{place} ({reference if ':' in reference else 'pickled'})"
         for name, value in config.items()
@@ -147,6 +149,15 @@ def saved_config(
             "give these settings yourself: from_checkpoint(path, overrides={...})."
         )
     return config
+
+
+def _known_wrappers(value):
+    """The setting env_wrappers with gymnasium's classes in the place of their references."""
+    if isinstance(value, UserCode):
+        return (":" in value.reference and named_class(value.reference)) or value
+    if isinstance(value, list | tuple):
+        return type(value)(map(_known_wrappers, value))
+    return value
 
 
 def environment_class(code: UserCode) -> type | UserCode:

@@ -13,6 +13,7 @@ from rllib.env.partial_observations import PartialObservationFactory
 from rllib.env.previous_steps import PreviousStep, PreviousStepFactory
 from rllib.env.registry import EnvFactory, resolve
 from rllib.env.vectorized import AsyncFactory, by_entry_point
+from rllib.env.wrappers import WrappedFactory, resolve_wrappers
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
@@ -24,17 +25,20 @@ from rllib.models.model_settings import MODEL_DEFAULTS
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     """What makes the environments that are learned in, as the policy sees them; None if the config names none.
 
-    Observations are without the keys that are to be ignored, and with what is added to them: the previous step, and
-    the mask that comes from elsewhere. Atari games have DeepMind's preprocessing, if wanted.
+    They are in the wrappers of env_wrappers. Observations are without the keys that are to be ignored, and with what is
+    added to them: the previous step, and the mask that comes from elsewhere. Atari games have DeepMind's preprocessing,
+    if wanted.
     """
     if config.env is None:
         return None
-    factory = _preprocessed(resolve(config.env), config)
+    factory = _preprocessed(config)
     if told := previous_step(config):
         factory = PreviousStepFactory(factory, told)
     if added := augmentation(config):
         factory = AugmentedFactory(factory, added)
-    return AsyncFactory(factory) if config.gym_env_vectorize_mode == "async" else factory
+    if config.gym_env_vectorize_mode == "async":
+        factory = AsyncFactory(factory, config.sub_environment_timeout_s)
+    return factory
 
 
 def playable_environment(config: AlgorithmConfig) -> EnvFactory:
@@ -43,7 +47,7 @@ def playable_environment(config: AlgorithmConfig) -> EnvFactory:
     Raises:
         ValueError: if the config names none.
     """
-    factory = _preprocessed(resolve(config.env), config)
+    factory = _preprocessed(config)
     return replace(factory, native=False) if isinstance(factory, AtariFactory) else factory
 
 
@@ -76,8 +80,21 @@ def environment_name(config: AlgorithmConfig) -> str | None:
     return None if config.env is None else resolve(config.env).name
 
 
-def _preprocessed(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
+def _preprocessed(config: AlgorithmConfig) -> EnvFactory:
+    """What makes the environments of a config that names one, with its wrappers and an Atari game's preprocessing.
+
+    Raises:
+        ValueError: if there are both.
+    """
+    factory = resolve(config.env)
     is_game, mode = config.preprocessor_pref == "deepmind" and is_atari(factory), config.gym_env_vectorize_mode
+    if wrappers := resolve_wrappers(config.env_wrappers):
+        if is_game:
+            raise ValueError(
+                f"env_wrappers={config.env_wrappers!r} and DeepMind's preprocessing of {factory.name} do not go "
+                "together. Use .rollouts(preprocessor_pref=None) for wrappers of your choice, or leave them out."
+            )
+        factory = WrappedFactory(factory, wrappers)
     if mode == "vector_entry_point" and not is_game:
         factory = by_entry_point(factory)
     if config.ignore_observation_keys:

@@ -20,6 +20,7 @@ _COMMANDS = {
     "config": "Show every setting of an algorithm.",
     "plot": "Draw runs and experiments.",
     "dashboard": "Look at runs in the browser.",
+    "check-env": "Check an environment.",
 }
 
 
@@ -32,7 +33,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"rllib.cli.{cmd_name}").command
+        return importlib.import_module(f"rllib.cli.{cmd_name.replace('-', '_')}").command
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         if args[0] not in _COMMANDS and not args[0].startswith("-"):

@@ -18,6 +18,7 @@ from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.spaces import mismatch
 from rllib.env.stream import EnvironmentStream, Row
 from rllib.env.vector import make_environment, stream_over
+from rllib.env.wrappers import wrapper_chain
 from rllib.models.action_distributions import distribution_for
 from rllib.models.masks import MaskedOutputs, has_key, masked_columns, no_choice, without_choice
 from rllib.sample_batch import Column
@@ -76,7 +77,12 @@ def examine_environment(
     with stream_over(lambda _: made, seeds, checked_steps=CHECKED_STEPS, info_columns=info_columns) as stream:
         goals = require_goals(stream.observation_space, stream.environments[0]) if needs_goals else None
         if check:
-            _take_steps(stream, factory.name, action_mask_key, goals)
+            try:
+                _take_steps(stream, factory.name, action_mask_key, goals)
+            except Exception as error:
+                if chain := wrapper_chain(made):
+                    error.add_note(f"the observation spaces, from the environment through its wrappers: {chain}")
+                raise
         return Examined(stream.observation_space, stream.action_space, stream.device)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rllib.env.environment_process import EnvironmentProcess
 from rllib.env.legacy import LegacyEnvironment, call_reset, is_bare_observation, takes_seed, tell_legacy
 from rllib.env.rewards import reward_problem
 from rllib.env.spaces import mismatch
@@ -95,4 +96,5 @@ class Examiner:
 
 def env_name(env) -> str:
     """The class of an environment below its wrappers, for messages."""
-    return type(getattr(env, "unwrapped", env)).__name__
+    bare = getattr(env, "unwrapped", env)
+    return bare.class_name if isinstance(bare, EnvironmentProcess) else type(bare).__name__

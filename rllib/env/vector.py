@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 from gymnasium.vector import VectorEnv
 
+from rllib.env.environment_process import EnvironmentProcess
 from rllib.env.examiner import env_name
+from rllib.env.process_stream import ProcessStream
 from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.stream import EnvironmentStream
 from rllib.env.sync_stream import SyncStream, close_all
@@ -87,6 +89,8 @@ def stream_over(make: Callable, seeds: list[int], **options) -> EnvironmentStrea
             made.append(make(index))
             if isinstance(made[0], VectorEnv):
                 return VectorEnvStream(made[0], seeds, **options)
+        if isinstance(made[0], EnvironmentProcess):
+            return ProcessStream(made, seeds, **options)
         return SyncStream(made, seeds, **options)
     except BaseException:
         close_all(made)

@@ -1,12 +1,14 @@
-"""All environments of a worker as one gymnasium VectorEnv: the setting gym_env_vectorize_mode."""
+"""Factories for the setting gym_env_vectorize_mode: a registered vector version, or a process for each environment."""
 
-import functools
 from dataclasses import dataclass
+from functools import partial
 
 import gymnasium
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 
+from rllib.env.environment_process import EnvironmentProcess
 from rllib.env.registry import EnvContext, EnvFactory, GymnasiumFactory, WrappingFactory
+from rllib.env.vector import make_environment
 
 
 def by_entry_point(factory: EnvFactory) -> "EntryPointFactory":
@@ -41,23 +43,25 @@ class EntryPointFactory(WrappingFactory):
 
 @dataclass(frozen=True)
 class AsyncFactory(WrappingFactory):
-    """A factory of vectors whose environments run in a process each. Evaluation plays in single environments."""
+    """A factory of environments that run in a process each.
 
-    def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
-        if context.in_evaluation:
-            return self.factory.make(context)
-        makers = [functools.partial(self._make_one, context, index) for index in range(context.num_envs)]
-        # The step that ends an episode is followed by the first of the next one, without a row between them.
-        return AsyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+    Attributes:
+        timeout_s: how long one call of step() or reset() may take (seconds); None: any time.
+    """
 
-    def _make_one(self, context: EnvContext, index: int) -> gymnasium.Env:
-        """One of the environments, in its process.
+    timeout_s: float | None = None
+
+    def make(self, context: EnvContext) -> EnvironmentProcess:
+        place = f"environment {context.vector_index} of rollout worker {context.worker_index}"
+        return EnvironmentProcess(partial(self._make_one, context), place, self.name, self.timeout_s)
+
+    def _make_one(self, context: EnvContext) -> gymnasium.Env:
+        """The environment, in its process.
 
         Raises:
             ValueError: if it is a vector itself.
         """
-        position = {"worker_index": context.worker_index, "num_workers": context.num_workers}
-        env = self.factory.make(EnvContext(context, vector_index=index, num_envs=context.num_envs, **position))
+        env = make_environment(self.factory, context)
         if isinstance(env, VectorEnv):
             raise ValueError(
                 f'gym_env_vectorize_mode="async" runs single environments, but {self.name} makes a vector of '

@@ -174,6 +174,13 @@ class TrialPool:
 
 
 def _registered() -> list:
-    """The registered environments and models; nothing is imported to find that there are none."""
-    environments, code = sys.modules.get("rllib.env.registry"), sys.modules.get("rllib.models.registry")
-    return [*(environments.registered_envs() if environments else ()), *(code.registered_code() if code else ())]
+    """What is registered: environments, wrappers, models; nothing is imported to find that there is none."""
+    found = []
+    for module, function in (
+        ("rllib.env.registry", "registered_envs"),
+        ("rllib.env.wrappers", "registered_wrappers"),
+        ("rllib.models.registry", "registered_code"),
+    ):
+        if module in sys.modules:
+            found += getattr(sys.modules[module], function)()
+    return found

@@ -44,6 +44,7 @@ VALUES = {
     "min_sample_timesteps_per_iteration": 100,
     "min_train_timesteps_per_iteration": 100,
     "num_steps_sampled_before_learning_starts": 100,
+    "env_wrappers": ["TimeAwareObservation"],
 }
 SAME_VALUE = sorted(aliases.ALIASES.keys() - aliases.VALUE_CHANGES.keys())
 

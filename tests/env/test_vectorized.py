@@ -5,11 +5,12 @@ import os
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AsyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 
 from rllib import PPOConfig
 from rllib.algorithms.from_config import learned_environment
 from rllib.env.registry import EnvContext
+from rllib.env.vector import make_stream
 
 
 def config(mode: str, env="CartPole-v1", **rollouts):
@@ -50,17 +51,19 @@ def test_the_entry_point_is_the_registered_vector_version():
 
 
 def test_async_environments_run_in_a_process_each_and_know_their_position():
-    env = make("async", TellsItsProcess)
-    assert isinstance(env, AsyncVectorEnv)
-    observations, _ = env.reset(seed=0)
-    env.close()
-    assert len({os.getpid(), *observations[:, 0]}) == 4
-    assert observations[:, 1].tolist() == [0, 1, 2]
+    with make_stream(learned_environment(config("async", TellsItsProcess)), num_envs=3, seeds=[0, 1, 2]) as stream:
+        row = stream.new_row()
+        stream.reset(row)
+    assert len({os.getpid(), *row.observations[:, 0]}) == 4
+    assert row.observations[:, 1].tolist() == [0, 1, 2]
+
+
+def test_evaluation_plays_in_single_environments_of_the_registered_id():
+    assert isinstance(make("vector_entry_point", in_evaluation=True), gymnasium.Env)
 
 
 @pytest.mark.parametrize("mode", ["async", "vector_entry_point"])
-def test_evaluation_plays_in_single_environments(mode):
-    assert isinstance(make(mode, in_evaluation=True), gymnasium.Env)
+def test_evaluation_plays_its_episodes(mode):
     with config(mode).evaluation(evaluation_interval=1, evaluation_duration=2).build() as algo:
         assert algo.train()["evaluation"]["episodes_this_iter"] == 2
 
@@ -90,7 +93,7 @@ def test_capital_letters_of_gymnasiums_names_are_taken():
     [
         ("vector_entry_point", {"env": "MountainCar-v0"}, "MountainCar-v0 has none .CartPole-v0, CartPole-v1 have one"),
         ("vector_entry_point", {"env": TellsItsProcess}, "TellsItsProcess has none"),
-        ("async", {"batch_mode": "complete_episodes"}, "lets some go on alone"),
+        ("vector_entry_point", {"batch_mode": "complete_episodes"}, "lets some go on alone"),
         ("parallel", {}, "gym_env_vectorize_mode='parallel'"),
     ],
 )

@@ -1,0 +1,89 @@
+"""What a check of an environment found: findings with what to do about them, and what was measured."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+class EnvironmentCheckError(ValueError):
+    """An environment breaks rules without which it cannot be learned in. `report` has all findings."""
+
+    def __init__(self, report: "EnvReport"):
+        super().__init__(str(report))
+        self.report = report
+
+    def __reduce__(self):
+        return type(self), (self.report,)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    Attributes:
+        severity: error: it cannot be learned in, or what is learned is wrong; warning: it costs speed, repeatability
+            or is likely a mistake; note: good to know.
+        check: which check found it, a short name.
+        seen: what was seen.
+        rule: what is expected.
+        remedy: what to do.
+    """
+
+    severity: Severity
+    check: str
+    seen: str
+    rule: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class EnvReport:
+    """What a check of an environment found.
+
+    Attributes:
+        name: of the environment.
+        findings: errors first.
+        checks: names of the checks that were made.
+        measured: what was measured: name with its unit -> number, or text.
+    """
+
+    name: str
+    findings: tuple[Finding, ...]
+    checks: tuple[str, ...] = ()
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, severity: Severity) -> list[Finding]:
+        """The findings of one severity."""
+        return [finding for finding in self.findings if finding.severity == severity]
+
+    def find(self, check: str) -> list[Finding]:
+        """What one check found."""
+        return [finding for finding in self.findings if finding.check == check]
+
+    def passes(self, strict: bool = False) -> bool:
+        """Whether there is no error; with `strict`, no warning either."""
+        return not self.of("error") and not (strict and self.of("warning"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data, for JSON."""
+        return {
+            "environment": self.name,
+            "passes": self.passes(),
+            "checks": list(self.checks),
+            "findings": [asdict(finding) for finding in self.findings],
+            "measured": dict(self.measured),
+        }
+
+    def __str__(self):
+        counts = ", ".join(
+            f"{count} {severity}{'s' * (count != 1)}"
+            for severity in ("error", "warning", "note")
+            if (count := len(self.of(severity)))
+        )
+        lines = [f"{self.name}: {counts or 'no findings'}"]
+        for finding in self.findings:
+            lines += [f"{finding.severity} ({finding.check}): {finding.seen}", f"    rule: {finding.rule}"]
+            lines.append(f"    do:   {finding.remedy}")
+        return "\n".join(lines)

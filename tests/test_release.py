@@ -1,0 +1,127 @@
+"""tools/release.py: the wheel holds what a user needs, works outside of the checkout, and has a tag only if it may."""
+
+import subprocess
+import sysconfig
+import tarfile
+import zipfile
+from email.message import Message
+
+import pytest
+import release
+
+pytest.importorskip("hatchling", reason="needs hatchling to build the wheel")
+FILES = release.files_of_packages() if (release.ROOT / ".git").exists() else []
+pytestmark = pytest.mark.skipif(not FILES, reason="needs a git checkout to compare with")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return release.build(tmp_path_factory.mktemp("dist"))
+
+
+def test_wheel_and_sdist_hold_what_they_should(built):
+    wheel, sdist = built
+    assert release.wheel_problems(wheel, FILES) == []
+    assert release.sdist_problems(sdist, FILES) == []
+    assert wheel.stat().st_size < 3 << 20
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    for name in ("rllib/py.typed", "rllib/algorithms/ppo.pyi", "tuned_examples/ppo/cartpole.yaml", "runtime/py.typed"):
+        assert name in names
+
+
+def test_the_wheel_works_in_an_environment_of_its_own(built, tmp_path):
+    """Dependencies are this environment's, its rllib is not: a .pth file of a .pth file's directory is not read."""
+    python = release.environment(tmp_path / "env")
+    release.install(python, built[0], "--no-deps", "--no-index")
+    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    printed = release.use(python, tmp_path / "user")
+    assert "training_iteration 2 >= 2" in printed
+    assert list((tmp_path / "user" / "results").glob("*/checkpoint_*"))
+
+
+def test_what_a_wheel_lacks_or_has_too_much_is_named(built, tmp_path):
+    broken = tmp_path / built[0].name
+    with zipfile.ZipFile(built[0]) as whole, zipfile.ZipFile(broken, "w") as archive:
+        for name in whole.namelist():
+            if name != "rllib/py.typed" and not name.endswith("LICENSE"):
+                archive.writestr(name, whole.read(name))
+        archive.writestr("rllib/notes.txt", "forgotten")
+    problems = release.wheel_problems(broken, FILES)
+    assert "rllib/py.typed is missing" in problems and "LICENSE is missing" in problems
+    assert "rllib/notes.txt does not belong there" in problems
+
+
+def test_what_an_sdist_lacks_is_named(tmp_path):
+    empty = tmp_path / "empty.tar.gz"
+    with tarfile.open(empty, "w:gz") as archive:
+        archive.add(__file__, "rllib-1/results/test_release.py")
+    problems = release.sdist_problems(empty, FILES)
+    assert "pyproject.toml is missing" in problems and "results/test_release.py does not belong there" in problems
+
+
+def test_metadata_that_an_index_refuses():
+    metadata = Message()
+    metadata["Name"], metadata["Version"] = "rllib", "1.2-beta"
+    metadata["Requires-Dist"] = "torch @ https://example.org/torch.whl"
+    metadata.set_payload("short")
+    problems = "\n".join(release.metadata_problems(metadata))
+    for part in ("no Summary", "'1.2-beta' is not like 1.2.3", "a dependency is an address", "README.md is not"):
+        assert part in problems
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A git repository with a version."""
+
+    def git(*arguments):
+        command = ["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+    (tmp_path / "rllib").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
+    (tmp_path / "rllib/__init__.py").write_text('__version__ = "1.2.3"\n')
+    (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 1.2.3 (2026-01-01)\n\n- all\n\n## 1.2.2\n")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    return tmp_path, git
+
+
+def test_a_clean_tree_with_a_new_version_and_a_changelog_may_be_tagged(checkout):
+    root, git = checkout
+    assert release.version(root) == "1.2.3"
+    assert release.tree_problems("1.2.3", root) == []
+    git("tag", "v1.2.3")
+    assert "is tagged already" in release.tree_problems("1.2.3", root)[0]
+
+
+def test_what_stands_in_the_way_of_a_tag(checkout):
+    root, _ = checkout
+    (root / "pyproject.toml").write_text('[project]\nversion = "1.2.4"\n')
+    with pytest.raises(release.Problem, match=r"pyproject.toml has the version 1.2.4, rllib/__init__.py 1.2.3"):
+        release.version(root)
+    problems = release.tree_problems("1.2.4", root)
+    assert "the tree is not clean" in problems[0] and "pyproject.toml" in problems[0]
+    assert "has no heading '## 1.2.4'" in problems[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("## 1.2.3\n\n- x\n", None),
+        ("## [1.2.3] - 2026-01-01\n### Added\n- x\n", None),
+        ("## v1.2.3\n- x", None),
+        ("## 1.2.30\n- x", "no heading"),
+        ("## 1.2.3\n\n## 1.2.2\n- x\n", "says nothing"),
+        ("", "no heading"),
+    ],
+)
+def test_the_changelog_names_the_version(text, problem):
+    found = release.changelog_problem(text, "1.2.3")
+    assert found is None if problem is None else problem in found
+
+
+def test_versions_of_the_checkout_agree():
+    release.version()

@@ -1,0 +1,267 @@
+"""Builds what is published, checks it, and tags it. Nothing is uploaded unless `upload` is typed.
+
+    python tools/release.py build    wheel and sdist in dist/, and a look at what they hold
+    python tools/release.py check    build; then each, with its dependencies, in an empty environment, as a user has it
+    python tools/release.py tag      check, of a clean tree with a new version that CHANGELOG.md has; then a git tag
+    python tools/release.py upload   the files in dist/, of the commit that is tagged, to the index (needs twine)
+
+`make wheel` is the first, `make release-check` the second, which needs a package index. Both need hatchling.
+"""
+
+import argparse
+import email.parser
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+PACKAGES = ("rllib", "runtime", "tuned_examples")
+# A wheel that is larger has something in it that does not belong there.
+MOST_BYTES = 5 << 20
+# README's main job in short, and the other things that a new user does first.
+SETTINGS = ["lr=1e-3", "num_rollout_workers=2", "train_batch_size=1000", "num_sgd_iter=2"]
+JOB = ["rllib", "train", "PPO", "CartPole-v1", *SETTINGS, "--stop", "iterations=2"]
+EXAMPLE = ["rllib", "train", "-f", "ppo/cartpole", "--stop", "iterations=2"]
+IMPORTS = "import rllib, runtime, rllib.tune; from rllib import PPO, PPOConfig; print(rllib.__file__)"
+
+
+class Problem(Exception):
+    """What stands in the way of a release, with what to do."""
+
+
+# ---- build
+
+
+def build(where: Path, root: Path = ROOT) -> tuple[Path, Path]:
+    """Builds wheel and sdist of a checkout into a directory, without installing anything.
+
+    Raises:
+        Problem: if hatchling is missing or fails.
+    """
+    where.mkdir(parents=True, exist_ok=True)
+    code = (
+        "import sys; from hatchling import build; "
+        "print(build.build_wheel(sys.argv[1])); print(build.build_sdist(sys.argv[1]))"
+    )
+    result = subprocess.run([sys.executable, "-c", code, str(where)], cwd=root, capture_output=True, text=True)
+    if result.returncode:
+        raise Problem(f"hatchling could not build (pip install hatchling):\n{result.stderr.strip()}")
+    wheel, sdist = result.stdout.split()[-2:]
+    return where / wheel, where / sdist
+
+
+# ---- what the files hold
+
+
+def files_of_packages(root: Path = ROOT) -> list[str]:
+    """The files of the packages that git knows or does not ignore."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES]
+    listed = subprocess.check_output(command, cwd=root, text=True).splitlines()
+    return [name for name in listed if (root / name).exists()]
+
+
+def wheel_problems(wheel: Path, files: list[str]) -> list[str]:
+    """What is wrong with a wheel: files that lack or are too many, its size, its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        info = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = email.parser.Parser().parsestr(archive.read(info).decode())
+        entry_points = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
+    problems = [f"{name} is missing" for name in files if name not in names]
+    own = {name for name in names if ".dist-info/" not in name}
+    problems += [f"{name} does not belong there" for name in sorted(own - set(files))]
+    if wheel.stat().st_size > MOST_BYTES:
+        problems.append(f"it has {wheel.stat().st_size / 2**20:.1f} MB, more than {MOST_BYTES >> 20}")
+    problems += [f"{marker} is missing" for marker in ("rllib/py.typed", "runtime/py.typed") if marker not in names]
+    if not any(name.endswith("licenses/LICENSE") for name in names):
+        problems.append("LICENSE is missing")
+    if "rllib = rllib.cli:main" not in entry_points or "runtime = runtime.cli:main" not in entry_points:
+        problems.append("the commands rllib and runtime are missing")
+    return problems + metadata_problems(metadata)
+
+
+def metadata_problems(metadata) -> list[str]:
+    """What a package index or pip would refuse or show wrongly."""
+    needed = ("Name", "Version", "Summary", "Requires-Python", "Description-Content-Type", "License-Expression")
+    problems = [f"the metadata has no {name}" for name in needed if not metadata[name]]
+    if metadata["Description-Content-Type"] and "text/markdown" not in metadata["Description-Content-Type"]:
+        problems.append("the description is not Markdown")
+    if len(metadata.get_payload()) < 1000:
+        problems.append("README.md is not the description")
+    if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", metadata["Version"] or ""):
+        problems.append(f"the version {metadata['Version']!r} is not like 1.2.3 or 1.2.3rc1")
+    if any("@" in requirement for requirement in metadata.get_all("Requires-Dist", [])):
+        problems.append("a dependency is an address, which package indexes refuse")
+    return problems
+
+
+def sdist_problems(sdist: Path, files: list[str]) -> list[str]:
+    """What is wrong with an sdist: from it the wheel is built anew, and the tests run."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    needed = [*files, "pyproject.toml", "README.md", "LICENSE", "tests/conftest.py", "docs/architecture.md"]
+    problems = [f"{name} is missing" for name in needed if name not in names]
+    foreign = (".venv", "results/", "dist/", "build/", "shared")
+    return problems + [f"{name} does not belong there" for name in sorted(names) if name.startswith(foreign)]
+
+
+def version(root: Path = ROOT) -> str:
+    """The version of pyproject.toml.
+
+    Raises:
+        Problem: if the library has another one.
+    """
+    declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    found = re.search(r'__version__ = "(.+)"', (root / "rllib/__init__.py").read_text())
+    if not found or found[1] != declared:
+        raise Problem(f"pyproject.toml has the version {declared}, rllib/__init__.py {found and found[1]}. Use one.")
+    return declared
+
+
+# ---- installed in an empty environment
+
+
+def environment(where: Path, python: str = sys.executable) -> Path:
+    """The python of a new virtual environment, without anything installed, pip neither."""
+    subprocess.run([python, "-m", "venv", "--without-pip", str(where)], check=True)
+    return where / "bin" / "python"
+
+
+def install(python: Path, package: Path, *options: str) -> None:
+    """Installs a file with the pip of this interpreter.
+
+    Raises:
+        Problem: with pip's words.
+    """
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
+    command = [*pip, "install", *options, str(package)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=python.parent)
+    if result.returncode:
+        raise Problem(f"{package.name} could not be installed:\n{result.stderr.strip()}")
+
+
+def use(python: Path, where: Path, *more: list[str]) -> str:
+    """Runs what a new user runs first, and `more` commands, in an empty directory; returns what README's job printed.
+
+    Raises:
+        Problem: with what the command printed.
+    """
+    where.mkdir(parents=True, exist_ok=True)
+    printed = _ran([str(python), "-c", IMPORTS], where)
+    if str(python.parents[1]) not in printed:
+        raise Problem(f"rllib is not imported from where it was installed, but: {printed}")
+    for command in (["rllib", "--help"], ["runtime", "--help"], *more):
+        _ran([str(python.parent / command[0]), *command[1:]], where)
+    return _ran([str(python.parent / JOB[0]), *JOB[1:]], where)
+
+
+def _ran(command: list[str], where: Path) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    result = subprocess.run(command, cwd=where, env=kept, capture_output=True, text=True, timeout=300)
+    if result.returncode:
+        said = (result.stdout + result.stderr).strip()
+        raise Problem(f"{' '.join(command)} ended with {result.returncode}:\n{said[-3000:]}")
+    return result.stdout
+
+
+# ---- before a tag
+
+
+def changelog_problem(text: str, number: str) -> str | None:
+    """What is wrong with the entry of a version in CHANGELOG.md: a heading with the number, and lines below it."""
+    found = re.search(rf"^## \[?v?{re.escape(number)}\]?(?=[\s(]|$)[^\n]*\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    if not found:
+        return f"CHANGELOG.md has no heading '## {number}'. Write what has changed for users."
+    if not found[1].strip():
+        return f"CHANGELOG.md says nothing below '## {number}'."
+    return None
+
+
+def tree_problems(number: str, root: Path = ROOT) -> list[str]:
+    """What stands in the way of a tag in the working tree."""
+    problems = []
+    if changed := subprocess.check_output(["git", "status", "--porcelain"], cwd=root, text=True).strip():
+        problems.append(f"the tree is not clean; commit or remove:\n{changed}")
+    if subprocess.check_output(["git", "tag", "--list", f"v{number}"], cwd=root, text=True).strip():
+        problems.append(f"v{number} is tagged already. Raise the version in pyproject.toml and rllib/__init__.py.")
+    changelog = root / "CHANGELOG.md"
+    if problem := changelog_problem(changelog.read_text() if changelog.exists() else "", number):
+        problems.append(problem)
+    return problems
+
+
+# ---- commands
+
+
+def build_and_look() -> tuple[Path, Path]:
+    """`build`."""
+    number, files = version(), files_of_packages()
+    for old in DIST.glob("*"):
+        old.unlink()
+    wheel, sdist = build(DIST)
+    problems = [f"{wheel.name}: {problem}" for problem in wheel_problems(wheel, files)]
+    problems += [f"{sdist.name}: {problem}" for problem in sdist_problems(sdist, files)]
+    if problems:
+        raise Problem("\n".join(problems))
+    for file in (wheel, sdist):
+        print(f"{file.relative_to(ROOT)}  {file.stat().st_size / 2**20:.2f} MB")
+    print(f"version {number}, {len(files)} files of the packages, metadata as an index wants it")
+    return wheel, sdist
+
+
+def check() -> None:
+    """`check`."""
+    for file in build_and_look():
+        with tempfile.TemporaryDirectory() as place:
+            python = environment(Path(place) / "env")
+            print(f"{file.name}: installing it with its dependencies, from the index ...", flush=True)
+            install(python, file)
+            print(use(python, Path(place) / "user", EXAMPLE).rstrip())
+
+
+def tag() -> None:
+    """`tag`."""
+    number = version()
+    if problems := tree_problems(number):
+        raise Problem("\n".join(problems))
+    check()
+    subprocess.run(["git", "tag", "--annotate", f"v{number}", "--message", f"Version {number}"], cwd=ROOT, check=True)
+    print(f"tagged v{number}. git push origin v{number} publishes the tag; tools/release.py upload the files.")
+
+
+def upload() -> None:
+    """`upload`."""
+    number = version()
+    here, tagged = _commit("HEAD"), _commit(f"v{number}^{{commit}}")
+    if not tagged or here != tagged:
+        raise Problem(f"v{number} is not the tag of this commit. Use: python tools/release.py tag")
+    files = sorted(map(str, DIST.glob(f"rllib-{number}*")))
+    if len(files) != 2:
+        raise Problem(f"dist/ must hold wheel and sdist of {number}, but has {files}. Use: tools/release.py build")
+    subprocess.run([sys.executable, "-m", "twine", "upload", *files], check=True)
+
+
+def _commit(name: str) -> str:
+    command = ["git", "rev-parse", "--quiet", "--verify", name]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = {"build": build_and_look, "check": check, "tag": tag, "upload": upload}
+    parser.add_argument("command", choices=commands)
+    try:
+        commands[parser.parse_args().command]()
+    except Problem as problem:
+        sys.exit(f"Error: {problem}")
+
+
+if __name__ == "__main__":
+    main()

@@ -22,7 +22,7 @@ class SampleTimeoutError(RLlibError, TimeoutError):
 
 
 class EnvironmentHangsError(RLlibError, TimeoutError):
-    """An environment in a process of its own has not returned from a call within sub_environment_timeout_s."""
+    """An environment in a separate process has not returned from a call within sub_environment_timeout_s."""
 
 
 class EnvironmentDiedError(RLlibError):

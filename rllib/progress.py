@@ -38,7 +38,7 @@ class StepsProgress:
         self._progress.stop()
 
     def update(self, steps: int, result: Mapping) -> None:
-        """Shows that so many steps are done, and an iteration's result."""
+        """Shows the number of steps that are done, and an iteration's result."""
         mean = result["episode_reward_mean"]
         self._progress.update(
             self._task,

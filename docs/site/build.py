@@ -28,7 +28,7 @@ NAVIGATION = {
     "Faster and larger": ("speed", "profiling", "learners", "accelerated_environments", "gpu", "scale", "cluster"),
     "Deploy": ("deployment", "export"),
     "Understand": ("architecture", "decisions", "runtime", "faults", "security"),
-    "Extend": ("add_algorithm", "add_network", "add_column", "contributing"),
+    "Extend": ("add_algorithm", "add_network", "add_column", "contributing", "releasing"),
     "Reference": (
         *("reference/settings", "reference/model_settings", "reference/algorithms"),
         *("reference/rllib_names", "reference/commands", "reference/api", "reference/tune", "reference/runtime"),

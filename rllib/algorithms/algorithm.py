@@ -483,7 +483,7 @@ class Algorithm(Acting, Saving, ABC):
             return result
 
     def learn(self, total_timesteps: float, progress_bar: bool = False) -> Self:
-        """Trains until so many further environment steps are sampled, in whole iterations.
+        """Trains until this number of further environment steps has been sampled, in whole iterations.
 
         Args:
             total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.

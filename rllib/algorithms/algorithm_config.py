@@ -167,7 +167,7 @@ class AlgorithmConfig(ConfigObject):
         ] = None,
         sub_environment_timeout_s: Annotated[
             float | None,
-            "bound of one step() or reset() of an environment in a process of its own (seconds); None: unbounded",
+            "bound of one step() or reset() of an environment in a separate process (seconds); None: unbounded",
             above(0),
         ] = None,
         batch_mode: Annotated[

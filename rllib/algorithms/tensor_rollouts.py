@@ -1,15 +1,16 @@
 """Which runs can keep their rollouts on the device of environments that hand over torch tensors."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+import gymnasium
 
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.evaluation.callbacks import DefaultCallbacks, hears
 from rllib.evaluation.episode_hooks import EPISODE_HOOKS
-from rllib.evaluation.exploration import StochasticSampling
-
-if TYPE_CHECKING:
-    from rllib.algorithms.algorithm import Algorithm
+from rllib.evaluation.exploration import Exploration, StochasticSampling
+from rllib.evaluation.settings import Postprocess
+from rllib.policy import Policy
 
 PAGE = "docs/accelerated_environments.md"
 
@@ -38,7 +39,24 @@ def device_for(config: AlgorithmConfig, found: str | None, was_checked: bool) ->
     return found
 
 
-def refuse(algorithm: "Algorithm", device: str) -> None:
+class Sampling(Protocol):
+    """What decides, in an algorithm, whether its rollouts can be tensors."""
+
+    config: AlgorithmConfig
+    policy: Policy
+    action_space: gymnasium.Space
+    callbacks: DefaultCallbacks
+    is_synchronous: bool
+    samples_sequences: bool
+
+    def make_worker_learner(self) -> object | None: ...
+
+    def make_postprocess(self) -> Postprocess: ...
+
+    def make_exploration(self, config: AlgorithmConfig) -> Exploration: ...
+
+
+def refuse(algorithm: Sampling, device: str) -> None:
     """Raises one ValueError with everything that does not go with rollouts of tensors on this device."""
     problems = [*_of_settings(algorithm.config, device), *_of_parts(algorithm)]
     if problems:
@@ -77,7 +95,7 @@ def _of_settings(config: AlgorithmConfig, device: str) -> Iterator[str]:
         yield f'action_mask_from="{config.action_mask_from}": put the mask into a Dict observation.'
 
 
-def _of_parts(algorithm: "Algorithm") -> Iterator[str]:
+def _of_parts(algorithm: Sampling) -> Iterator[str]:
     """What the algorithm is made of."""
     from rllib.env.tensor_spaces import maps_tensors
     from rllib.models.torch_acting import draws_tensors

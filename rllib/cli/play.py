@@ -117,7 +117,7 @@ def _make(config, mode: str):
 
 
 class _Window:
-    """Lets an environment draw its window, at a steady rate where it has none of its own."""
+    """Lets an environment draw its window, at a steady rate where it sets none."""
 
     def __init__(self, env, fps: float):
         self._env, self._interval_s, self._next = env, 1 / fps, time.monotonic()

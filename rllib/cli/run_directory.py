@@ -100,7 +100,7 @@ class RunDirectory:
     # ------------------------------------------------------------------ checkpoints
 
     def save_if_due(self, algorithm, iteration: int, every: int) -> None:
-        """Saves every so many iterations; with 0 every five minutes, and then the newest alone is kept."""
+        """Saves after each `every` iterations; with 0 every five minutes, and then the newest alone is kept."""
         if every:
             if iteration % every == 0:
                 self.save(algorithm, iteration)

@@ -139,7 +139,7 @@ def _build(spec: RunSpec, profile: bool):
 
 
 def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDirectory, RunSpec, dict]:
-    """An earlier run: its directory, what is asked for now, and the settings that change.
+    """An earlier run: its directory, the arguments of this call, and the settings that change.
 
     Raises:
         Mistake: if there is none, or something is given that cannot change.

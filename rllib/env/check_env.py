@@ -40,7 +40,7 @@ from rllib.env.vectorized import AsyncFactory
 from rllib.env.wrappers import WrappedFactory, resolve_wrappers
 
 SEED = 7
-# Random steps are taken for this long at most, episodes that are compared for so many steps and about this long.
+# Bounds of the random steps, and of the episodes that are compared (steps, and about this time).
 EPISODES_S, COMPARED_S = 60.0, 2.0
 COMPARED_STEPS, MEMORY_ROUNDS = 64, 6
 LEAK_BYTES_PER_STEP, RESIDENT_LEAK_BYTES = 64, 16 << 20

@@ -1,4 +1,4 @@
-"""One environment in a process of its own, which can be given up when it hangs or dies."""
+"""One environment in a separate process, which can be given up when it hangs or dies."""
 
 import contextlib
 import faulthandler

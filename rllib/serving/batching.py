@@ -18,7 +18,7 @@ class Waiting:
     """A question in the queue.
 
     Args:
-        question: what is asked.
+        question: the observations, and states where there are any.
         receive: of its request, which says whether the client has gone.
         answer: receives (actions, states, policy version), None if the client has gone, or a BadRequest.
     """

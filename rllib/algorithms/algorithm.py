@@ -349,12 +349,16 @@ class Algorithm(Acting, Saving, ABC):
         with self.metrics.timer("sample"):
             while steps < num_steps:
                 rounds.append([])
-                for batch, report in self.workers.sample(self.snapshot()):
+                for batch, report in self.sample_round():
                     self.take_in(report)
                     rounds[-1].append(batch)
                     steps += report.rows
             with spans.span("join"):
                 return SampleBatch.join_rounds(rounds)
+
+    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
+        """One fragment of each worker, sampled with the newest weights."""
+        return self.workers.sample(self.snapshot())
 
     def take_in(self, report: SampleReport) -> None:
         """Counts what a worker reported beside its batch, and merges what its filter and its return scale have seen."""

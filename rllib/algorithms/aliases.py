@@ -194,7 +194,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "monitor": Unavailable((False, None), "recording videos is not available yet"),
     "remote_worker_envs": Unavailable((False,), 'use gym_env_vectorize_mode="async"'),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
-    "sample_async": Unavailable((False,), "every batch is sampled by the newest weights"),
+    "sample_async": Unavailable((False,), "every batch is sampled by the newest weights, except with PQN"),
     "optimizer": Unavailable((None,), "use opt_type, adam_epsilon, grad_clip and lr"),
     "placement_strategy": Unavailable(("PACK",), "everything runs on one machine"),
     "custom_evaluation_function": Unavailable((None,), "use the result of algo.evaluate()"),

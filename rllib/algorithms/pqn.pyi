@@ -4,15 +4,19 @@ from collections.abc import Mapping
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.evaluation.advantages import QLambda
+from rllib.evaluation.rollout_worker import SampleReport
 from rllib.models.policy_spec import PolicySpec
+from rllib.sample_batch import SampleBatch
 from rllib.schedules import OverTime
 from typing import Any, ClassVar, Literal, TypeVar
+import numpy as np
 C = TypeVar("C")
 
 class PQNConfig(AlgorithmConfig):
     exploration_kinds: ClassVar[tuple[str, ...]]
     own_aliases: ClassVar[dict]
     default_exploration: ClassVar[dict]
+    sample_async: bool
     lambda_: float
     sgd_minibatch_size: int
     num_sgd_iter: int
@@ -22,7 +26,7 @@ class PQNConfig(AlgorithmConfig):
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="truncate_episodes", observation_filter:
         Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0,
+        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
         delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
         int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=..., num_env_runners:
@@ -53,10 +57,10 @@ class PQNConfig(AlgorithmConfig):
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="truncate_episodes", observation_filter: Literal["NoFilter",
         "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str,
-        Any]=..., exploration_config: Mapping[str, Any]=..., explore: bool=True, num_cpus_per_worker: float=1,
-        num_gpus_per_worker: float=0, num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
-        custom_resources_per_env_runner: Mapping[str, Any]=...
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
+        custom_resources_per_worker: Mapping[str, Any]=..., exploration_config: Mapping[str, Any]=..., explore:
+        bool=True, num_cpus_per_worker: float=1, num_gpus_per_worker: float=0, num_cpus_per_env_runner: float=...,
+        num_gpus_per_env_runner: float=..., custom_resources_per_env_runner: Mapping[str, Any]=...
     ) -> C: ...
     rl_module = training
     def build(self, env: Any=None) -> PQN: ...
@@ -65,5 +69,10 @@ class PQNConfig(AlgorithmConfig):
 class PQN(Algorithm):
     config: PQNConfig
     def make_policy_spec(self, observation_space, action_space) -> PolicySpec: ...
+    def setup(self) -> None: ...
     def make_postprocess(self) -> QLambda: ...
     def training_step(self) -> dict[str, dict[str, float]]: ...
+    def train_batches(self) -> dict[str, SampleBatch]: ...
+    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]: ...
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None: ...
+    def set_state(self, state: dict[str, Any]) -> None: ...

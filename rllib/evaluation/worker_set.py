@@ -127,7 +127,12 @@ class WorkerSet:
         if self._local is not None:
             self._local.load_snapshot(snapshot)
             return [self._local.sample()]
-        return list(self.fleet.ask_all(self.request("sample", snapshot)).values())
+        return self.begin_sampling(snapshot)()
+
+    def begin_sampling(self, snapshot: Snapshot) -> Callable[[], list[tuple[SampleBatch, SampleReport]]]:
+        """Asks each remote worker for a fragment now; returns a function that waits for all, as `sample` does."""
+        collect = self.fleet.begin(self.request("sample", snapshot))
+        return lambda: list(collect().values())
 
     def request(self, method: str, snapshot: Snapshot, *args) -> Request:
         """Makes requests that concern a policy, which is copied into the object store here and now.

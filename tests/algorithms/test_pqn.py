@@ -25,11 +25,12 @@ torch.set_num_threads(1)
 
 
 def build(env="CartPole-v1", num_workers=0, num_envs=4, env_config=None, epsilon_timesteps=1000, **training):
+    sample_async = training.pop("sample_async", False)
     settings = {"train_batch_size": 128, "sgd_minibatch_size": 32, "lr": 3e-3, "gamma": 0.9, **training}
     return (
         PQNConfig()
         .environment(env, env_config=env_config or {})
-        .rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs)
+        .rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs, sample_async=sample_async)
         .training(**{"model": {"fcnet_hiddens": [32]}, **settings})
         .exploration(exploration_config={"final_epsilon": 0.1, "epsilon_timesteps": epsilon_timesteps})
         .reporting(min_sample_timesteps_per_iteration=0)
@@ -191,3 +192,34 @@ def test_what_does_not_fit_is_refused(config, message):
 def test_continuous_actions_are_refused():
     with pytest.raises(ValueError, match="PQN learns the value of each action"):
         build(BoundedAction)
+
+
+def test_workers_may_sample_while_the_learner_is_at_the_batch_before():
+    with build(ObservedReward, num_workers=2, sample_async=True) as algo:
+        lags = [learner_stats(result)["policy_lag_updates"] for result in (algo.train() for _ in range(20))]
+        np.testing.assert_allclose(q_values(algo, -1.0, 1.0).mean(1), [-1.0, 1.0], atol=0.05)
+    assert lags == [0.0] + [1.0] * 19
+
+
+def test_runs_that_sample_ahead_repeat():
+    def weights():
+        with build(num_workers=2, sample_async=True) as algo:
+            train(algo, 4)
+            return algo.policy.weights.copy()
+
+    np.testing.assert_array_equal(weights(), weights())
+
+
+def test_what_other_weights_sample_is_forgotten(tmp_path):
+    with build(num_workers=1, sample_async=True) as algo:
+        train(algo, 2)
+        algo.save(tmp_path / "saved")
+        algo.restore(tmp_path / "saved")
+        assert learner_stats(algo.train())["policy_lag_updates"] == 0.0
+        algo.set_weights(algo.get_weights())
+        assert learner_stats(algo.train())["policy_lag_updates"] == 0.0
+
+
+def test_sampling_ahead_needs_workers():
+    with pytest.raises(ValueError, match="sample_async=True needs workers that sample meanwhile"):
+        build(sample_async=True)

@@ -11,6 +11,7 @@ the mean of the same logarithm, by Gauss-Hermite quadrature, and its gradient fo
 -2 tanh(u). (The log-probability of the action taken, which others put in its place, has a gradient of mean zero.)
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -18,11 +19,14 @@ import numpy as np
 
 from rllib.models.distributions import HALF_LOG_2_PI, DiagGaussian, DiagGaussianBatch, TorchDiagGaussianBatch
 
-# Points and weights for the mean of a function of a standard normal number.
 NUM_NODES = 32
-NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(NUM_NODES)
-WEIGHTS = (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
-NODES = NODES.astype(np.float32)
+
+
+@functools.cache
+def quadrature() -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights for the mean of a function of a standard normal number, float32 [NUM_NODES] each."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_NODES)  # 9 ms, which an import should not take
+    return nodes.astype(np.float32), (weights / weights.sum()).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,7 @@ class SquashedGaussianBatch(DiagGaussianBatch):
     def __init__(self, size: int, inputs: np.ndarray):
         super().__init__(size, inputs)
         # Of each component the quadrature's points, [B, size, nodes].
-        self._deviations = np.exp(self.log_std)[..., None] * NODES.astype(inputs.dtype)
+        self._deviations = np.exp(self.log_std)[..., None] * quadrature()[0].astype(inputs.dtype)
         self._points = self.mean[..., None] + self._deviations
 
     def log_prob(self, actions: np.ndarray) -> np.ndarray:
@@ -142,14 +146,14 @@ class SquashedGaussianBatch(DiagGaussianBatch):
         return super().log_prob(actions) - np.add.reduce(_log_slope(u), -1)
 
     def entropy(self) -> np.ndarray:
-        return super().entropy() + np.add.reduce(_log_slope(self._points) @ WEIGHTS, -1)
+        return super().entropy() + np.add.reduce(_log_slope(self._points) @ quadrature()[1], -1)
 
     def gradient(self, d_log_prob: np.ndarray | None, d_entropy: float = 0.0, d_kl: float = 0.0) -> np.ndarray:
         gradient = super().gradient(d_log_prob, d_entropy, d_kl)
         if d_entropy:
-            slope = np.float32(-2 * d_entropy) * np.tanh(self._points)
-            gradient[:, : self._size] += slope @ WEIGHTS
-            gradient[:, self._size :] += (slope * self._deviations) @ WEIGHTS
+            slope, weights = np.float32(-2 * d_entropy) * np.tanh(self._points), quadrature()[1]
+            gradient[:, : self._size] += slope @ weights
+            gradient[:, self._size :] += (slope * self._deviations) @ weights
         return gradient
 
 
@@ -165,7 +169,7 @@ class TorchSquashedGaussianBatch(TorchDiagGaussianBatch):
         return super().log_prob(actions) - _torch_log_slope(actions.reshape(len(actions), self._size)).sum(-1)
 
     def entropy(self):
-        nodes, weights = self.mean.new_tensor(NODES), self.mean.new_tensor(WEIGHTS)
+        nodes, weights = map(self.mean.new_tensor, quadrature())
         points = self.mean[..., None] + self.log_std.exp()[..., None] * nodes
         return super().entropy() + (_torch_log_slope(points) @ weights).sum(-1)
 

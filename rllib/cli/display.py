@@ -19,7 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rllib.tune.loggers import lookup
+from rllib.runs.files import lookup
 
 _FIRST_LINES = 10
 _LINE_INTERVAL_S = 1.0

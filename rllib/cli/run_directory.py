@@ -14,7 +14,7 @@ import msgspec
 from rllib.checkpoint import OF_ITERATION, newest_checkpoint
 from rllib.cli.failures import Mistake
 from rllib.cli.spec import RunSpec
-from rllib.tune.loggers import drop_results_after, numbered, write_whole
+from rllib.runs.files import drop_results_after, numbered, write_whole
 
 SPEC = "run.json"
 # Where no number of iterations is given, the state is saved this often, so that --resume has something to go on from.

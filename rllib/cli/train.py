@@ -17,8 +17,8 @@ from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
-from rllib.tune.loggers import ResultFiles, write_params
-from rllib.tune.sidecar import SidecarLogger
+from rllib.runs.files import ResultFiles, write_params
+from rllib.runs.sidecar import SidecarLogger
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
 

@@ -32,8 +32,8 @@ from starlette.routing import Route
 from rllib.dashboard import details
 from rllib.dashboard.index import RESULTS, Index, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
+from rllib.runs.files import encode, is_number, settings_by_path
 from rllib.tune import plots
-from rllib.tune.loggers import encode, is_number, settings_by_path
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {

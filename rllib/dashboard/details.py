@@ -12,7 +12,7 @@ from rllib.algorithms.registry import get_algorithm_config
 from rllib.checkpoint import checkpoints_in
 from rllib.cli.run_directory import SPEC
 from rllib.dashboard.index import Run
-from rllib.tune.loggers import encode, flatten, is_number, settings_by_path
+from rllib.runs.files import encode, flatten, is_number, settings_by_path
 
 _LOGS = {"error.txt", "stdout", "stderr"}
 _LOG_ENDINGS = (".log", ".out", ".err", ".txt")

@@ -29,8 +29,8 @@ from rllib.cli.spec import RunSpec
 from rllib.dashboard.journals import Experiment
 from rllib.dashboard.result_file import ResultFile, read_last
 from rllib.dashboard.series import Sparkline
+from rllib.runs.files import is_number, lookup
 from rllib.tune.experiment import lock_held
-from rllib.tune.loggers import is_number, lookup
 from rllib.tune.stoppers import threshold_reached
 from rllib.tune.trial import ERROR, RUNNING, TERMINATED, Trial
 

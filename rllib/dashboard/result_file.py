@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rllib.tune.loggers import lookup
+from rllib.runs.files import lookup
 
 _CHUNK_BYTES = 4 << 20
 # Bytes before the position that must still be the same: a file that was made anew has others there.

@@ -9,9 +9,9 @@ from typing import Any
 
 from rllib.did_you_mean import did_you_mean
 from rllib.errors import NoBestTrialError
+from rllib.runs.files import flatten, is_number, lookup, read_results, settings_by_path
 from rllib.tune.checks import check_mode
 from rllib.tune.experiment import journal_file, read_journal
-from rllib.tune.loggers import flatten, is_number, lookup, read_results, settings_by_path
 from rllib.tune.plots import plot, read_runs
 from rllib.tune.trial import ERROR, TERMINATED, Trial
 from rllib.tune.trial_checkpoint import Checkpoint

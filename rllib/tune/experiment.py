@@ -23,9 +23,9 @@ from typing import Any
 
 import msgspec
 
+from rllib.runs.files import encode, numbered, write_whole
 from rllib.tune.domains import Choice, Domain
 from rllib.tune.experiment_spec import ExperimentSpec
-from rllib.tune.loggers import encode, numbered, write_whole
 from rllib.tune.trial import Trial
 from rllib.tune.trial_checkpoint import sync
 from rllib.tune.trial_records import apply_record, as_text

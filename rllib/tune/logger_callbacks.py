@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rllib.runs.files import CsvLogger, JsonLogger, TensorBoardLogger, write_params
 from rllib.tune.experiment_callbacks import Callback, LoggerCallback
-from rllib.tune.loggers import CsvLogger, JsonLogger, TensorBoardLogger, write_params
 from rllib.tune.trial import Trial
 
 

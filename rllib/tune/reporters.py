@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from rllib.runs.files import is_number, lookup
 from rllib.tune.experiment_callbacks import Callback
-from rllib.tune.loggers import is_number, lookup
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
 
 _ORDER = (PENDING, RUNNING, PAUSED, TERMINATED, ERROR)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rllib.runs.files import read_results
 from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.loggers import read_results
 from rllib.tune.trial import ERROR, PENDING, RUNNING, TERMINATED, Trial
 from rllib.tune.trial_files import roll_back, start_over
 from rllib.tune.trial_records import apply_record, config_of

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rllib.runs.files import settings_by_path
 from rllib.tune.domains import Choice, Domain, Function, grid_search, is_lambda_of_spec
-from rllib.tune.loggers import settings_by_path
 
 Path = tuple[str | int, ...]
 

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rllib.tune.loggers import ResultFiles, numbered, write_params
+from rllib.runs.files import ResultFiles, numbered, write_params
 from rllib.tune.trial_checkpoint import Checkpoint, temporary_directory
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.did_you_mean import did_you_mean
+from rllib.runs.files import lookup
 from rllib.tune.checks import check, check_mode, seconds
-from rllib.tune.loggers import lookup
 from rllib.tune.searchers.base import metric_value
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from rllib.tune.loggers import numbered
+from rllib.runs.files import numbered
 
 METADATA = ".tune.json"
 _DICT = "checkpoint.pkl"

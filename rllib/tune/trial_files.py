@@ -6,7 +6,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from rllib.tune.loggers import drop_results_after, numbered, read_results, write_params
+from rllib.runs.files import drop_results_after, numbered, read_results, write_params
 from rllib.tune.trial import Trial, TrialCheckpoint
 from rllib.tune.trial_checkpoint import METADATA, read_metadata, remove_temporaries
 

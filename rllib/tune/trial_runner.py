@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rllib.errors import TuneError
+from rllib.runs.files import ResultFiles
 from rllib.tune import instructions, trial_files
 from rllib.tune.experiment import ExperimentDirectory
 from rllib.tune.experiment_callbacks import Callbacks
 from rllib.tune.experiment_spec import ExperimentSpec
-from rllib.tune.loggers import ResultFiles
 from rllib.tune.trial import Trial
 from rllib.tune.trial_pool import TrialPool
 from rllib.tune.trials import Trials

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rllib.tune.loggers import lookup
+from rllib.runs.files import lookup
 from rllib.tune.schedulers.base import FIFOScheduler
 from rllib.tune.trial import ERROR, Trial
 

@@ -12,7 +12,7 @@ import pytest
 
 from rllib.cli.run_directory import RunDirectory
 from rllib.cli.spec import RunSpec
-from rllib.tune.loggers import ResultFiles, write_params
+from rllib.runs.files import ResultFiles, write_params
 
 
 class RunOnDisk:

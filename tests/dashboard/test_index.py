@@ -14,8 +14,8 @@ from rllib.dashboard import index as index_module
 from rllib.dashboard import journals
 from rllib.dashboard.details import describe, logs, tail
 from rllib.dashboard.index import Index
+from rllib.runs.files import encode
 from rllib.tune.experiment import ExperimentDirectory
-from rllib.tune.loggers import encode
 from rllib.tune.trial import Trial
 from rllib.tune.trial_records import status_record, trial_record
 

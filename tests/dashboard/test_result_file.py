@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rllib.dashboard.result_file import ResultFile, read_last
-from rllib.tune.loggers import drop_results_after
+from rllib.runs.files import drop_results_after
 
 
 def _line(**result) -> str:

@@ -13,9 +13,9 @@ import pytest
 
 import runtime
 from rllib import tune
-from rllib.tune.loggers import CsvLogger, JsonLogger, flatten, write_params
-from rllib.tune.plots import CurveLogger
-from rllib.tune.sidecar import SidecarLogger, thinned
+from rllib.runs.drawing import CurveLogger
+from rllib.runs.files import CsvLogger, JsonLogger, flatten, write_params
+from rllib.runs.sidecar import SidecarLogger, thinned
 from rllib.tune.trial import Trial
 
 
@@ -156,8 +156,8 @@ def test_sidecar_finishes_the_files_when_the_run_is_killed(tmp_path):
     code = """
 import os, signal, sys
 from pathlib import Path
-from rllib.tune.loggers import JsonLogger
-from rllib.tune.sidecar import SidecarLogger
+from rllib.runs.files import JsonLogger
+from rllib.runs.sidecar import SidecarLogger
 directory = Path(sys.argv[1])
 loggers = [JsonLogger(directory), SidecarLogger(directory)]
 for iteration in range(1, 4):

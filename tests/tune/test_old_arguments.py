@@ -10,7 +10,7 @@ from rllib import PPO, tune
 from rllib.checkpoint import read_checkpoint
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
-from rllib.tune.loggers import CsvLogger, read_results
+from rllib.runs.files import CsvLogger, read_results
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rllib.tune.loggers import encode
+from rllib.runs.files import encode
 from rllib.tune.stoppers import (
     CombinedStopper,
     ExperimentPlateauStopper,

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from rllib.runs.files import encode, is_number
 from rllib.tune.checks import check
 from rllib.tune.domains import Choice, Domain, Float, Integer, Normal
-from rllib.tune.loggers import encode, is_number
 from rllib.tune.schedulers.base import TrialScheduler
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rllib.did_you_mean import did_you_mean
+from rllib.runs.files import encode, lookup, write_whole
 from rllib.tune.checks import check_mode
-from rllib.tune.loggers import encode, lookup, write_whole
 
 
 class Searcher:

@@ -6,10 +6,10 @@
 | result.json          | JsonLogger        | a result a line, without the settings; NaN and infinity as null |
 | progress.csv         | CsvLogger         | the numbers and strings, nested ones as "a/b" columns          |
 | events.out.tfevents* | TensorBoardLogger | the numbers, by environment steps                              |
-| curve.png            | plots.CurveLogger | return by environment steps                                    |
+| curve.png            | CurveLogger       | return by environment steps                                    |
 
-The last two need libraries that take longer to load than short runs do to train. `sidecar.py` runs them in a process of
-their own that reads result.json.
+The last two need libraries that take longer to load than short runs do to train. `sidecar.py` runs them in a separate
+process that reads result.json.
 """
 
 import csv

@@ -48,6 +48,7 @@ from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
 from rllib.profile import ITERATION, Profile, Recording
 from rllib.progress import StepsProgress
+from rllib.runs.run_log import RunLog, refuse_earlier_run
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Algorithm(Acting, Saving, ABC):
         env: environment, where the config names none.
 
     Attributes:
+        directory: where checkpoints go by default, and the files of the run with `.reporting(log_dir=)`.
         rollout_device: of rollouts that are torch tensors (tensor_rollouts.py); None where they are arrays.
 
     Raises:
@@ -148,7 +150,9 @@ class Algorithm(Acting, Saving, ABC):
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
         self._usage = SystemUsage() if self.config.log_sys_usage else None
-        self._default_directory = Path("results", f"{type(self).__name__}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
+        now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+        self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
+        self._log: RunLog | None = None
         self._told_no_episode = False
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
@@ -464,6 +468,8 @@ class Algorithm(Acting, Saving, ABC):
         """
         if self._stopped:
             raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
+        if self.config.log_dir is not None and (self._log is None or self._log.iteration != self.metrics.iteration):
+            self._open_log()
         with spans.span(ITERATION):
             self.metrics.start_iteration()
             evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
@@ -484,7 +490,22 @@ class Algorithm(Acting, Saving, ABC):
             self._log_no_episode_yet(result)
             tell_recreated_workers(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
+            if self._log is not None:
+                self._log.on_result(result)
             return result
+
+    def _open_log(self) -> None:
+        """Opens the files in log_dir, with the results up to this iteration: a checkpoint may have led back to it."""
+        if self._log is not None:
+            self._log.close()
+        elif not self.metrics.iteration:
+            refuse_earlier_run(self.directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._log = RunLog(self.directory)
+        self._parts.callback(self._log.close)
+        self._log.forget_after(self.metrics.iteration)
+        title = f"{type(self).__name__} on {from_config.environment_name(self.config)}"
+        self._log.start({**self.config.to_dict(), "seed": self.seed}, title)
 
     def learn(self, total_timesteps: float, progress_bar: bool = False) -> Self:
         """Trains until this number of further environment steps has been sampled, in whole iterations.

@@ -10,6 +10,7 @@ algorithm; what lies below the algorithm receives values, never the config.
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from rllib.env.wrappers import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.losses.auxiliary import auxiliary_losses
 from rllib.models.model_settings import check_model
+from rllib.runs.run_log import refuse_earlier_run
 from rllib.sample_batch import Column
 from rllib.schedules import Schedule
 
@@ -349,8 +351,12 @@ class AlgorithmConfig(ConfigObject):
         metrics_num_episodes_for_smoothing: Annotated[int, "episodes that means are taken over", at_least(1)] = 100,
         keep_per_episode_custom_metrics: Annotated[bool, "lists instead of means of custom metrics", NotYet()] = False,
         profile: Annotated[bool, "record what every process does when, for Algorithm.profile()"] = False,
+        log_dir: Annotated[
+            str | None,
+            "directory of the run: train() writes params.json, result.json, progress.csv and TensorBoard events there",
+        ] = None,
     ) -> Self:
-        """Length of an iteration, and its results."""
+        """Length of an iteration, its results, and where they are written."""
 
     env_runners = section_alias("rollouts", aliases.RAY_2_10)
     rl_module = section_alias("training", aliases.RAY_2_10)
@@ -375,6 +381,8 @@ class AlgorithmConfig(ConfigObject):
             ValueError: with a line for every mistake.
         """
         config = frozen(type(self), self, env)
+        if config.log_dir is not None:
+            refuse_earlier_run(Path(config.log_dir))
         return config._algorithm_class()(config=config)
 
     build_algo = build

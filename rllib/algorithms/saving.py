@@ -46,7 +46,7 @@ class Saving:
     _inference: Inference
     _return_scale: ReturnScale | None
     _learner_rng: np.random.Generator
-    _default_directory: Path
+    directory: Path
     _restores: int
     _stopped: bool
 
@@ -67,13 +67,14 @@ class Saving:
 
         Args:
             checkpoint_dir: the directory to write; an existing checkpoint there is replaced in one step. By default
-                results/ALGORITHM_DATE/checkpoint_ITERATION, with the date at which this algorithm was built.
+                checkpoint_ITERATION in log_dir, or in results/ALGORITHM_DATE with the date at which this algorithm was
+                built.
 
         Returns:
             its path.
         """
         if checkpoint_dir is None:
-            checkpoint_dir = self._default_directory / f"checkpoint_{self.metrics.iteration:06d}"
+            checkpoint_dir = self.directory / f"checkpoint_{self.metrics.iteration:06d}"
         return write_checkpoint(checkpoint_dir, self.get_state())
 
     def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:

@@ -7,6 +7,7 @@ schedule.
 
 import contextlib
 import math
+import os
 import types
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
@@ -16,7 +17,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 def convert(value, type_):
     """`value` as `type_`, if that loses nothing.
 
-    Ints are fine for floats, 4e3 for an int, numpy's scalars for Python's. A bool is no number, a number no bool.
+    Ints are fine for floats, 4e3 for an int, numpy's scalars for Python's, paths for text. A bool is no number, and a
+    number no bool.
 
     Raises:
         TypeError: if it does not fit.
@@ -75,13 +77,19 @@ def _to_list(value) -> list:
     return [list(point) if isinstance(point, tuple) else point for point in value]
 
 
+def _to_text(value) -> str:
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    raise TypeError
+
+
 def _to_dict(value) -> dict:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError
 
 
-_CONVERSIONS = {int: _to_int, float: _to_float, list: _to_list, dict: _to_dict}
+_CONVERSIONS = {int: _to_int, float: _to_float, str: _to_text, list: _to_list, dict: _to_dict}
 
 _WORDS = {
     bool: "True or False",

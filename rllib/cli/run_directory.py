@@ -1,7 +1,5 @@
 """The directory of a run of `rllib train`: what was asked for, results and checkpoints, from which it can go on."""
 
-import fcntl
-import os
 import re
 import shutil
 import time
@@ -14,7 +12,8 @@ import msgspec
 from rllib.checkpoint import OF_ITERATION, newest_checkpoint
 from rllib.cli.failures import Mistake
 from rllib.cli.spec import RunSpec
-from rllib.runs.files import drop_results_after, numbered, write_whole
+from rllib.runs.files import numbered, write_whole
+from rllib.runs.run_log import RunLog
 
 SPEC = "run.json"
 # Where no number of iterations is given, the state is saved this often, so that --resume has something to go on from.
@@ -22,12 +21,13 @@ SAVE_EVERY_S = 300.0
 
 
 class RunDirectory:
-    """The directory of a run. It is locked as long as the process lives that trains there.
+    """The directory of a run.
 
     Args:
         path: an existing directory.
 
     Attributes:
+        log: what writes its files; it keeps other processes from training there.
         checkpoint: the newest one; None if there is none.
 
     Raises:
@@ -36,12 +36,10 @@ class RunDirectory:
 
     def __init__(self, path: Path):
         self.path, self.checkpoint = path, newest_checkpoint(path)
-        self._lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise Mistake(f"{path} is being trained by another process; end that one first") from None
+            self.log = RunLog(path)
+        except BlockingIOError as error:
+            raise Mistake(str(error)) from None
         self._saved_at, self._passing = time.monotonic(), None
 
     @classmethod
@@ -76,9 +74,7 @@ class RunDirectory:
         directory = cls(path)
         if directory.checkpoint is None:
             raise Mistake(f"{path} has no checkpoint to go on from; begin the run again, under another --name")
-        drop_results_after(path, directory.iteration)
-        for file in path.glob("events.out.tfevents*"):
-            file.unlink()  # they are made again, from result.json
+        directory.log.forget_after(directory.iteration)
         return directory
 
     @property

@@ -17,8 +17,6 @@ from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
-from rllib.runs.files import ResultFiles, write_params
-from rllib.runs.sidecar import SidecarLogger
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
 
@@ -131,6 +129,8 @@ def _build(spec: RunSpec, profile: bool):
         Mistake: for settings that are unknown or do not fit together.
     """
     with user_input():
+        if spec.config.get("log_dir"):
+            raise Mistake("rllib train makes a directory below --results-dir; leave out log_dir, and give --name")
         config = get_algorithm_config(spec.algorithm).environment(spec.env)
         config.update_from_dict({**spec.config, "profile": True} if profile else spec.config)
         if spec.seed is not None:
@@ -204,20 +204,18 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
     Raises:
         Mistake: if the results have no such key as the stop criterion names.
     """
-    directory, iteration = run.path, run.iteration
+    directory, iteration, log = run.path, run.iteration, run.log
     outcome, stop = Outcome(directory), ThresholdStopper(spec.stop)
-    title = f"{spec.algorithm} on {spec.env}"
-    write_params(directory, {**algorithm.config.to_dict(), "seed": algorithm.seed})
-    sidecar = SidecarLogger(directory, title)
-    loggers, is_first = [ResultFiles(directory), sidecar], True
+    title, is_first = f"{spec.algorithm} on {spec.env}", True
+    algorithm.directory = directory
+    log.start({**algorithm.config.to_dict(), "seed": algorithm.seed}, title)
     try:
         display.start(title, str(stop), str(directory))
         with Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT)) as interrupts:
             while outcome.reached is None and interrupts.seen is None:
                 result = outcome.result = algorithm.train()
                 iteration = result["training_iteration"]
-                for logger in loggers:
-                    logger.on_result(result)
+                log.on_result(result)
                 display.on_result(result, stop.progress(result))
                 if is_first:
                     is_first = False
@@ -225,7 +223,7 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
                         stop.check_keys(result)
                 outcome.reached = stop.reached("", result)
                 run.save_if_due(algorithm, iteration, spec.checkpoint_freq)
-            sidecar.finish()
+            log.finish()
             run.save(algorithm, iteration)
             if profiles:
                 profile = algorithm.profile()
@@ -237,9 +235,8 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
         raise
     finally:
         display.close()
-        for logger in loggers:
-            logger.close()
-    outcome.signal, outcome.notices, outcome.checkpoint = interrupts.seen, sidecar.notices, run.checkpoint
+        log.close()
+    outcome.signal, outcome.notices, outcome.checkpoint = interrupts.seen, log.notices, run.checkpoint
     return outcome
 
 

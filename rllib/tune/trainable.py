@@ -344,7 +344,11 @@ class AlgorithmTrainable(Trainable):
     algorithm_class: Any
 
     def setup(self, config: dict[str, Any]) -> None:
-        self.algorithm = self.algorithm_class(self.algorithm_class.config_class().update_from_dict(config))
+        settings = self.algorithm_class.config_class().update_from_dict(config)
+        if settings.log_dir is not None:
+            raise ValueError("log_dir is for a single run: Tune writes the files of each trial. Leave it out.")
+        self.algorithm = self.algorithm_class(settings)
+        self.algorithm.directory = Path(self.logdir)
 
     def step(self) -> dict[str, Any]:
         result = self.algorithm.train()

@@ -1,0 +1,82 @@
+"""What a run writes while it trains: settings, results and, by a process beside it, TensorBoard events and a curve."""
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rllib.runs.files import ResultFiles, drop_results_after, read_results, write_params
+from rllib.runs.sidecar import SidecarLogger
+
+
+class RunLog:
+    """The files of a run (files.py), in its directory. That is locked until `close`, or until the process ends.
+
+    Args:
+        directory: of the run; it must exist.
+
+    Attributes:
+        iteration: of the newest result; that up to which results are kept, before there is one.
+        notices: what could not be written.
+
+    Raises:
+        BlockingIOError: if another run is writing there.
+    """
+
+    def __init__(self, directory: Path):
+        self.directory, self.iteration = directory, 0
+        self.notices: list[str] = []
+        self._loggers: list = []
+        self._lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise BlockingIOError(f"{directory} is being written by another run; end that one first") from None
+
+    def forget_after(self, iteration: int) -> None:
+        """Takes the results of later iterations out of the files."""
+        drop_results_after(self.directory, iteration)
+        self.iteration = iteration
+        for file in self.directory.glob("events.out.tfevents*"):
+            file.unlink()  # they are made again, from result.json
+
+    def start(self, params: Mapping, title: str) -> None:
+        """Writes the settings and opens the files.
+
+        Args:
+            params: the settings.
+            title: of the curve.
+        """
+        write_params(self.directory, params)
+        self._sidecar = SidecarLogger(self.directory, title)
+        self._loggers = [ResultFiles(self.directory), self._sidecar]
+
+    def on_result(self, result: Mapping) -> None:
+        """Appends a result."""
+        self.iteration = result["training_iteration"]
+        for logger in self._loggers:
+            logger.on_result(result)
+
+    def finish(self) -> None:
+        """Says that there are no more results, without waiting for the process beside the run."""
+        self._sidecar.finish()
+
+    def close(self) -> None:
+        """Closes the files, when all is written, and gives the directory free; a second call does nothing."""
+        for logger in self._loggers:
+            logger.close()
+        if self._loggers:
+            self.notices, self._loggers = self._sidecar.notices, []
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def refuse_earlier_run(directory: Path) -> None:
+    """Raises a ValueError if a run has written there, so that results of two runs are not mixed."""
+    if results := read_results(directory):
+        raise ValueError(
+            f"log_dir={str(directory)!r} holds a run of {len(results)} iterations. Choose another directory, remove "
+            "this one, or go on with that run by Algorithm.from_checkpoint, from one of its checkpoints."
+        )

@@ -1,0 +1,64 @@
+"""`.reporting(log_dir=)`: what an Algorithm writes, when it goes on, and what it does not mix."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rllib import Algorithm, PPOConfig
+from rllib.runs.files import read_results
+from rllib.tune.plots import read_runs
+
+
+@pytest.fixture
+def config(tmp_path):
+    return (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .training(train_batch_size=64, sgd_minibatch_size=32, num_sgd_iter=1)
+        .reporting(log_dir=tmp_path / "run")
+    )
+
+
+def iterations(directory: Path) -> list[int]:
+    return [result["training_iteration"] for result in read_results(directory)]
+
+
+def test_a_run_has_the_files_of_rllib_train(config, tmp_path):
+    run = tmp_path / "run"
+    with config.build() as algo:
+        assert not run.exists(), "an algorithm that does not train writes nothing"
+        algo.train()
+        algo.train()
+        assert algo.save() == run / "checkpoint_000002"
+    assert iterations(run) == [1, 2]
+    assert json.loads((run / "params.json").read_text())["train_batch_size"] == 64
+    assert len((run / "progress.csv").read_text().splitlines()) == 3
+    assert list(run.glob("events.out.tfevents*")) and (run / "curve.png").exists()
+    assert [len(each.results) for each in read_runs(run)] == [2]
+
+
+def test_restoring_takes_later_results_out(config, tmp_path):
+    with config.build() as algo:
+        algo.train()
+        checkpoint = algo.save()
+        algo.train()
+        algo.restore(checkpoint)
+        algo.train()
+        algo.train()
+    assert iterations(tmp_path / "run") == [1, 2, 3]
+    with Algorithm.from_checkpoint(checkpoint) as algo:
+        assert iterations(tmp_path / "run") == [1, 2, 3], "it may only be looked at"
+        algo.train()
+    assert iterations(tmp_path / "run") == [1, 2]
+
+
+def test_two_runs_are_not_mixed(config, tmp_path):
+    with config.build() as algo:
+        algo.train()
+        checkpoint = algo.save()
+        with Algorithm.from_checkpoint(checkpoint) as other, pytest.raises(BlockingIOError, match="by another run"):
+            other.train()
+        with pytest.raises(ValueError, match=r"holds a run of 1 iterations. Choose another directory"):
+            config.copy(copy_frozen=False).build()
+    assert iterations(tmp_path / "run") == [1]

@@ -25,6 +25,7 @@ from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
 from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration_config import make_exploration
 from rllib.algorithms.inference import Acting, Inference
+from rllib.algorithms.playing import EvaluationVideos
 from rllib.algorithms.saving import Saving
 from rllib.env.registry import EnvFactory
 from rllib.evaluation import seeding
@@ -147,6 +148,7 @@ class Algorithm(Acting, Saving, ABC):
         self._inference = Inference(observation_space, action_space, settings, rng, spec.distribution)
         self._schedule = functools.cache(self.config.get_schedule)
         self._evaluations = self.owns(Evaluations(self, self._rollout_settings))
+        self._videos = self.owns(EvaluationVideos(self.config)) if self.config.evaluation_videos else None
         self._restores = 0  # from checkpoints: environments get fresh seeds each time
         self._training_s = 0.0  # duration of the newest iteration's training steps
         self._usage = SystemUsage() if self.config.log_sys_usage else None
@@ -483,6 +485,8 @@ class Algorithm(Acting, Saving, ABC):
             if self._evaluations.is_due(self.metrics.iteration + 1):
                 with self.metrics.timer("evaluation"):
                     evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
+                    if self._videos is not None:
+                        evaluation["evaluation"]["video"] = self._videos.record(self)
             by_policy = any(isinstance(value, dict) for value in stats.values())
             result = self.metrics.result(stats if by_policy else {DEFAULT_POLICY: stats})
             result.update(evaluation or {})

@@ -273,6 +273,9 @@ class AlgorithmConfig(ConfigObject):
         evaluation_parallel_to_training: Annotated[
             bool, "evaluate while the iteration trains, with the weights from before it; needs evaluation_num_workers"
         ] = False,
+        evaluation_videos: Annotated[
+            int, "episodes after each evaluation that are recorded, in videos/ and in TensorBoard", at_least(0)
+        ] = 0,
     ) -> Self:
         """Evaluation of the policy in separate environments."""
 
@@ -587,6 +590,14 @@ class AlgorithmConfig(ConfigObject):
                 "evaluation_parallel_to_training=True. Use that, or .evaluation(evaluation_duration=10)."
             )
 
+    @relation("evaluation_videos", "evaluation_interval")
+    def _check_videos(self):
+        if self.evaluation_videos and not self.evaluation_interval:
+            return (
+                f"evaluation_videos={self.evaluation_videos} records episodes after evaluations, but there are none. "
+                "Use .evaluation(evaluation_interval=10)."
+            )
+
     @relation("evaluation_parallel_to_training", "evaluation_num_workers")
     def _check_parallel_evaluation(self):
         if self.evaluation_parallel_to_training and not self.evaluation_num_workers:
@@ -687,6 +698,11 @@ class AlgorithmConfig(ConfigObject):
         """What evaluation_config changes for evaluation, under canonical names."""
         changes = self._resolved(self.evaluation_config or {})
         return {name: value for name, value in changes.items() if name not in self.evaluation_ignores}
+
+    @property
+    def explores_in_evaluation(self) -> bool:
+        """Whether actions are sampled there, instead of taking the most likely ones."""
+        return bool((self.evaluation_config or {}).get("explore", False))
 
     def get_evaluation_config_object(self) -> Self:
         """A copy with evaluation_config applied.

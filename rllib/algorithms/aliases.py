@@ -191,7 +191,7 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "horizon": Unavailable((None,), "use env_config={'max_episode_steps': ...}, or gymnasium.wrappers.TimeLimit"),
     "soft_horizon": Unavailable((False,), "episodes end where the environment says so"),
     "no_done_at_end": Unavailable((False,), "episodes end where the environment says so"),
-    "monitor": Unavailable((False, None), "recording videos is not available yet"),
+    "monitor": Unavailable((False, None), "use .evaluation(evaluation_videos=1)"),
     "remote_worker_envs": Unavailable((False,), 'use gym_env_vectorize_mode="async"'),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
     "sample_async": Unavailable((False,), "every batch is sampled by the newest weights, except with PQN"),

@@ -109,7 +109,7 @@ class Evaluations:
                 'with .evaluation(evaluation_config={"env": "CartPole-v1"}).'
             )
         if explore is None:
-            explore = bool((algorithm.config.evaluation_config or {}).get("explore", False))
+            explore = algorithm.config.explores_in_evaluation
         self.count += 1
         play = self._play_here if self._stopped or not self._config.evaluation_num_workers else self._play_remotely
         collect = play(duration, explore)

@@ -9,14 +9,10 @@ from pathlib import Path
 import click
 
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.from_config import playable_environment
+from rllib.algorithms.playing import drawn_environment, fps_of, play_episode
 from rllib.cli.evaluate import latest
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.env.augmented import METHOD
-from rllib.env.registry import EnvContext
 from rllib.video import VideoFile
-
-_DEFAULT_FPS = 30.0
 
 
 def options(command: Callable) -> Callable:
@@ -82,8 +78,9 @@ def show(
         algorithm = Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
     with algorithm, contextlib.ExitStack() as stack:
         mode = "human" if output is None else "rgb_array"
-        env = stack.enter_context(contextlib.closing(_make(algorithm.config, mode)))
-        fps = fps or env.metadata.get("render_fps") or _DEFAULT_FPS
+        with user_input():
+            env = stack.enter_context(contextlib.closing(drawn_environment(algorithm.config, mode)))
+        fps = fps or fps_of(env)
         if output is None:
             draw = _Window(env, fps)
         else:
@@ -94,26 +91,10 @@ def show(
                 raise Mistake(str(error)) from error
             draw = lambda: video.add(env.render())  # noqa: E731
         for number in range(episodes):
-            total, length = _play(algorithm, env, seed if number == 0 else None, explore, draw)
+            total, length = play_episode(algorithm, env, seed if number == 0 else None, explore, draw)
             click.echo(f"episode {number + 1}  return {total:g}  length {length}")
     if output is not None:
         click.echo(f"video  {output}")
-
-
-def _make(config, mode: str):
-    """The environment, which draws in this mode."""
-    context = EnvContext({**config.env_config, "render_mode": mode}, in_evaluation=True)
-    factory = playable_environment(config)
-    with user_input():
-        env = factory.make(context)
-    if getattr(env, "num_envs", 1) != 1 or getattr(env, "render_mode", None) != mode:
-        env.close()
-        raise Mistake(
-            f"{factory.name} does not draw itself: made with render_mode={mode!r}, it has "
-            f"render_mode={getattr(env, 'render_mode', None)!r}. A class of your own gets it with its config, and "
-            "keeps it as self.render_mode; a vector environment cannot be shown."
-        )
-    return env
 
 
 class _Window:
@@ -126,21 +107,3 @@ class _Window:
         self._env.render()
         self._next = max(self._next + self._interval_s, time.monotonic() - self._interval_s)
         time.sleep(max(0.0, self._next - time.monotonic()))
-
-
-def _play(algorithm: Algorithm, env, seed: int | None, explore: bool, draw: Callable[[], None]) -> tuple[float, int]:
-    """One episode: its return and its length."""
-    config, player = algorithm.config, algorithm.make_player(explore=explore)
-    observation, info = env.reset(seed=seed)
-    total, length, reward, over = 0.0, 0, None, False
-    draw()
-    while not over:
-        mask = None
-        if config.action_mask_from == "info":
-            mask = info[config.action_mask_key]
-        elif config.action_mask_from == "method":
-            mask = env.get_wrapper_attr(METHOD)()
-        observation, reward, terminated, truncated, info = env.step(player.act(observation, reward, mask))
-        total, length, over = total + float(reward), length + 1, terminated or truncated
-        draw()
-    return total, length

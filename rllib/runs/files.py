@@ -16,6 +16,7 @@ import csv
 import itertools
 import math
 import os
+import struct
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from typing import Any
 
 import msgspec
 
+# Path of a video in the run's directory, a GIF, where an iteration has one.
+VIDEO = "evaluation/video"
 # The settings are in params.json; here they would be most of every line.
 _LEFT_OUT = ("config",)
 
@@ -245,12 +248,19 @@ class TensorBoardLogger:
             from tensorboardX.proto.summary_pb2 import Summary
 
         self._writer, self._summary = tensorboardX.FileWriter(str(directory), flush_secs=1), Summary
+        self._directory = directory
 
     def on_result(self, result: Mapping) -> None:
         """Adds one point to every curve, in a single event: one for each number takes seven times as long."""
         values = [self._summary.Value(tag=key, simple_value=value) for key, value in _finite(result).items()]
+        if video := lookup(result, VIDEO):
+            values.append(self._summary.Value(tag=VIDEO, image=self._image((self._directory / video).read_bytes())))
         step = result.get("timesteps_total") or result.get("training_iteration")
         self._writer.add_summary(self._summary(value=values), step)
+
+    def _image(self, gif: bytes):
+        width, height = struct.unpack("<HH", gif[6:10])
+        return self._summary.Image(width=width, height=height, colorspace=3, encoded_image_string=gif)
 
     def add_hparams(self, params: Mapping, result: Mapping) -> None:
         """Writes what TensorBoard's page of hyperparameters shows of the run.

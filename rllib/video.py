@@ -6,12 +6,19 @@ from typing import Self
 
 import numpy as np
 
+# The 256 colours of a GIF are chosen for each frame: one choice for all would need all frames at once.
+_PALETTES = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
 # Ending of a file -> how ffmpeg encodes it. The usual pixel format has one colour for two by two pixels, so that sizes
 # have to be even.
 _ENCODINGS = {
     ".mp4": {"codec": "libx264", "macro_block_size": 2},
     ".webm": {"codec": "libvpx-vp9", "macro_block_size": 2},
-    ".gif": {"codec": "gif", "pix_fmt_out": "rgb8", "macro_block_size": 1},
+    ".gif": {
+        "codec": "gif",
+        "pix_fmt_out": "pal8",
+        "macro_block_size": 1,
+        "output_params": ["-filter_complex", _PALETTES],
+    },
 }
 
 

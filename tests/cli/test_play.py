@@ -49,6 +49,19 @@ def frames_of(path):
     return meta["size"], meta["fps"], [np.frombuffer(frame, np.uint8).mean() for frame in reader]
 
 
+def test_an_animated_picture_keeps_its_colours(tmp_path):
+    frames = [np.full((32, 48, 3), 250, np.uint8) for _ in range(3)]
+    for number, frame in enumerate(frames):
+        frame[8:16, 10 * number : 10 * number + 8] = (202, 152, 101)
+    with VideoFile(tmp_path / "cart.gif", 10) as video:
+        for frame in frames:
+            video.add(frame)
+    reader = ffmpeg.read_frames(str(tmp_path / "cart.gif"))
+    next(reader)
+    for frame, seen in zip(frames, reader, strict=True):
+        assert abs(np.frombuffer(seen, np.uint8).reshape(frame.shape).astype(int) - frame).max() <= 1
+
+
 @pytest.mark.parametrize("name", ["run", "run/checkpoint_000001"])
 def test_a_video_has_a_frame_for_each_observation(rllib_command, tmp_path, name):
     checkpoint_of(Drawn, tmp_path, env_config={"lengths": [3, 5]})

@@ -26,6 +26,7 @@ from rllib.algorithms.evaluations import Evaluations
 from rllib.algorithms.exploration_config import make_exploration
 from rllib.algorithms.inference import Acting, Inference
 from rllib.algorithms.playing import EvaluationVideos
+from rllib.algorithms.reporting import Reporting
 from rllib.algorithms.saving import Saving
 from rllib.env.registry import EnvFactory
 from rllib.evaluation import seeding
@@ -49,7 +50,6 @@ from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
 from rllib.profile import ITERATION, Profile, Recording
 from rllib.progress import StepsProgress
-from rllib.runs.run_log import RunLog, refuse_earlier_run
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class Algorithm(Acting, Saving, ABC):
         self._usage = SystemUsage() if self.config.log_sys_usage else None
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self.directory = Path(self.config.log_dir or f"results/{type(self).__name__}_{now}")
-        self._log: RunLog | None = None
+        self._reporting = self.owns(Reporting(self))
         self._told_no_episode = False
         if not (self.is_synchronous or self.config.num_rollout_workers):
             logger.warning(
@@ -470,8 +470,7 @@ class Algorithm(Acting, Saving, ABC):
         """
         if self._stopped:
             raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
-        if self.config.log_dir is not None and (self._log is None or self._log.iteration != self.metrics.iteration):
-            self._open_log()
+        self._reporting.prepare()
         with spans.span(ITERATION):
             self.metrics.start_iteration()
             evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
@@ -494,22 +493,8 @@ class Algorithm(Acting, Saving, ABC):
             self._log_no_episode_yet(result)
             tell_recreated_workers(self, self.workers, is_evaluation=False)
             self.callbacks.on_train_result(algorithm=self, result=result)
-            if self._log is not None:
-                self._log.on_result(result)
+            self._reporting.on_result(result)
             return result
-
-    def _open_log(self) -> None:
-        """Opens the files in log_dir, with the results up to this iteration: a checkpoint may have led back to it."""
-        if self._log is not None:
-            self._log.close()
-        elif not self.metrics.iteration:
-            refuse_earlier_run(self.directory)
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._log = RunLog(self.directory)
-        self._parts.callback(self._log.close)
-        self._log.forget_after(self.metrics.iteration)
-        title = f"{type(self).__name__} on {from_config.environment_name(self.config)}"
-        self._log.start({**self.config.to_dict(), "seed": self.seed}, title)
 
     def learn(self, total_timesteps: float, progress_bar: bool = False) -> Self:
         """Trains until this number of further environment steps has been sampled, in whole iterations.
@@ -610,7 +595,8 @@ class Algorithm(Acting, Saving, ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc_info) -> None:
+    def __exit__(self, exc_type, *exc_info) -> None:
+        self._reporting.failed = exc_type is not None
         self.stop()
 
 

@@ -358,6 +358,8 @@ class AlgorithmConfig(ConfigObject):
             str | None,
             "directory of the run: train() writes params.json, result.json, progress.csv and TensorBoard events there",
         ] = None,
+        wandb: Annotated[dict | None, "log to Weights & Biases; arguments of wandb.init: project, ..."] = None,
+        mlflow: Annotated[dict | None, "log to MLflow: tracking_uri, experiment_name, tags"] = None,
     ) -> Self:
         """Length of an iteration, its results, and where they are written."""
 

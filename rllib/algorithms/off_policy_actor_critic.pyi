@@ -45,7 +45,8 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
     def reporting(
         self: C, *, min_time_s_per_iteration: float | None=1, min_sample_timesteps_per_iteration: int | None=100,
         min_train_timesteps_per_iteration: int | None=0, metrics_num_episodes_for_smoothing: int=100,
-        keep_per_episode_custom_metrics: bool=False, profile: bool=False, log_dir: str | None=None
+        keep_per_episode_custom_metrics: bool=False, profile: bool=False, log_dir: str | None=None, wandb:
+        Mapping[str, Any] | None=None, mlflow: Mapping[str, Any] | None=None
     ) -> C: ...
     rl_module = training
 

@@ -61,6 +61,13 @@ def flatten(result: Mapping, prefix: str = "") -> Iterator[tuple[str, float | in
             yield f"{prefix}{key}", value.item()
 
 
+def finite_numbers(result: Mapping) -> dict[str, float]:
+    """The numbers of a result under "a/b" names, without NaN and infinity."""
+    return {
+        key: value for key, value in flatten(result) if isinstance(value, (int, float)) and math.isfinite(value)
+    }
+
+
 def lookup(result: Mapping, key: str):
     """The value under a key or an "a/b" path; None where there is none."""
     try:
@@ -252,7 +259,7 @@ class TensorBoardLogger:
 
     def on_result(self, result: Mapping) -> None:
         """Adds one point to every curve, in a single event: one for each number takes seven times as long."""
-        values = [self._summary.Value(tag=key, simple_value=value) for key, value in _finite(result).items()]
+        values = [self._summary.Value(tag=key, simple_value=value) for key, value in finite_numbers(result).items()]
         if video := lookup(result, VIDEO):
             values.append(self._summary.Value(tag=VIDEO, image=self._image((self._directory / video).read_bytes())))
         step = result.get("timesteps_total") or result.get("training_iteration")
@@ -273,12 +280,8 @@ class TensorBoardLogger:
 
         simple = (bool, int, float, str)
         shown = {key: value if isinstance(value, simple) else str(value) for key, value in params.items()}
-        for summary in hparams(shown, _finite(result)):
+        for summary in hparams(shown, finite_numbers(result)):
             self._writer.add_summary(summary)
 
     def close(self) -> None:
         self._writer.close()
-
-
-def _finite(result: Mapping) -> dict[str, float]:
-    return {key: value for key, value in flatten(result) if isinstance(value, (int, float)) and math.isfinite(value)}

@@ -14,7 +14,8 @@ _NAMES = {
     "rllib.tune.experiment_callbacks": ["Callback", "LoggerCallback"],
     "rllib.tune.experiment_spec": ["CheckpointConfig", "Experiment", "FailureConfig", "RunConfig", "TuneConfig"],
     "rllib.tune.logger_callbacks": [
-        "CSVLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback", "Logger", "TBXLoggerCallback",
+        "CSVLoggerCallback", "DEFAULT_LOGGERS", "JsonLoggerCallback", "Logger", "MLflowLoggerCallback",
+        "TBXLoggerCallback", "WandbLoggerCallback",
     ],
     "rllib.tune.reporters": ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"],
     "rllib.tune.resources": ["PlacementGroupFactory"],

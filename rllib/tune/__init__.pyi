@@ -16,6 +16,7 @@ from rllib.tune.logger_callbacks import JsonLoggerCallback as JsonLoggerCallback
 from rllib.tune.reporters import JupyterNotebookReporter as JupyterNotebookReporter
 from rllib.tune.logger_callbacks import Logger as Logger
 from rllib.tune.experiment_callbacks import LoggerCallback as LoggerCallback
+from rllib.tune.logger_callbacks import MLflowLoggerCallback as MLflowLoggerCallback
 from rllib.tune.stoppers import MaximumIterationStopper as MaximumIterationStopper
 from rllib.tune.resources import PlacementGroupFactory as PlacementGroupFactory
 from rllib.tune.reporters import ProgressReporter as ProgressReporter
@@ -29,6 +30,7 @@ from rllib.tune.stoppers import TrialPlateauStopper as TrialPlateauStopper
 from rllib.tune.experiment_spec import TuneConfig as TuneConfig
 from rllib.errors import TuneError as TuneError
 from rllib.tune.tuner import Tuner as Tuner
+from rllib.tune.logger_callbacks import WandbLoggerCallback as WandbLoggerCallback
 from rllib.tune.session import checkpoint_dir as checkpoint_dir
 from rllib.tune.domains import choice as choice
 from rllib.tune.schedulers import create_scheduler as create_scheduler

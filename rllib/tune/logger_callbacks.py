@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rllib.runs.files import CsvLogger, JsonLogger, TensorBoardLogger, write_params
+from rllib.runs.trackers import TRACKERS, check_package
 from rllib.tune.experiment_callbacks import Callback, LoggerCallback
 from rllib.tune.trial import Trial
 
@@ -75,6 +76,66 @@ class TBXLoggerCallback(FileLoggerCallback):
         if trial.trial_id in self._loggers and trial.evaluated_params:
             self._loggers[trial.trial_id].add_hparams(trial.evaluated_params, trial.last_result)
         super().log_trial_end(trial, failed)
+
+
+class _TrackerCallback(LoggerCallback):
+    """Base of the callbacks below: a run of the tracker for each trial, which goes on when the trial does.
+
+    Args:
+        options: of the run.
+
+    Raises:
+        ImportError: if the tracker's package is not installed.
+    """
+
+    tracker: ClassVar[str]
+
+    def __init__(self, **options):
+        check_package(self.tracker)
+        self._options, self._runs = options, {}
+
+    def log_trial_start(self, trial) -> None:
+        if trial.trial_id not in self._runs:
+            self._runs[trial.trial_id] = TRACKERS[self.tracker](trial.config, str(trial), **self._options)
+
+    def log_trial_result(self, iteration: int, trial, result) -> None:
+        self.log_trial_start(trial)
+        self._runs[trial.trial_id].on_result(result)
+
+    def log_trial_end(self, trial, failed: bool = False) -> None:
+        if trial.trial_id in self._runs:
+            self._runs.pop(trial.trial_id).close(failed)
+
+
+class WandbLoggerCallback(_TrackerCallback):
+    """Logs each trial as a run of Weights & Biases.
+
+    Args:
+        project, group, options: arguments of wandb.init.
+    """
+
+    tracker = "wandb"
+
+    def __init__(self, project: str | None = None, group: str | None = None, **options):
+        super().__init__(project=project, group=group, **options)
+
+
+class MLflowLoggerCallback(_TrackerCallback):
+    """Logs each trial as a run of MLflow.
+
+    Args:
+        tracking_uri, experiment_name, tags: as for MlflowRun.
+    """
+
+    tracker = "mlflow"
+
+    def __init__(
+        self,
+        tracking_uri: str | None = None,
+        experiment_name: str = "rllib",
+        tags: Mapping[str, str] | None = None,
+    ):
+        super().__init__(tracking_uri=tracking_uri, experiment_name=experiment_name, tags=tags)
 
 
 # ---------------------------------------------------------------------- of Ray 0.8, before there were callbacks

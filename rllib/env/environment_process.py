@@ -315,6 +315,8 @@ def _run(make: Callable[[], Any], channel: _Channel, stack: int, parent: int | N
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         faulthandler.register(signal.SIGUSR2, stack, all_threads=False)
         others_end.close()
+        if "torch" in sys.modules:  # its threads are the parent's: with them, the first large operation would hang
+            sys.modules["torch"].set_num_threads(1)
         _serve(make, channel)
         code = 0
     except SystemExit as error:

@@ -384,6 +384,24 @@ def test_a_process_that_has_died_says_so_again():
                 victim.step(0)
 
 
+def test_environments_compute_in_torch_after_the_parent_has():
+    torch = pytest.importorskip("torch")
+
+    class ComputesInTorch(CountingEnv):
+        def step(self, action):
+            torch.zeros(1 << 20).exp().sum()
+            return super().step(action)
+
+    number = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        torch.zeros(1 << 20).exp().sum()  # starts the threads, which a fork does not copy
+        with opened(ComputesInTorch, timeout_s=60) as stream:
+            assert len(collect(stream, 3)[0][1]) == 3
+    finally:
+        torch.set_num_threads(number)
+
+
 # ---- what is left behind
 
 

@@ -4,6 +4,8 @@ On the CPU `Replays` stands for CUDA graphs: it calls the recorded function agai
 or a learning rate of the past would show as other weights.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -112,6 +114,32 @@ def test_recordings_that_are_slower_are_given_up():
 def test_other_optimizers_are_not_recorded():
     _, _, recorded = updated(Replays(), optimizer="rmsprop")
     assert recorded is None
+
+
+class Capturing(Replays):
+    """As Replays; torch finds a CUDA stream that captures while a step is recorded, and checks the optimizer."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        self.is_capturing = False
+        stream = SimpleNamespace(is_capturing=lambda: self.is_capturing)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: torch.device("cuda"))
+        monkeypatch.setattr(torch.accelerator, "current_stream", lambda *_: stream)
+
+    def record(self, function):
+        repeat, results = super().record(function)
+        self.is_capturing = True
+        try:
+            repeat()
+        finally:
+            self.is_capturing = False
+        return repeat, results
+
+
+def test_torch_lets_the_optimizer_be_captured(monkeypatch):
+    """Adam refuses to be captured unless it is `capturable` (torch.optim.Optimizer, the health check of its step)."""
+    _, _, recorded = updated(Capturing(monkeypatch), num_updates=1)
+    assert recorded.num_repeated > 0, recorded.why_off
 
 
 def trained(make_config, graphs=None):

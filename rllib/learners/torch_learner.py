@@ -96,7 +96,7 @@ class TorchBackend:
                 compute_in(module, getattr(torch, options.autocast), self.device.type)
         self._descents = [_Descent(each, modules, vector, self._on_gpu) for each in objectives]
         if self._on_gpu and options.cuda_graphs:
-            self.record_steps(CudaGraphs())
+            self.record_steps(CudaGraphs(self.device))
         self.collective: Collective | None = None
         self.num_done = 0.0
 

@@ -4,6 +4,7 @@ On the CPU `Replays` stands for CUDA graphs: it calls the recorded function agai
 or a learning rate of the past would show as other weights.
 """
 
+import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -180,10 +181,46 @@ def test_algorithms_with_recorded_steps(make_config, least):
     np.testing.assert_allclose(others, weights, atol=1e-4)
 
 
+def test_steps_are_recorded_on_the_device_of_the_learner(monkeypatch):
+    """What runs on another device than the recorded stream is not in the graph, and its repetition does nothing."""
+    now = {"device": "cuda:0", "stream": "default of cuda:0"}
+
+    @contextlib.contextmanager
+    def changed(**entries):
+        before = dict(now)
+        now.update(entries)
+        try:
+            yield
+        finally:
+            now.update(before)
+
+    @contextlib.contextmanager
+    def graph(_, stream):  # the end of a capture that has failed raises before torch sets the stream back
+        before, now["stream"] = now["stream"], stream
+        yield
+        now["stream"] = before
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay="replay"))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"new on {device}")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"default of {device}")
+    monkeypatch.setattr(torch.cuda, "device", lambda device: changed(device=str(device)))
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: changed(stream=stream))
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    graphs = CudaGraphs(torch.device("cuda:1"))
+    assert graphs.record(lambda: dict(now)) == ("replay", {"device": "cuda:1", "stream": "new on cuda:1"})
+
+    def waits():
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        graphs.record(waits)
+    assert now == {"device": "cuda:0", "stream": "default of cuda:0"}
+
+
 @needs_gpu
 def test_cuda_graphs():
     weights, *_ = updated(device="cuda", options=TorchOptions(cuda_graphs=False))
-    others, _, recorded = updated(CudaGraphs(), device="cuda")
+    others, _, recorded = updated(CudaGraphs(torch.device("cuda")), device="cuda")
     np.testing.assert_allclose(others, weights, atol=1e-5)
     assert recorded.num_repeated >= TIMED_STEPS, recorded.why_off
 

@@ -519,6 +519,8 @@ def _device(name: str) -> torch.device:
             f"device={name!r} was asked for, but torch {torch.__version__} {why}. "
             "Use .resources(num_gpus=0) to learn on the CPU."
         )
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise ValueError(f"device={name!r} was asked for, but there are {count} GPUs: cuda:0 to cuda:{count - 1}")
     return device
 
 

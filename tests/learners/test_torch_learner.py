@@ -228,6 +228,13 @@ def test_nan_is_named(device):
     assert np.isfinite(policy.weights).all()
 
 
+def test_a_device_that_does_not_exist_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"device='cuda:2' was asked for, but there are 2 GPUs: cuda:0 to cuda:1"):
+        make_learner(make_policy(), PPO_LOSS, kind="torch", device="cuda:2")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_cuda_without_a_device_is_refused():
     with pytest.raises(ValueError, match=r"torch .* Use .resources\(num_gpus=0\)"):

@@ -38,6 +38,7 @@ from rllib.env.vector import stream_over
 from rllib.env.vector_stream import autoreset_mode
 from rllib.env.vectorized import AsyncFactory
 from rllib.env.wrappers import WrappedFactory, resolve_wrappers
+from rllib.models.flat_spaces import flat_leaves
 
 SEED = 7
 # Bounds of the random steps, and of the episodes that are compared (steps, and about this time).
@@ -578,14 +579,12 @@ def _vector(subject: _Subject) -> Iterator[Found]:
         "autoreset_mode": autoreset_mode(env).name,
     }
     with stream_over(lambda _: env, list(range(env.num_envs)), checked_steps=subject.steps) as stream:
-        row, space = stream.new_row(), copy.deepcopy(stream.action_space)
-        space.seed(SEED)
+        row, draw = stream.new_row(), _random_actions(stream)
         stream.reset(row)
         started, ended = time.perf_counter(), 0
         rounds = -(-subject.steps // env.num_envs)
         for _ in range(rounds):
-            actions = [space.sample() for _ in range(env.num_envs)]
-            ended += len(stream.step(concatenate(space, actions, create_empty_array(space, env.num_envs)), row))
+            ended += len(stream.step(draw(row.observations), row))
         elapsed = time.perf_counter() - started
     subject.measured |= {"episodes": ended, "steps_per_second": rounds * env.num_envs / elapsed}
     if not ended:
@@ -789,18 +788,30 @@ def _rate_together(subject: _Subject, factory: EnvFactory) -> float:
         return factory.make(EnvContext(subject.env_config, vector_index=index, num_envs=count))
 
     with stream_over(make, list(range(count))) as stream:
-        row, space = stream.new_row(), copy.deepcopy(stream.action_space)
-        space.seed(SEED)
-        drawn = [
-            concatenate(space, [space.sample() for _ in range(count)], create_empty_array(space, count))
-            for _ in range(16)
-        ]
+        row, draw = stream.new_row(), _random_actions(stream)
         stream.reset(row)
-        steps, started = 0, time.perf_counter()
-        while (elapsed := time.perf_counter() - started) < TOGETHER_S:
-            stream.step(drawn[steps % 16], row)
+        steps, elapsed = 0, 0.0
+        while elapsed < TOGETHER_S:
+            actions, started = draw(row.observations), time.perf_counter()
+            stream.step(actions, row)
+            elapsed += time.perf_counter() - started
             steps += 1
     return steps * count / elapsed
+
+
+def _random_actions(stream) -> Callable[[np.ndarray], Any]:
+    """(observations as stored) -> random actions of all environments; legal ones where the observations have a mask."""
+    space, count = copy.deepcopy(stream.action_space), stream.num_envs
+    space.seed(SEED)
+    masks = [leaf for leaf in flat_leaves(stream.observation_space) if leaf.path == f"[{MASK_KEY!r}]"]
+
+    def draw(observations: np.ndarray):
+        legal = [None] * count
+        if masks and isinstance(space, spaces.Discrete):
+            legal = observations[:, masks[0].start : masks[0].stop].astype(np.int8)
+        return concatenate(space, [space.sample(mask=mask) for mask in legal], create_empty_array(space, count))
+
+    return draw
 
 
 def _boxes(space, path: str) -> Iterator[tuple[str, spaces.Box]]:

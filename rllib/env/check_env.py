@@ -11,6 +11,7 @@ import math
 import os
 import pickle
 import random
+import re
 import time
 import traceback
 import tracemalloc
@@ -502,7 +503,7 @@ def _gymnasium(subject: _Subject) -> Iterator[Found]:
         except Exception as error:
             yield "warning", _one_line(str(error) or repr(error)), "gymnasium's own checker passes.", remedy
     for warning in caught:
-        text = _one_line(str(warning.message)).removeprefix("WARN: ")
+        text = _one_line(re.sub("\x1b\\[[0-9]*m", "", str(warning.message))).removeprefix("WARN: ")  # in colours
         if issubclass(warning.category, UserWarning) and not any(part in text for part in _NOT_OURS):
             yield "note", text, f"gymnasium's own checker warns of nothing ({text[:40]}).", remedy
 

@@ -276,6 +276,15 @@ def test_masks_are_respected(env, monkeypatch):
     assert not found(env, num_envs=2).of("error")
 
 
+def test_what_gymnasium_warns_of_is_plain_text():
+    def step(self, action):
+        observation, reward, *rest = Sound.step(self, action)
+        return observation, np.array(reward), *rest
+
+    (note,) = found(make(step=step)).find("gymnasium")
+    assert note.seen.startswith("The reward returned by `step()`") and note.seen.isprintable()
+
+
 def test_vectors_are_run_in_their_stream():
     def vector(context):
         makers = [CountingEnv] * context.num_envs

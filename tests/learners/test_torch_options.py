@@ -21,6 +21,7 @@ from rllib.learners.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.ppo import PPO_LOSS
 from tests.gpu import needs_gpu
+from tests.tensor_envs import counted_waits
 
 torch.set_num_threads(1)
 
@@ -118,7 +119,7 @@ def test_other_optimizers_are_not_recorded():
 
 
 class Capturing(Replays):
-    """As Replays; torch finds a CUDA stream that captures while a step is recorded, and checks the optimizer."""
+    """As Replays; what waits for the device is refused, and torch finds a CUDA stream that captures a recorded step."""
 
     def __init__(self, monkeypatch):
         super().__init__()
@@ -131,15 +132,36 @@ class Capturing(Replays):
         repeat, results = super().record(function)
         self.is_capturing = True
         try:
-            repeat()
+            with counted_waits() as counts:
+                repeat()
         finally:
             self.is_capturing = False
+        counts.pop("operations")
+        if counts:
+            raise RuntimeError(f"operation not permitted when stream is capturing: {dict(counts)}")
         return repeat, results
 
 
 def test_torch_lets_the_optimizer_be_captured(monkeypatch):
     """Adam refuses to be captured unless it is `capturable` (torch.optim.Optimizer, the health check of its step)."""
     _, _, recorded = updated(Capturing(monkeypatch), num_updates=1)
+    assert recorded.num_repeated > 0, recorded.why_off
+
+
+def test_one_recording_serves_all_numbers_of_ppo(monkeypatch):
+    graphs = Capturing(monkeypatch)
+    _, _, recorded = updated(graphs)  # with another learning rate in each update
+    _, _, others = updated(graphs, num_updates=1, kl_coeff=0.4)
+    assert recorded.why_off is None and others.why_off is None
+    assert graphs.num_recorded == 2, "nothing has to be recorded again for each number"
+
+
+@pytest.mark.parametrize("num_atoms", [1, 11])
+def test_steps_of_dqn_wait_for_nothing(num_atoms, monkeypatch):
+    def config():
+        return small_dqn().training(num_atoms=num_atoms, v_min=-10.0, v_max=10.0)
+
+    _, (recorded,) = trained(config, Capturing(monkeypatch))
     assert recorded.num_repeated > 0, recorded.why_off
 
 

@@ -41,12 +41,12 @@ def start(directory: str | os.PathLike | None, lane: str, serves: bool = False) 
     """Records the spans of this process from now on, if a directory is given and they are not recorded yet.
 
     Args:
-        directory: of the files, one a process.
+        directory: of the files, one a process; nothing is recorded where it does not exist, as on another machine.
         lane: what the process is called in the timeline.
         serves: whether it is an actor, which is idle between calls (see `call`).
     """
     global _recorder
-    if directory is not None and _recorder is None:
+    if directory is not None and _recorder is None and os.path.isdir(directory):
         _recorder = _Recorder(Path(directory), lane, serves)
 
 

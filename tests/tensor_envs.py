@@ -64,9 +64,9 @@ def as_tensors(env, mode: AutoresetMode = AutoresetMode.SAME_STEP, finals: str |
 
 
 # What needs a tensor's numbers, so that a GPU has to be waited for: methods that torch's dispatch does not see, and
-# operations. (bool() and float() are _local_scalar_dense.)
+# operations. (bool() and float() are _local_scalar_dense, torch.tensor() is lift_fresh.)
 METHODS = ("cpu", "tolist", "numpy")
-OPERATIONS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero")
+OPERATIONS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "lift_fresh")
 
 
 class _Counting(TorchDispatchMode):

@@ -34,6 +34,11 @@ def test_nothing_is_recorded_without_a_start(tmp_path):
     assert read_lanes(tmp_path) == []
 
 
+def test_processes_that_do_not_see_the_directory_go_on_without(tmp_path):
+    spans.start(tmp_path / "on another machine", "rollout worker 1", serves=True)
+    assert not spans.is_recording()
+
+
 def test_spans_have_the_path_of_those_around_them(recorded):
     before = time.perf_counter()
     with spans.span("sample"):

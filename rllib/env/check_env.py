@@ -11,6 +11,7 @@ import math
 import os
 import pickle
 import random
+import re
 import time
 import traceback
 import tracemalloc
@@ -27,17 +28,18 @@ from gymnasium.utils.env_checker import check_env as check_env_of_gymnasium
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from rllib.env.env_report import EnvironmentCheckError, EnvReport, Finding
+from rllib.env.env_report import EnvironmentCheckError, EnvReport, Finding, Found
 from rllib.env.examiner import env_name
 from rllib.env.legacy import LegacyEnvironment, adapt_spaces, call_reset, is_bare_observation, takes_seed
+from rllib.env.random_walk import INFO_RULE, OBSERVATION_RULE, RandomWalk
 from rllib.env.registry import EnvContext, EnvFactory, resolve
-from rllib.env.rewards import reward_problem
 from rllib.env.spaces import check_spaces, mismatch
 from rllib.env.sync_stream import take_off_wrappers
 from rllib.env.vector import stream_over
 from rllib.env.vector_stream import autoreset_mode
 from rllib.env.vectorized import AsyncFactory
 from rllib.env.wrappers import WrappedFactory, resolve_wrappers
+from rllib.models.flat_spaces import flat_leaves
 
 SEED = 7
 # Bounds of the random steps, and of the episodes that are compared (steps, and about this time).
@@ -50,9 +52,6 @@ TOGETHER_S = 1.0
 WAITS_BELOW, WAITS_ABOVE_US = 0.5, 1000.0
 QUICK_STEP_US, SLOW_STEP_US = 20.0, 200.0
 MASK_KEY = "action_mask"
-
-# (severity, what was seen, the rule, what to do)
-Found = tuple[str, str, str, str]
 
 
 def check_env(
@@ -252,13 +251,13 @@ def _form(subject: _Subject) -> Iterator[Found]:
     if is_bare:
         yield "warning", "reset() returns the observation alone", *_NEW_API
     elif not isinstance(result[1], dict):
-        yield "error", f"reset() returned {result[1]!r:.60} as info", *_INFO
+        yield "error", f"reset() returned {result[1]!r:.60} as info", *INFO_RULE
         return
     elif not takes_seed(env):
         yield "warning", "reset() takes no seed", *_NEW_API
     observation = result if is_bare else result[0]
     if problem := mismatch(env.observation_space, observation):
-        yield "error", f"the {problem} (returned by reset())", *_OBSERVATION
+        yield "error", f"the {problem} (returned by reset())", *OBSERVATION_RULE
         return
     step = env.step(subject.actions(env)(observation))
     if isinstance(step, tuple) and len(step) == 4:
@@ -273,7 +272,7 @@ def _form(subject: _Subject) -> Iterator[Found]:
 
 def _episodes(subject: _Subject) -> Iterator[Found]:
     """Steps with random actions: every observation, reward, flag and info; how long episodes are and calls take."""
-    env, walk = subject.env, _Walk(subject.env, subject.actions(subject.env))
+    env, walk = subject.env, RandomWalk(subject.env, subject.actions(subject.env))
     walk.reset(SEED)
     yield from walk.problems_of_observation("reset()")
     until = time.monotonic() + EPISODES_S
@@ -501,7 +500,7 @@ def _gymnasium(subject: _Subject) -> Iterator[Found]:
         except Exception as error:
             yield "warning", _one_line(str(error) or repr(error)), "gymnasium's own checker passes.", remedy
     for warning in caught:
-        text = _one_line(str(warning.message)).removeprefix("WARN: ")
+        text = _one_line(re.sub("\x1b\\[[0-9]*m", "", str(warning.message))).removeprefix("WARN: ")  # in colours
         if issubclass(warning.category, UserWarning) and not any(part in text for part in _NOT_OURS):
             yield "note", text, f"gymnasium's own checker warns of nothing ({text[:40]}).", remedy
 
@@ -578,14 +577,12 @@ def _vector(subject: _Subject) -> Iterator[Found]:
         "autoreset_mode": autoreset_mode(env).name,
     }
     with stream_over(lambda _: env, list(range(env.num_envs)), checked_steps=subject.steps) as stream:
-        row, space = stream.new_row(), copy.deepcopy(stream.action_space)
-        space.seed(SEED)
+        row, draw = stream.new_row(), _random_actions(stream)
         stream.reset(row)
         started, ended = time.perf_counter(), 0
         rounds = -(-subject.steps // env.num_envs)
         for _ in range(rounds):
-            actions = [space.sample() for _ in range(env.num_envs)]
-            ended += len(stream.step(concatenate(space, actions, create_empty_array(space, env.num_envs)), row))
+            ended += len(stream.step(draw(row.observations), row))
         elapsed = time.perf_counter() - started
     subject.measured |= {"episodes": ended, "steps_per_second": rounds * env.num_envs / elapsed}
     if not ended:
@@ -608,128 +605,12 @@ _NEW_API = (
     "Change it; the old gym API is adapted, but a done of a time limit counts as an end unless the info has "
     '"TimeLimit.truncated".',
 )
-_INFO = "info is a dict.", "Return {} where there is nothing to tell."
-_OBSERVATION = (
-    "Observations lie in the observation_space: shape, bounds, no NaN.",
-    "Correct the observation or the space. build() refuses this in the first steps, unless "
-    ".environment(disable_env_checking=True).",
-)
 # What gymnasium's checker warns of that is none of the environment's business, or told by a check of ours.
 _NOT_OURS = (
     "is different from the unwrapped version", "does not have a spec", "not having a spec", "render",
     "precision lowered", "recommend using a symmetric and normalized", "is not within the observation space",
     "infinity",
 )  # fmt: skip
-
-
-class _Walk:
-    """Steps of an environment with random actions, and what is wrong with their results."""
-
-    def __init__(self, env, draw: Callable):
-        self._env, self._draw, self._space = env, draw, env.observation_space
-        self._observation = self._result = self._before = None
-        self._kept: list[tuple[np.ndarray, np.ndarray]] = []  # arrays of the last observation, and what was in them
-        self._first = None
-        self._times: list[float] = []  # of steps (seconds)
-        self._reset_s = self._cpu_s = 0.0
-        self.count = self._resets = self._length = 0
-        self.lengths: list[int] = []
-        self.rewards_seen: list[float] = []
-        self.is_constant, self.is_over = True, False
-
-    def reset(self, seed: int | None = None) -> None:
-        started = time.perf_counter()
-        self._observation = (call_reset(self._env, seed) if seed is not None else self._env.reset())[0]
-        if seed is None:
-            self._reset_s += time.perf_counter() - started
-            self._resets += 1
-        self._length, self.is_over = 0, False
-
-    def step(self) -> None:
-        self._kept = [(array, array.copy()) for array in _arrays(self._observation)]
-        action = self._draw(self._observation)
-        started, cpu = time.perf_counter(), time.process_time()
-        self._result = self._env.step(action)
-        self._times.append(time.perf_counter() - started)
-        self._cpu_s += time.process_time() - cpu
-        self._observation = self._result[0]
-        self.count += 1
-        self._length += 1
-        self.is_over = bool(self._result[2]) or bool(self._result[3])
-        if self.is_over:
-            self.lengths.append(self._length)
-
-    def problems(self) -> Iterator[Found]:
-        """What is wrong with the last step."""
-        _, reward, terminated, truncated, info = self._result
-        where = f"step() at step {self._length} of episode {len(self.lengths) + (not self.is_over)}"
-        yield from self.problems_of_observation(where)
-        if problem := reward_problem(reward):
-            yield "error", f"{problem} ({where})", "A reward is a finite number.", (
-                "Return a float; look for a division by zero or an overflow where it is nan or infinite."
-            )
-        else:
-            self.rewards_seen.append(float(np.asarray(reward).item()))
-            if isinstance(reward, np.ndarray):
-                yield "note", f"the reward is an array, {reward!r}", "A reward is a number.", "Return float(reward)."
-        for name, flag in (("terminated", terminated), ("truncated", truncated)):
-            if not isinstance(flag, bool | np.bool_):
-                severity = "warning" if isinstance(flag, int | np.integer) else "error"
-                yield severity, f"{name} is {flag!r} ({type(flag).__name__}, {where})", (
-                    "terminated and truncated are True or False."
-                ), f"Return bool({name})."
-        if not isinstance(info, dict):
-            yield "error", f"info is {info!r:.60} ({where})", *_INFO
-        if any(not np.array_equal(array, kept, equal_nan=array.dtype.kind == "f") for array, kept in self._kept):
-            yield (
-                "warning",
-                f"step() has changed the array of the observation before it ({where})",
-                "An observation that was returned stays as it is: replays, callbacks and wrappers may keep it.",
-                "Return a copy: return self._state.copy(), ...",
-            )
-
-    def problems_of_observation(self, where: str) -> Iterator[Found]:
-        """What is wrong with the last observation."""
-        if problem := mismatch(self._space, self._observation):
-            yield "error", f"the {problem} ({where})", *_OBSERVATION
-            return
-        for path, space, value in _parts(self._space, self._observation, "observation"):
-            if not isinstance(value, np.ndarray) and isinstance(space, spaces.Box):
-                yield (
-                    "note",
-                    f"{path} is a {type(value).__name__} ({where})",
-                    "Observations of a Box are numpy arrays.",
-                    "Return np.array(..., dtype=...); a list is converted in every step.",
-                )
-            elif isinstance(value, np.ndarray) and isinstance(space, spaces.Box) and value.dtype != space.dtype:
-                yield (
-                    "warning",
-                    f"{path} has dtype {value.dtype}, its space {space.dtype} ({where})",
-                    "Observations have the dtype of their space.",
-                    f"Return {path}.astype(np.{space.dtype}); it is converted in every step.",
-                )
-        values = [np.array(part) for _, _, part in _parts(self._space, self._observation, "observation")]
-        if self._first is None:
-            self._first = values
-        elif self.is_constant:
-            self.is_constant = all(map(np.array_equal, self._first, values))
-
-    @property
-    def mean_step_s(self) -> float:
-        return sum(self._times) / self.count
-
-    def measured(self) -> dict[str, Any]:
-        """Times and lengths."""
-        return {
-            "steps": self.count,
-            "episodes": len(self.lengths),
-            "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
-            "mean_return_of_random_actions": sum(self.rewards_seen) / len(self.lengths) if self.lengths else None,
-            "step_us": float(np.median(self._times)) * 1e6,
-            "slowest_step_ms": max(self._times) * 1000,
-            "cpu_share": min(1.0, self._cpu_s / max(sum(self._times), 1e-9)),
-            "reset_ms": self._reset_s / self._resets * 1000 if self._resets else 0.0,
-        }
 
 
 def _episode(subject: _Subject, env, seed: int, seeds_global: bool = False, beside: tuple | None = None) -> list[tuple]:
@@ -789,18 +670,30 @@ def _rate_together(subject: _Subject, factory: EnvFactory) -> float:
         return factory.make(EnvContext(subject.env_config, vector_index=index, num_envs=count))
 
     with stream_over(make, list(range(count))) as stream:
-        row, space = stream.new_row(), copy.deepcopy(stream.action_space)
-        space.seed(SEED)
-        drawn = [
-            concatenate(space, [space.sample() for _ in range(count)], create_empty_array(space, count))
-            for _ in range(16)
-        ]
+        row, draw = stream.new_row(), _random_actions(stream)
         stream.reset(row)
-        steps, started = 0, time.perf_counter()
-        while (elapsed := time.perf_counter() - started) < TOGETHER_S:
-            stream.step(drawn[steps % 16], row)
+        steps, elapsed = 0, 0.0
+        while elapsed < TOGETHER_S:
+            actions, started = draw(row.observations), time.perf_counter()
+            stream.step(actions, row)
+            elapsed += time.perf_counter() - started
             steps += 1
     return steps * count / elapsed
+
+
+def _random_actions(stream) -> Callable[[np.ndarray], Any]:
+    """(observations as stored) -> random actions of all environments; legal ones where the observations have a mask."""
+    space, count = copy.deepcopy(stream.action_space), stream.num_envs
+    space.seed(SEED)
+    masks = [leaf for leaf in flat_leaves(stream.observation_space) if leaf.path == f"[{MASK_KEY!r}]"]
+
+    def draw(observations: np.ndarray):
+        legal = [None] * count
+        if masks and isinstance(space, spaces.Discrete):
+            legal = observations[:, masks[0].start : masks[0].stop].astype(np.int8)
+        return concatenate(space, [space.sample(mask=mask) for mask in legal], create_empty_array(space, count))
+
+    return draw
 
 
 def _boxes(space, path: str) -> Iterator[tuple[str, spaces.Box]]:
@@ -810,27 +703,6 @@ def _boxes(space, path: str) -> Iterator[tuple[str, spaces.Box]]:
         items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         for key, part in items:
             yield from _boxes(part, f"{path}[{key!r}]")
-
-
-def _parts(space, value, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """(path, space, value) of each leaf of an observation that lies in its space."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        keys = space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces))
-        for key in keys:
-            yield from _parts(space[key], value[key], f"{path}[{key!r}]")
-    else:
-        yield path, space, value
-
-
-def _arrays(value) -> Iterator[np.ndarray]:
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _arrays(part)
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _arrays(part)
 
 
 def _finite(space: spaces.Box) -> np.ndarray:

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "note"]
+# (severity, what was seen, the rule, what to do)
+Found = tuple[str, str, str, str]
 
 
 class EnvironmentCheckError(ValueError):

@@ -50,8 +50,9 @@ class EnvironmentProcess:
         self.class_name, self._place, self._timeout_s = name, place, timeout_s
         self._spaces: tuple | None = None
         self._call, self._begun = "__init__()", time.monotonic()  # the call that is not answered; "" if there is none
-        self._replies: list = []  # an answer that was taken in before it was asked for
-        self._gives_up = False
+        self._awaited = ""  # "step" or "reset": begun, and its result not yet asked for
+        self._replies: list = []  # its answer, if that was taken in before another call
+        self._failure: Exception | None = None  # what has ended the process
         own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         files = os.memfd_create("to environment"), os.memfd_create("from environment")
         stack_read, stack_write = os.pipe()
@@ -89,11 +90,16 @@ class EnvironmentProcess:
         Args:
             call: "step" or "reset".
             argument: the action, or the seed or None.
+
+        The answer to an earlier call that was given up, by Ctrl-C or another environment's error, is dropped.
         """
         self._made()
-        self._call, self._begun = f"{call}()", time.monotonic()
-        with contextlib.suppress(OSError):  # it has died, as the wait for the answer will find
-            self._channel.send((call, argument))
+        self._replies.clear()
+        if self._call:
+            with contextlib.suppress(Exception):  # the wait for the result raises what has ended the process
+                self._receive(self._timeout_s)
+        self._awaited = call
+        self._send(call, argument, f"{call}()")
 
     def step(self, action) -> Any:
         """What the environment's step gives.
@@ -103,9 +109,7 @@ class EnvironmentProcess:
             EnvironmentDiedError: if the process has ended.
             Exception: whatever the environment raises.
         """
-        if not self._call:
-            self.begin("step", action)
-        return self._answer()
+        return self._result("step", action)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
         """What the environment's reset gives; a seed is also that of the process's global generators.
@@ -113,9 +117,7 @@ class EnvironmentProcess:
         Raises:
             as `step`.
         """
-        if not self._call:
-            self.begin("reset", seed)
-        return self._answer()
+        return self._result("reset", seed)
 
     def __getattr__(self, name: str):
         if name.startswith("_") or name == "env":
@@ -128,7 +130,7 @@ class EnvironmentProcess:
 
     def begin_close(self) -> None:
         """Has the process close its environment and end; `close` waits for it."""
-        if self.pid and not self._gives_up:
+        if self.pid and self._failure is None:
             with contextlib.suppress(OSError):
                 self._channel.send(("close", None))
 
@@ -137,7 +139,7 @@ class EnvironmentProcess:
         if not self.pid:
             return
         self.begin_close()
-        if not self._gives_up:
+        if self._failure is None:
             _linux().readable(self._pidfd, CLOSE_TIMEOUT_S)
         self._end()
         for descriptor in (self._pidfd, self._stack):
@@ -147,69 +149,70 @@ class EnvironmentProcess:
 
     def _made(self) -> tuple:
         if self._spaces is None:
-            self.class_name, *self._spaces = self._receive(timeout_s=None)
-            self._call = ""
+            self.class_name, *self._spaces = _value_of(self._receive(timeout_s=None))
         return self._spaces
 
-    def _answer(self):
-        try:
-            return self._replies.pop() if self._replies else self._receive(self._timeout_s)
-        finally:
-            self._call = ""
+    def _result(self, call: str, argument):
+        """The result of a step or reset, which is begun here if it has not been."""
+        if self._awaited != call:
+            self.begin(call, argument)
+        self._awaited = ""
+        return _value_of(self._replies.pop() if self._replies else self._receive(self._timeout_s))
 
-    def _ask(self, call: str, argument, told: str):
-        """The answer to another call than a step or reset; that to one which was sent before is kept for it."""
+    def _ask(self, call: str, argument, shown: str):
+        """The answer to another call than a step or reset; that to one which is under way is kept for it."""
         self._made()
-        if self._call and not self._replies:
-            self._replies.append(self._receive(self._timeout_s))
-        waits_for, self._call, self._begun = self._call, told, time.monotonic()
-        with contextlib.suppress(OSError):
-            self._channel.send((call, argument))
-        try:
-            return self._receive(self._timeout_s)
-        finally:
-            self._call = waits_for
+        if self._call:
+            answer = self._receive(self._timeout_s)
+            self._replies = [answer] if self._awaited else []
+        self._send(call, argument, shown)
+        return _value_of(self._receive(self._timeout_s))
 
-    def _receive(self, timeout_s: float | None):
-        """The process's next answer.
+    def _send(self, call: str, argument, shown: str) -> None:
+        self._call, self._begun = shown, time.monotonic()
+        with contextlib.suppress(OSError):  # it has died, as the wait for the answer will find
+            self._channel.send((call, argument))
+
+    def _receive(self, timeout_s: float | None) -> tuple[bool, Any]:
+        """The process's next answer: whether the call succeeded, and its result or error.
 
         Raises:
-            as `step`.
+            EnvironmentHangsError, EnvironmentDiedError: as `step`.
         """
+        if self._failure is not None:
+            raise self._failure
         left_ms = None if timeout_s is None else max(0, (self._begun + timeout_s - time.monotonic()) * 1000)
         ready = self._poll.poll(left_ms)
         if not ready:
-            self._hangs(timeout_s)
+            raise self._hangs(timeout_s)
         answer = None
         if any(descriptor != self._pidfd for descriptor, _ in ready):
             with contextlib.suppress(ConnectionError):
                 answer = self._channel.receive()
         if answer is None:
-            self._died()
-        succeeded, value = answer
-        if not succeeded:
-            raise value
-        return value
+            raise self._died()
+        self._call = ""
+        return answer
 
-    def _hangs(self, timeout_s: float):
-        self._gives_up = True
+    def _hangs(self, timeout_s: float) -> EnvironmentHangsError:
         stack = self._stack_of_process()
         self._end()
-        raise EnvironmentHangsError(
+        self._failure = EnvironmentHangsError(
             f"{self._place} ({self.class_name}) has not returned from {self._call} within {timeout_s:g} s, and its "
             "process was ended. .rollouts(sub_environment_timeout_s=...) bounds a call; "
             ".fault_tolerance(restart_failed_sub_environments=True) replaces the environment and goes on."
             + (f" It was at\n{stack}" if stack else "")
         )
+        return self._failure
 
-    def _died(self):
-        self._gives_up = True
+    def _died(self) -> EnvironmentDiedError:
         status = self._end()
-        raise EnvironmentDiedError(
+        self._failure = EnvironmentDiedError(
             f"the process of {self._place} ({self.class_name}) has ended in {self._call or 'between two calls'} with "
             f"{_linux().describe_exit(status)}. .fault_tolerance(restart_failed_sub_environments=True) replaces such "
             "an environment and goes on."
         )
+        return self._failure
 
     def _end(self) -> int:
         """Kills the process with what it has started, if it is still there, and returns its wait status."""
@@ -236,6 +239,14 @@ class EnvironmentProcess:
             found += part
         of_environment = found.decode(errors="replace").partition(f'  File "{__file__}"')[0]
         return "\n".join(of_environment.splitlines()[1:])
+
+
+def _value_of(answer: tuple[bool, Any]):
+    """The result of a call; raises its error."""
+    succeeded, value = answer
+    if not succeeded:
+        raise value
+    return value
 
 
 class _Channel:
@@ -304,6 +315,8 @@ def _run(make: Callable[[], Any], channel: _Channel, stack: int, parent: int | N
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         faulthandler.register(signal.SIGUSR2, stack, all_threads=False)
         others_end.close()
+        if "torch" in sys.modules:  # its threads are the parent's: with them, the first large operation would hang
+            sys.modules["torch"].set_num_threads(1)
         _serve(make, channel)
         code = 0
     except SystemExit as error:

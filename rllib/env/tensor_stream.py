@@ -18,6 +18,7 @@ class TensorRow(NamedTuple):
     """Tensors for one step of N environments, all on the environments' device.
 
     Attributes:
+        before: [N, *observation_shape], what the actions of this step were chosen from; read, and not written.
         observations: [N, *observation_shape], what the next action is chosen from.
         rewards: [N] float32.
         terminated, truncated: [N] bool.
@@ -26,6 +27,7 @@ class TensorRow(NamedTuple):
             with streams that have `gives_finals` False.
     """
 
+    before: Tensor
     observations: Tensor
     rewards: Tensor
     terminated: Tensor
@@ -75,7 +77,6 @@ class TensorStream:
         )
         self.reseed(seeds)
         self._clock = 0
-        self._newest: Tensor | None = None  # observations of the newest row
         self._resets_next: Tensor | None = None  # NEXT_STEP: [N] bool, whose next row is no transition
         self._lacks_finals: Tensor | None = None  # SAME_STEP: whether a truncated episode has had none
         self._has_told = False
@@ -109,18 +110,18 @@ class TensorStream:
                 'gymnasium.wrappers.vector.NumpyToTorch(env, device="cuda").'
             )
         dtype = getattr(torch, self._column.dtype)
-        self._newest = torch.empty(self.num_envs, *self._column.shape, dtype=dtype, device=device)
-        self._column.write(batch, self._newest)
+        observations = torch.empty(self.num_envs, *self._column.shape, dtype=dtype, device=device)
+        self._column.write(batch, observations)
         self._resets_next = torch.zeros(self.num_envs, dtype=torch.bool, device=device) if self.has_gaps else None
         self._lacks_finals = None
-        return self._newest.clone()
+        return observations
 
     def step(self, actions: Tensor, row: TensorRow) -> None:
         """One step of every environment.
 
         Args:
             actions: [N, ...] in the action space of the environment.
-            row: receives the results.
+            row: receives the results; nothing of it is kept.
 
         Raises:
             ValueError: if the results have other shapes.
@@ -140,7 +141,6 @@ class TensorStream:
             self._write_finals(infos, row)
         else:
             self._reset_ended(row)
-        self._newest = row.observations
 
     def tell_lost_finals(self) -> None:
         """Logs once that truncated episodes have had no final observation, if so; waits for the device."""
@@ -167,7 +167,7 @@ class TensorStream:
         if final is not None:
             self._column.write(final, row.finals)
             return
-        row.finals.copy_(self._newest)
+        row.finals.copy_(row.before)
         if not self._has_told:
             lacking = (row.truncated & ~row.terminated).any()
             self._lacks_finals = lacking if self._lacks_finals is None else self._lacks_finals | lacking

@@ -178,14 +178,14 @@ class TensorRolloutWorker(Worker):
         seen = columns[sb.OBS]
         self._observe(raw[0], seen[0], counted=False)
         written = self._noise(), columns[sb.ACTION_DIST_INPUTS], columns[sb.VF_PREDS], columns[sb.ACTIONS]
-        rows = zip(raw[1:], *(self._steps_of(columns, name) for name in _ROW[1:]))
+        rows = zip(raw, raw[1:], *(self._steps_of(columns, name) for name in _ROW))
         env_time = inference_time = 0.0
         for observation, following, row, *of_step in zip(seen, seen[1:], rows, *written):
             begun = clock()
             act(observation, *of_step)
             acted = clock()
             step(to_env(of_step[-1]), TensorRow(*row))
-            self._observe(row[0], following)
+            self._observe(row[1], following)
             inference_time += acted - begun
             env_time += clock() - acted
         return env_time, inference_time
@@ -311,8 +311,8 @@ def _acting(learner: "Learner") -> tuple:
     return policy.spec.masked_torch(policy.layout, flat, policy.network), flat.device, lambda: None
 
 
-# The columns that a TensorRow is made of.
-_ROW = (sb.OBS, sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, VALID, FINALS)
+# The columns that a TensorRow is made of, behind the observations.
+_ROW = (sb.REWARDS, sb.TERMINATEDS, sb.TRUNCATEDS, VALID, FINALS)
 
 
 def how_to_meet(device: str) -> str:

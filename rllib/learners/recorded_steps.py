@@ -22,7 +22,15 @@ Step = Callable[[Mapping[str, Tensor], Mapping[str, float | Tensor]], Sequence[T
 
 
 class CudaGraphs:
-    """Records what a function starts on a device."""
+    """Records what a function starts on a device.
+
+    Args:
+        device: of CUDA, that of all tensors; it need not be the current one.
+    """
+
+    def __init__(self, device: torch.device):
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # torch's own one may be of another device
 
     def record(self, function: Callable[[], Sequence[Tensor]]) -> tuple[Callable[[], None], Sequence[Tensor]]:
         """Runs a function without computing anything.
@@ -34,13 +42,18 @@ class CudaGraphs:
             RuntimeError: if it does what a graph cannot hold, such as waiting for the device.
         """
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with (
+            torch.cuda.device(self._device),
+            # Brings the present stream back after a failure, too: torch.cuda.graph does not if its end raises.
+            torch.cuda.stream(torch.cuda.current_stream(self._device)),
+            torch.cuda.graph(graph, stream=self._stream),
+        ):
             results = function()
         return graph.replay, results
 
     def now(self) -> float:
         """Waits for the device and returns the time (seconds)."""
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self._device)
         return time.perf_counter()
 
 

@@ -30,14 +30,18 @@ MEMORY = {
 }
 
 
-def explains_lack_of_memory(method: Callable) -> Callable:
-    """Says, where an update does not fit into the memory, how large it was and which settings make it smaller."""
+def as_a_whole(method: Callable) -> Callable:
+    """Takes a failed update back on a GPU, and says of one that does not fit into the memory what makes it smaller."""
 
     @functools.wraps(method)
-    def explaining(self, columns: Mapping, inputs: np.ndarray, *others, **more):
+    def guarded(self, columns: Mapping, inputs: np.ndarray, *others, **more):
         try:
             return method(self, columns, inputs, *others, **more)
+        except LearnerError:
+            self.take_back()
+            raise
         except torch.OutOfMemoryError as error:
+            self.take_back()
             batch = sum(column.nbytes for column in columns.values()) + inputs.nbytes
             raise LearnerError(
                 f"an update does not fit into the memory of {self.device}: a batch of {len(inputs)} rows "
@@ -47,7 +51,7 @@ def explains_lack_of_memory(method: Callable) -> Callable:
                 "the update before."
             ) from error
 
-    return explaining
+    return guarded
 
 
 class TorchBackend:
@@ -96,9 +100,11 @@ class TorchBackend:
                 compute_in(module, getattr(torch, options.autocast), self.device.type)
         self._descents = [_Descent(each, modules, vector, self._on_gpu) for each in objectives]
         if self._on_gpu and options.cuda_graphs:
-            self.record_steps(CudaGraphs())
+            self.record_steps(CudaGraphs(self.device))
         self.collective: Collective | None = None
         self.num_done = 0.0
+        # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before it.
+        self._kept: list[tuple[Tensor, Tensor]] = []
 
     def _module(self, name: str, flat: Tensor):
         if name != POLICY:
@@ -124,13 +130,19 @@ class TorchBackend:
         for descent, state in zip(self._descents, states, strict=True):
             descent.set_state(state)
 
+    def take_back(self) -> None:
+        """On a GPU: brings the optimizers back to before a failed update, as the weights in the vector still are."""
+        for tensor, copy in self._kept:
+            tensor.copy_(copy)
+        self._kept = []
+
     def record_steps(self, graphs: CudaGraphs) -> list[RecordedSteps | None]:
         """Lets the steps of each objective be recorded by `graphs`; None for one whose optimizer cannot be."""
         return [descent.record_steps(graphs) for descent in self._descents]
 
     # ------------------------------------------------------------------ the update
 
-    @explains_lack_of_memory
+    @as_a_whole
     def train(
         self,
         columns: Mapping,
@@ -161,6 +173,8 @@ class TorchBackend:
             self.num_done = 0
         for descent, lr, _ in active:
             descent.begin(lr, resumes)
+        if self._on_gpu:
+            self._kept = [(tensor, tensor.clone()) for descent, *_ in active for tensor in descent.memory.values()]
         num_walked, collective = 0, self.collective
         batch = self._batch(columns, inputs)
         for number, order in enumerate(self._orders_on_device(orders)):
@@ -197,9 +211,10 @@ class TorchBackend:
             meanwhile()
         descents = [descent for descent, *_ in active]
         statistics = self._finish(descents, {**columns, OBS: inputs}, self._flat, self._vector.flat)
+        self._kept = []
         return [(rows, descent.rows_in_numpy()) for rows, descent in zip(statistics, descents)]
 
-    @explains_lack_of_memory
+    @as_a_whole
     def compute_gradient(
         self, columns: Mapping, inputs: np.ndarray, microbatch_size: int, settings: Mapping
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -308,6 +323,7 @@ class _Descent:
 
     Attributes:
         gradients: flat tensors, one for each module that it moves.
+        memory: the optimizer's tensors, under the names of the numpy optimizers.
         steps: the loss's statistics and the gradient's norm for each step since `begin`.
         row_statistics: the loss's row statistics, a tuple for each microbatch; the epoch empties it.
         identity_error: of the first rows since `begin`, on a GPU, where it is checked at the end.
@@ -332,7 +348,7 @@ class _Descent:
         self._optimizer = _make_optimizer(objective.optimizer, flats)
         names = MEMORY[objective.optimizer.name].items()
         prefixes = [f"{name}." if len(moved) > 1 else "" for name in objective.moves]
-        self._memory = {
+        self.memory = {
             prefix + ours: self._optimizer.state[flat][theirs]
             for prefix, flat in zip(prefixes, flats)
             for theirs, ours in names
@@ -344,12 +360,12 @@ class _Descent:
         self.recorded: RecordedSteps | None = None
 
     def get_state(self) -> dict[str, np.ndarray]:
-        arrays = {name: tensor.cpu().numpy() for name, tensor in self._memory.items()}
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self.memory.items()}
         # torch counts in floats.
         return {name: array.astype(np.int64) if name.endswith(".step") else array for name, array in arrays.items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        for name, tensor in self._memory.items():
+        for name, tensor in self.memory.items():
             tensor.copy_(torch.from_numpy(np.array(state[name])))
 
     def begin(self, lr: float, resumes: bool = False) -> None:
@@ -368,6 +384,7 @@ class _Descent:
             return None
         for group in self._optimizer.param_groups:
             group["lr"] = torch.tensor(group["lr"], dtype=torch.float32, device=self.gradients[0].device)
+            group["capturable"] = True  # else its step raises while it is recorded
         self.recorded = RecordedSteps(graphs)
         return self.recorded
 
@@ -518,6 +535,8 @@ def _device(name: str) -> torch.device:
             f"device={name!r} was asked for, but torch {torch.__version__} {why}. "
             "Use .resources(num_gpus=0) to learn on the CPU."
         )
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise ValueError(f"device={name!r} was asked for, but there are {count} GPUs: cuda:0 to cuda:{count - 1}")
     return device
 
 

@@ -193,7 +193,8 @@ def ppo_loss(
     kl = new.kl_from(minibatch[ACTION_DIST_INPUTS]).mean()
     entropy = new.entropy().mean()
     squares, old_values = (values - targets).square(), minibatch[VF_PREDS]
-    if vf_clip_param is not None and not math.isinf(vf_clip_param):
+    # A tensor is finite (RecordedSteps); to look at its number would wait for the device.
+    if vf_clip_param is not None and not (isinstance(vf_clip_param, float) and math.isinf(vf_clip_param)):
         clipped = old_values + (values - old_values).clamp(-vf_clip_param, vf_clip_param)
         squares = squares.maximum((clipped - targets).square())
     vf_loss = squares.mean()

@@ -129,9 +129,8 @@ def torch_vtrace_of_rows(log_rho, values, minibatch, *, gamma, clip_rho=1.0, cli
 
 
 def _torch_clipped_ratio(log_rho, bar):
-    if bar is None or math.isinf(bar):
-        return log_rho.exp()
-    return log_rho.clamp(max=math.log(bar) if bar > 0 else -math.inf).exp()
+    ratio = log_rho.exp()
+    return ratio if bar is None else ratio.clamp(max=bar)  # the bar may be a tensor, at which is not looked
 
 
 def _ahead(column, rows: int):

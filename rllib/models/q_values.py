@@ -193,7 +193,9 @@ class TorchQBatch:
         if description.dueling:
             mean = advantages.mean(1, keepdim=True) if self._legal is None else _mean_of_legal(advantages, self._legal)
             self.logits = inputs[:, None, actions * atoms :] + advantages - mean
-        self.support = torch.tensor(description.support, device=inputs.device)
+        # Made there: a copy from this process would wait for the device, and could not be recorded as a CUDA graph.
+        ends, like = (description.v_min, description.v_max), {"dtype": torch.float64, "device": inputs.device}
+        self.support = torch.linspace(*ends, description.num_atoms, **like).float()
         self._rows = torch.arange(inputs.shape[0], device=inputs.device)
 
     def q_values(self):

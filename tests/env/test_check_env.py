@@ -244,26 +244,45 @@ def test_an_environment_that_is_made_already():
     assert found(make(step=raises)()).of("error")
 
 
-def test_masks_are_respected():
-    class Masked(gymnasium.Env):
-        observation_space = Dict({"action_mask": Box(0, 1, (3,), np.int8), "x": Box(-9, 9, (1,))})
-        action_space = Discrete(3)
+class Masked(gymnasium.Env):
+    observation_space = Dict({"action_mask": Box(0, 1, (3,), np.int8), "x": Box(-9, 9, (1,))})
+    action_space = Discrete(3)
 
-        def _observe(self):
-            return {"action_mask": np.int8([0, 1, 0]), "x": self.np_random.normal(size=1).astype(np.float32)}
+    def __init__(self, config=None):
+        pass
 
-        def reset(self, *, seed=None, options=None):
-            super().reset(seed=seed)
-            self.t = 0
-            return self._observe(), {}
+    def _observe(self):
+        return {"action_mask": np.int8([0, 1, 0]), "x": self.np_random.normal(size=1).astype(np.float32)}
 
-        def step(self, action):
-            if action != 1:
-                raise ValueError(f"action {action} is illegal")
-            self.t += 1
-            return self._observe(), 1.0, self.t == 5, False, {}
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._observe(), {}
 
-    assert not [finding for finding in found(Masked).of("error") if finding.check != "gymnasium"]
+    def step(self, action):
+        if action != 1:
+            raise ValueError(f"action {action} is illegal")
+        self.t += 1
+        return self._observe(), 1.0, self.t == 5, False, {}
+
+
+def masked_vector(context):
+    return SyncVectorEnv([Masked] * context.num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
+@pytest.mark.parametrize("env", [Masked, masked_vector])
+def test_masks_are_respected(env, monkeypatch):
+    monkeypatch.setattr(module, "TOGETHER_S", 0.1)
+    assert not found(env, num_envs=2).of("error")
+
+
+def test_what_gymnasium_warns_of_is_plain_text():
+    def step(self, action):
+        observation, reward, *rest = Sound.step(self, action)
+        return observation, np.array(reward), *rest
+
+    (note,) = found(make(step=step)).find("gymnasium")
+    assert note.seen.startswith("The reward returned by `step()`") and note.seen.isprintable()
 
 
 def test_vectors_are_run_in_their_stream():

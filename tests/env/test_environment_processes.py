@@ -16,6 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from rllib import PPOConfig
 from rllib.env import make_stream, resolve
+from rllib.env.environment_process import EnvironmentProcess
 from rllib.env.vectorized import AsyncFactory
 from rllib.errors import EnvironmentDiedError, EnvironmentHangsError
 from tests.env.transitions import Tape, collect, constant_actions
@@ -313,6 +314,92 @@ def test_attributes_and_methods_are_those_of_the_environment_in_its_process():
         second.begin("step", 0)
         assert second.t == 1, "behind the step that was under way"
         assert second.step(0)[0] == [1.0], "whose result is kept"
+
+
+# ---- calls that are given up
+
+
+class Steps(CountingEnv):
+    """Action 1 raises; the step of action 2 waits for a file."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.action_space, self.config = Discrete(3), config
+
+    def step(self, action):
+        if action == 1:
+            raise ProbeFailure("in this step")
+        while action == 2 and not os.path.exists(self.config["goes_on"]):
+            time.sleep(0.01)
+        return super().step(min(action, 1))
+
+
+def test_the_answer_to_a_step_that_was_given_up_is_not_that_to_the_next_call():
+    with opened(Steps) as stream:
+        tape = Tape(stream)
+        tape.reset()
+        with pytest.raises(ProbeFailure):
+            tape.step(np.array([1, 0]))  # the other environment's answer is not awaited
+        row = stream.new_row()
+        stream.reset(row)
+        np.testing.assert_array_equal(row.observations, [[0], [0]])
+
+
+def test_the_answer_to_a_step_that_ctrl_c_has_interrupted_is_dropped(tmp_path):
+    process = EnvironmentProcess(lambda: Steps({"goes_on": tmp_path / "goes_on"}), "environment 0", "Steps")
+    try:
+        assert process.reset(seed=1)[0] == [0.0], "before its spaces were asked for"
+        process.begin("step", 2)
+        previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                process.step(2)
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        (tmp_path / "goes_on").touch()
+        assert process.reset(seed=1)[0] == [0.0]
+        assert process.step(0)[0] == [1.0]
+    finally:
+        process.close()
+
+
+def test_an_error_under_way_is_raised_by_its_call_and_no_other():
+    with opened(Steps) as stream:
+        Tape(stream).reset()
+        first = stream.environments[0]
+        first.begin("step", 1)
+        assert first.t == 0
+        with pytest.raises(ProbeFailure):
+            first.step(1)
+
+
+def test_a_process_that_has_died_says_so_again():
+    with opened(CountingEnv) as stream:
+        Tape(stream).reset()
+        victim = stream.environments[1]
+        os.kill(victim.pid, signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(EnvironmentDiedError, match="signal SIGKILL"):
+                victim.step(0)
+
+
+def test_environments_compute_in_torch_after_the_parent_has():
+    torch = pytest.importorskip("torch")
+
+    class ComputesInTorch(CountingEnv):
+        def step(self, action):
+            torch.zeros(1 << 20).exp().sum()
+            return super().step(action)
+
+    number = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        torch.zeros(1 << 20).exp().sum()  # starts the threads, which a fork does not copy
+        with opened(ComputesInTorch, timeout_s=60) as stream:
+            assert len(collect(stream, 3)[0][1]) == 3
+    finally:
+        torch.set_num_threads(number)
 
 
 # ---- what is left behind

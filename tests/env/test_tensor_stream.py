@@ -1,6 +1,7 @@
 """Environments that hand over tensors: the same transitions as by arrays, in every autoreset mode."""
 
 import logging
+import weakref
 
 import numpy as np
 import pytest
@@ -45,13 +46,14 @@ def tensor_stream(creator, seeds=SEEDS):
     return make_stream(resolve(creator), num_envs=len(seeds), seeds=seeds, tensors=True)
 
 
-def new_row(stream) -> TensorRow:
+def new_row(stream, before=None) -> TensorRow:
     shape, dtype = stream.columns[0].shape, getattr(torch, stream.columns[0].dtype)
     count = stream.num_envs
-    observations, finals = (torch.full((count, *shape), 77, dtype=dtype) for _ in range(2))
+    empty, observations, finals = (torch.full((count, *shape), 77, dtype=dtype) for _ in range(3))
     flags = (torch.zeros(count, dtype=torch.bool) for _ in range(2))
     valid = torch.zeros(count, dtype=torch.bool) if stream.has_gaps else None
-    return TensorRow(observations, torch.zeros(count), *flags, valid, finals if stream.gives_finals else None)
+    before = empty if before is None else before
+    return TensorRow(before, observations, torch.zeros(count), *flags, valid, finals if stream.gives_finals else None)
 
 
 def transitions(stream, steps):
@@ -60,7 +62,7 @@ def transitions(stream, steps):
     before = stream.reset()
     actions = torch.zeros(stream.num_envs, dtype=torch.int64)
     for _ in range(steps):
-        row = new_row(stream)
+        row = new_row(stream, before)
         stream.step(actions, row)
         for index in range(stream.num_envs):
             if row.valid is not None and not row.valid[index]:
@@ -114,6 +116,19 @@ def test_a_reset_that_ignores_its_mask_is_an_error():
     stream = tensor_stream(lambda context: ResetsAll(in_vector(DifferentLengths, mode)(context)))
     with pytest.raises(ValueError, match=r"DISABLED, but its reset\(\) ignores"):
         transitions(stream, 30)
+    stream.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_memory_of_a_fragment_is_kept(mode):
+    stream = tensor_stream(as_tensors(DifferentLengths, mode))
+    stream.reset()
+    array = np.zeros((len(SEEDS), 1), np.float32)
+    row = new_row(stream)._replace(observations=torch.from_numpy(array))
+    stream.step(torch.zeros(len(SEEDS), dtype=torch.int64), row)
+    kept = weakref.ref(array)  # for as long as there are tensors in this memory
+    del array, row
+    assert kept() is None
     stream.close()
 
 

@@ -228,6 +228,30 @@ def test_nan_is_named(device):
     assert np.isfinite(policy.weights).all()
 
 
+def test_a_failed_update_on_a_gpu_leaves_the_optimizer_as_it_was():
+    """There the numbers are checked at the end of an update; on the CPU, which stands for a GPU here, in each step."""
+    policy = make_policy()
+    learner = make_learner(policy, PPO_LOSS, kind="torch")
+    for part in (learner.backend, *learner.backend._descents):
+        part._on_gpu = True
+    update(learner, make_batch(policy, 64))
+    before = [{name: np.copy(array) for name, array in state.items()} for state in learner.backend.states]
+    batch = make_batch(policy, 64)
+    batch[sb.ADVANTAGES][3] = np.nan
+    with pytest.raises(LearnerError, match="Columns with NaN or infinity: advantages"):
+        update(learner, batch)
+    for state, expected in zip(learner.backend.states, before, strict=True):
+        for name, array in state.items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+
+
+def test_a_device_that_does_not_exist_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"device='cuda:2' was asked for, but there are 2 GPUs: cuda:0 to cuda:1"):
+        make_learner(make_policy(), PPO_LOSS, kind="torch", device="cuda:2")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_cuda_without_a_device_is_refused():
     with pytest.raises(ValueError, match=r"torch .* Use .resources\(num_gpus=0\)"):

@@ -4,6 +4,9 @@ On the CPU `Replays` stands for CUDA graphs: it calls the recorded function agai
 or a learning rate of the past would show as other weights.
 """
 
+import contextlib
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +21,7 @@ from rllib.learners.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.ppo import PPO_LOSS
 from tests.gpu import needs_gpu
+from tests.tensor_envs import counted_waits
 
 torch.set_num_threads(1)
 
@@ -114,6 +118,53 @@ def test_other_optimizers_are_not_recorded():
     assert recorded is None
 
 
+class Capturing(Replays):
+    """As Replays; what waits for the device is refused, and torch finds a CUDA stream that captures a recorded step."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        self.is_capturing = False
+        stream = SimpleNamespace(is_capturing=lambda: self.is_capturing)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: torch.device("cuda"))
+        monkeypatch.setattr(torch.accelerator, "current_stream", lambda *_: stream)
+
+    def record(self, function):
+        repeat, results = super().record(function)
+        self.is_capturing = True
+        try:
+            with counted_waits() as counts:
+                repeat()
+        finally:
+            self.is_capturing = False
+        counts.pop("operations")
+        if counts:
+            raise RuntimeError(f"operation not permitted when stream is capturing: {dict(counts)}")
+        return repeat, results
+
+
+def test_torch_lets_the_optimizer_be_captured(monkeypatch):
+    """Adam refuses to be captured unless it is `capturable` (torch.optim.Optimizer, the health check of its step)."""
+    _, _, recorded = updated(Capturing(monkeypatch), num_updates=1)
+    assert recorded.num_repeated > 0, recorded.why_off
+
+
+def test_one_recording_serves_all_numbers_of_ppo(monkeypatch):
+    graphs = Capturing(monkeypatch)
+    _, _, recorded = updated(graphs)  # with another learning rate in each update
+    _, _, others = updated(graphs, num_updates=1, kl_coeff=0.4)
+    assert recorded.why_off is None and others.why_off is None
+    assert graphs.num_recorded == 2, "nothing has to be recorded again for each number"
+
+
+@pytest.mark.parametrize("num_atoms", [1, 11])
+def test_steps_of_dqn_wait_for_nothing(num_atoms, monkeypatch):
+    def config():
+        return small_dqn().training(num_atoms=num_atoms, v_min=-10.0, v_max=10.0)
+
+    _, (recorded,) = trained(config, Capturing(monkeypatch))
+    assert recorded.num_repeated > 0, recorded.why_off
+
+
 def trained(make_config, graphs=None):
     config = make_config().environment("CartPole-v1").training(learner="torch").debugging(seed=3)
     config.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=1000)
@@ -152,10 +203,46 @@ def test_algorithms_with_recorded_steps(make_config, least):
     np.testing.assert_allclose(others, weights, atol=1e-4)
 
 
+def test_steps_are_recorded_on_the_device_of_the_learner(monkeypatch):
+    """What runs on another device than the recorded stream is not in the graph, and its repetition does nothing."""
+    now = {"device": "cuda:0", "stream": "default of cuda:0"}
+
+    @contextlib.contextmanager
+    def changed(**entries):
+        before = dict(now)
+        now.update(entries)
+        try:
+            yield
+        finally:
+            now.update(before)
+
+    @contextlib.contextmanager
+    def graph(_, stream):  # the end of a capture that has failed raises before torch sets the stream back
+        before, now["stream"] = now["stream"], stream
+        yield
+        now["stream"] = before
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay="replay"))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: f"new on {device}")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"default of {device}")
+    monkeypatch.setattr(torch.cuda, "device", lambda device: changed(device=str(device)))
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: changed(stream=stream))
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    graphs = CudaGraphs(torch.device("cuda:1"))
+    assert graphs.record(lambda: dict(now)) == ("replay", {"device": "cuda:1", "stream": "new on cuda:1"})
+
+    def waits():
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        graphs.record(waits)
+    assert now == {"device": "cuda:0", "stream": "default of cuda:0"}
+
+
 @needs_gpu
 def test_cuda_graphs():
     weights, *_ = updated(device="cuda", options=TorchOptions(cuda_graphs=False))
-    others, _, recorded = updated(CudaGraphs(), device="cuda")
+    others, _, recorded = updated(CudaGraphs(torch.device("cuda")), device="cuda")
     np.testing.assert_allclose(others, weights, atol=1e-5)
     assert recorded.num_repeated >= TIMED_STEPS, recorded.why_off
 

@@ -13,6 +13,7 @@ from rllib.losses.ppo import PPO_LOSS
 from rllib.losses.returns import gae
 from rllib.losses.vtrace import vtrace_of_rows
 from rllib.models.distributions import Categorical
+from tests.tensor_envs import counted_waits
 
 COMMON = {
     "gamma": 0.95,
@@ -49,6 +50,20 @@ def test_statistics_and_gradients_agree(loss, settings, distribution, vtrace, se
     np.testing.assert_allclose(torch.stack(statistics).detach(), expected, atol=3e-6, rtol=1e-5)
     for tensor, gradient in zip(tensors, gradients, strict=True):
         np.testing.assert_allclose(gradient, tensor.grad, atol=1e-6)
+
+
+@BY_NAME
+def test_settings_may_be_tensors_whose_numbers_are_not_looked_at(loss, settings):
+    """As a recorded step gives them (learners/recorded_steps.py)."""
+    outputs, minibatch = make_rows(Categorical(3))
+    outputs = [torch.from_numpy(output) for output in outputs]
+    columns = {name: torch.from_numpy(column) for name, column in minibatch.items()}
+    expected, _ = loss.torch(Categorical(3), outputs, columns, **settings)
+    numbers = {name: torch.tensor(value) for name, value in settings.items() if isinstance(value, float)}
+    with counted_waits() as counts:
+        value, _ = loss.torch(Categorical(3), outputs, columns, **{**settings, **numbers})
+    assert set(counts) == {"operations"}
+    torch.testing.assert_close(value, expected)
 
 
 @BY_NAME

@@ -11,6 +11,7 @@ import math
 import os
 import pickle
 import random
+import re
 import time
 import traceback
 import tracemalloc
@@ -38,6 +39,7 @@ from rllib.env.vector import stream_over
 from rllib.env.vector_stream import autoreset_mode
 from rllib.env.vectorized import AsyncFactory
 from rllib.env.wrappers import WrappedFactory, resolve_wrappers
+from rllib.errors import EnvironmentPackageError
 
 SEED = 7
 # Bounds of the random steps, and of the episodes that are compared (steps, and about this time).
@@ -137,6 +139,8 @@ class _Subject:
         try:
             for severity, seen, rule, remedy in check(self):
                 self._findings.setdefault((name, rule), Finding(severity, name, seen, rule, remedy))
+        except EnvironmentPackageError:
+            raise  # nothing can be checked
         except (Exception, SystemExit) as error:
             rule = "No call raises as long as actions lie in the action space."
             finding = Finding("error", name, _told(error), rule, "Correct it at the place that is named.")
@@ -691,6 +695,7 @@ class _Walk:
     def problems_of_observation(self, where: str) -> Iterator[Found]:
         """What is wrong with the last observation."""
         if problem := mismatch(self._space, self._observation):
+            self.is_constant = False  # it is not known
             yield "error", f"the {problem} ({where})", *_OBSERVATION
             return
         for path, space, value in _parts(self._space, self._observation, "observation"):
@@ -852,7 +857,8 @@ def _told(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
+    """Without line breaks and the colours of a terminal, which gymnasium's warnings have."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())[:300]
 
 
 def _resident_bytes() -> int:

@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Self
 
+# Columns of a terminal from which on all fields have room.
+_WIDTH = 80
+
 
 class StepsProgress:
     """A line with a bar, the steps, their number a second and the mean return; on a terminal or in a notebook.
@@ -16,14 +19,16 @@ class StepsProgress:
 
     def __init__(self, total: float):
         # Not at the top: it would double the time that `import rllib` takes.
+        from rich import get_console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+        narrow = get_console().width < _WIDTH
         columns = (
             BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            TextColumn("{task.percentage:.0f}%" if narrow else "{task.completed:,.0f}/{task.total:,.0f} steps"),
             TextColumn("{task.fields[rate]} /s"),
             TextColumn("return {task.fields[mean]}"),
-            TimeElapsedColumn(),
+            *([] if narrow else [TimeElapsedColumn()]),
             TimeRemainingColumn(),
             TextColumn("left"),
         )

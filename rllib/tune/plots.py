@@ -343,7 +343,9 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
         run = runs[members[0]]
         name = ", ".join(f"{key.rsplit('/', 1)[-1]}={short(run.params.get(key))}" for key in varying)
         name = name if 0 < len(varying) <= _MOST_IN_NAME else run.name
-        curves.append(_curve(name if len(groups) > 1 else run.name, [points[index] for index in members]))
+        if len(groups) == 1 and len(members) > 1:
+            name = f"{run.name} and {len(members) - 1} more"
+        curves.append(_curve(name, [points[index] for index in members]))
     return curves
 
 

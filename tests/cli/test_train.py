@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -290,6 +291,25 @@ def test_the_panel_fits_terminals_of_every_width(width):
         assert part in text, text
     assert directory[-25:] in lines[-1], "the end of the path says which run it is"
     assert (directory in lines[-1]) == (width >= 84)
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_long_numbers_stay_in_their_column_and_lines_break_between_phrases(width):
+    display = PanelDisplay()
+    goal = "episode_reward_mean >= 475 or timesteps_total >= 1,000,000,000 or training_iteration >= 100,000"
+    display.start("PPO", goal, "results/run")
+    gpus = {f"{kind}_util_percent{gpu}": 0.5 for kind in ("vram", "gpu") for gpu in range(8)}
+    large = {"timesteps_total": 123_456_789, "training_iteration": 123_456, "episode_reward_mean": -1_234_567.8}
+    display.on_result({**FakeAlgorithm(FakeConfig({})).train(), **large, "perf": gpus}, 0.6)
+    lines = shown_at(width, display)
+    display.close()
+    assert {len(line) for line in lines} == {min(width, 120)}
+    numbers = [re.match(r"│ (return|length|steps) +\S+", line) for line in lines]
+    assert len({found.end() for found in numbers if found}) == 1, lines
+    text = "\n".join(lines)
+    gpus = (f"GPU {gpu} 50% busy, memory 50%" for gpu in range(8))
+    for part in ("10,000 /s, iteration 123,456", *gpus, *goal.split(" or ")):
+        assert part in text, text
 
 
 def test_the_panels_clock_is_that_of_the_results():

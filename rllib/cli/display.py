@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import logging
-import math
 import os
 import sys
 import termios
@@ -19,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rllib.progress import elapsed, number
 from rllib.tune.loggers import lookup
 
 _FIRST_LINES = 10
@@ -302,13 +302,6 @@ def shown_logs(display: QuietDisplay, verbose: bool) -> Iterator[None]:
             logger.propagate = True
 
 
-def number(value: float | None, digits: int = 1) -> str:
-    """A number with thousands separators; a dash if it is not known yet."""
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{value:,.{digits}f}"
-
-
 def line_of(result: Mapping) -> str:
     """One result as a line of fixed columns."""
     return (
@@ -318,15 +311,6 @@ def line_of(result: Mapping) -> str:
         f"  return {number(result.get('episode_reward_mean'), 2):>9}"
         f"  length {number(result.get('episode_len_mean')):>7}"
     )
-
-
-def elapsed(seconds: float) -> str:
-    """4.2 s, 3:05 or 1:03:05."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def phase_shares(result: Mapping) -> dict[str, float]:

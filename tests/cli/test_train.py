@@ -14,7 +14,8 @@ import pytest
 from fake_algorithm import FakeAlgorithm, FakeConfig
 
 import rllib.cli.display
-from rllib.cli.display import PanelDisplay, elapsed, number, phase_shares, sparkline
+from rllib.cli.display import PanelDisplay, phase_shares, sparkline
+from rllib.progress import elapsed, number
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
 

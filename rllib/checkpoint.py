@@ -397,7 +397,10 @@ def _missing(path: Path) -> str:
 
 
 def _checkpoints_within(path: Path) -> str:
-    within = sorted(found.parent.name for found in path.glob(f"*/{MANIFEST}"))
-    return (
-        f"Give one of those within: {', '.join(within[-3:])}." if within else "Give the directory algo.save() returned."
-    )
+    if within := sorted(found.parent.name for found in path.glob(f"*/{MANIFEST}")):
+        return f"Give one of those within: {', '.join(within[-3:])}."
+    manifests = sorted(path.glob(f"*/*/{MANIFEST}"), key=lambda found: found.stat().st_mtime)
+    if runs := list(dict.fromkeys(found.parents[1].name for found in reversed(manifests))):
+        others = f" and {len(runs) - 3} more" if len(runs) > 3 else ""
+        return f"It holds runs, the newest first: {', '.join(runs[:3])}{others}. Give one of them."
+    return "Give the directory algo.save() returned."

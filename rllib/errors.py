@@ -25,6 +25,10 @@ class EnvironmentHangsError(RLlibError, TimeoutError):
     """An environment in a separate process has not returned from a call within sub_environment_timeout_s."""
 
 
+class EnvironmentPackageError(RLlibError, ValueError):
+    """A package that an environment needs is not installed; the message says how to install it."""
+
+
 class EnvironmentDiedError(RLlibError):
     """The process of an environment has ended by itself."""
 

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from rllib.env.episodes import Episode
+from rllib.progress import result_table
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.spans import span
 
@@ -82,6 +83,10 @@ _REFRESH_S = 1.0  # reading /proc costs a good part of a millisecond; short iter
 
 class Result(dict[str, Any]):
     """The dict that `train()` returns; it also accepts "a/b" paths and the names of later Ray versions as keys."""
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what one looks at first; `print` shows all."""
+        return f"{result_table(self)}<div>{len(self)} keys; <code>print(result)</code> shows all</div>"
 
     def __missing__(self, key):
         if key == "env_runners":

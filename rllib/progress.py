@@ -1,12 +1,46 @@
-"""The progress bar of `Algorithm.learn`."""
+"""The progress of `Algorithm.learn`, on a terminal and in a notebook, and results as tables of HTML."""
 
+import html
 import math
+import sys
+import time
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
+
+# Columns of a line beside the numbers of steps: a short bar and the other fields.
+_BESIDE_STEPS = 60
+# At least between two drawings in a notebook: each is kept in its file's history, and sent to the browser.
+_INTERVAL_S = 0.25
+# What a table shows of a result: heading -> (key, digits).
+_SHOWN = {
+    "iteration": ("training_iteration", 0),
+    "steps": ("timesteps_total", 0),
+    "steps/s": ("num_env_steps_sampled_throughput_per_sec", 0),
+    "episodes": ("episodes_total", 0),
+    "return": ("episode_reward_mean", 2),
+    "lowest": ("episode_reward_min", 2),
+    "highest": ("episode_reward_max", 2),
+    "length": ("episode_len_mean", 1),
+}
+
+
+def steps_progress(total: float) -> "StepsProgress | NotebookProgress":
+    """What shows the progress of a run here, as a context manager with a method `update`.
+
+    Args:
+        total: environment steps at which it is complete.
+    """
+    return NotebookProgress(total) if in_notebook() else StepsProgress(total)
+
+
+def in_notebook() -> bool:
+    """Whether the kernel of a notebook runs this. Colab has a class of its own, derived from Jupyter's."""
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
 
 
 class StepsProgress:
-    """A line with a bar, the steps, their number a second and the mean return; on a terminal or in a notebook.
+    """A line with a bar, the steps, their number a second and the mean return.
 
     Use it as a context manager.
 
@@ -16,14 +50,16 @@ class StepsProgress:
 
     def __init__(self, total: float):
         # Not at the top: it would double the time that `import rllib` takes.
+        from rich import get_console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+        narrow = get_console().width < _BESIDE_STEPS + 2 * len(f"{total:,.0f}")
         columns = (
             BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            TextColumn("{task.percentage:.0f}%" if narrow else "{task.completed:,.0f}/{task.total:,.0f} steps"),
             TextColumn("{task.fields[rate]} /s"),
             TextColumn("return {task.fields[mean]}"),
-            TimeElapsedColumn(),
+            *([] if narrow else [TimeElapsedColumn()]),
             TimeRemainingColumn(),
             TextColumn("left"),
         )
@@ -39,10 +75,88 @@ class StepsProgress:
 
     def update(self, steps: int, result: Mapping) -> None:
         """Shows the number of steps that are done, and an iteration's result."""
-        mean = result["episode_reward_mean"]
         self._progress.update(
             self._task,
             completed=steps,
-            rate=f"{result['num_env_steps_sampled_throughput_per_sec']:,.0f}",
-            mean="-" if math.isnan(mean) else f"{mean:,.1f}",
+            rate=number(result["num_env_steps_sampled_throughput_per_sec"], 0),
+            mean=number(result["episode_reward_mean"]),
         )
+
+
+class NotebookProgress:
+    """A bar and a table of the newest result, which take the place of those before; what else the cell prints stays.
+
+    It needs IPython alone, no widgets. Use it as a context manager.
+
+    Args:
+        total: environment steps at which the bar is full.
+    """
+
+    def __init__(self, total: float):
+        self._total, self._began, self._drawn_at = total, time.monotonic(), -math.inf
+        self._steps, self._result, self._end = 0, {}, ""
+        self._shown: Any = None
+
+    def __enter__(self) -> Self:
+        self._draw()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_) -> None:
+        if kind is not None:
+            self._end = ", interrupted" if issubclass(kind, KeyboardInterrupt) else f", ended by {kind.__name__}"
+        self._draw()
+
+    def update(self, steps: int, result: Mapping) -> None:
+        """Shows the number of steps that are done, and an iteration's result."""
+        self._steps, self._result = steps, result
+        if time.monotonic() - self._drawn_at >= _INTERVAL_S:
+            self._draw()
+
+    def _draw(self) -> None:
+        from IPython.display import display
+
+        self._drawn_at = time.monotonic()
+        line = self._line()
+        bar = f'<progress value="{min(self._steps, self._total)}" max="{self._total}" style="width:16em"></progress>'
+        page = {"text/plain": line, "text/html": f"<div>{bar} {line}</div>{result_table(self._result)}"}
+        if self._shown is None:
+            self._shown = display(page, raw=True, display_id=True)
+        else:
+            self._shown.update(page, raw=True)
+
+    def _line(self) -> str:
+        spent = time.monotonic() - self._began
+        left = spent * (self._total - self._steps) / self._steps if self._steps else math.nan
+        mean = number(self._result.get("episode_reward_mean"))
+        times = elapsed(spent) + (f", {elapsed(left)} left" if left > 0 and not self._end else "")
+        return f"{self._steps:,}/{self._total:,.0f} steps, return {mean}, {times}{self._end}"
+
+
+def result_table(result: Mapping) -> str:
+    """The numbers of a result that one looks at first, as a table of HTML; "" if it has none of them."""
+    cells = {heading: number(result[key], digits) for heading, (key, digits) in _SHOWN.items()
+             if isinstance(result.get(key), int | float)}  # fmt: skip
+    if isinstance(seconds := result.get("time_total_s"), int | float):
+        cells["time"] = elapsed(seconds)
+    if not cells:
+        return ""
+    rows = (("th", cells), ("td", cells.values()))
+    style = 'style="text-align:right"'
+    lines = ("".join(f"<{tag} {style}>{html.escape(cell)}</{tag}>" for cell in row) for tag, row in rows)
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number with thousands separators; a dash if it is not known yet."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:,.{digits}f}"
+
+
+def elapsed(seconds: float) -> str:
+    """4.2 s, 3:05 or 1:03:05."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

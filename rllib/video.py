@@ -22,6 +22,17 @@ _ENCODINGS = {
 }
 
 
+def draw_without_display() -> None:
+    """Where there is no display, lets pygame draw in memory without looking for one, and without a word about it."""
+    if not has_display():
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
+def has_display() -> bool:
+    """Whether a window could be opened."""
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 class VideoFile:
     """A video file. Each frame is handed to ffmpeg as it comes, so that memory does not grow with the length.
 

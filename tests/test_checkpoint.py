@@ -385,6 +385,14 @@ def test_the_directory_of_a_run_is_answered_with_the_checkpoints_in_it(tmp_path)
         read_checkpoint(tmp_path)
 
 
+def test_a_directory_of_runs_is_answered_with_the_newest(tmp_path):
+    for age, name in enumerate(("new", "newer", "old", "older")):
+        path = write_checkpoint(tmp_path / name / "checkpoint_000010", a_tree())
+        os.utime(path / "manifest.json", (10.0 - age, 10.0 - age))
+    with pytest.raises(ValueError, match="holds runs, the newest first: new, newer, old and 1 more"):
+        read_checkpoint(tmp_path)
+
+
 def test_one_that_was_being_replaced_is_pointed_to(tmp_path):
     write_checkpoint(tmp_path / ".c.old-0123", a_tree())
     with pytest.raises(ValueError, match=r"being replaced: rename .*/\.c\.old-0123 to .*/c"):

@@ -14,6 +14,7 @@ from rllib.cli.values import parse_assignments, parse_value
 from rllib.env.check_env import check_env
 from rllib.env.env_report import EnvReport
 from rllib.env.registry import register_typed_function
+from rllib.video import draw_without_display
 
 EXIT_CHECK_FAILED = 3
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -42,6 +43,7 @@ def command(env, config, vector, steps, wrappers, strict, as_json, verbose) -> N
     """
     with reported(verbose):
         with user_input():
+            draw_without_display()
             register_typed_function(env)
             report = check_env(
                 env,
@@ -98,4 +100,5 @@ def _verdict(report: EnvReport, strict: bool) -> Text:
     counts = [f"{(n := len(report.of(severity)))} {severity}{'s' * (n != 1)}" for severity in _STYLES]
     passes = report.passes(strict)
     word, style = ("passes", "bold green") if passes else ("fails", "bold red")
-    return Text.assemble((word, style), f"  {', '.join(counts)}; {len(report.checks)} checks were made")
+    checks = "1 check was" if len(report.checks) == 1 else f"{len(report.checks)} checks were"
+    return Text.assemble((word, style), f"  {', '.join(counts)}; {checks} made")

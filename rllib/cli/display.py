@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import logging
-import math
 import os
 import sys
 import termios
@@ -19,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rllib.progress import elapsed, number
 from rllib.runs.files import lookup
 
 _FIRST_LINES = 10
@@ -29,6 +29,7 @@ _REFRESH_INTERVAL_S = 0.25
 _WIDEST = 120
 # Columns that are not the values': two of the border, two of its padding, the labels and two between.
 _FRAME_WIDTH = 4 + 7 + 2
+# At least; longer ones widen the column that all three share.
 _NUMBER_WIDTH = 9
 _SHORTEST_LINE, _LONGEST_LINE = 8, 36
 _BLOCKS, _ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-~=+*#"
@@ -154,24 +155,29 @@ class PanelDisplay(QuietDisplay):
     def _rows(self, width: int):
         """(label, values) of each row; the values have this many columns."""
         result = self._result
-        yield from self._return_rows(width)
-        yield "length", f"{number(result.get('episode_len_mean')):>{_NUMBER_WIDTH}}"
+        mean, length = number(result.get("episode_reward_mean")), number(result.get("episode_len_mean"))
         rate = number(result.get("num_env_steps_sampled_throughput_per_sec"), 0)
-        steps = number(result.get("timesteps_total"), 0)
-        yield "steps", f"{steps:>{_NUMBER_WIDTH}}  {rate} /s, iteration {result.get('training_iteration', 0)}"
-        shares = phase_shares(result)
-        yield "time", ", ".join(f"{phase} {share:.0%}" for phase, share in shares.items()) or "-"
-        yield "learner", _learner(result)
+        steps, iteration = number(result.get("timesteps_total"), 0), number(result.get("training_iteration", 0), 0)
+        digits = max(_NUMBER_WIDTH, len(mean), len(length), len(steps))
+        yield from self._return_rows(mean.rjust(digits), width)
+        yield "length", length.rjust(digits)
+        pace = f"{rate} /s, iteration {iteration}"
+        fits = digits + 2 + len(pace) <= width
+        yield "steps", steps.rjust(digits) + (f"  {pace}" if fits else "")
+        if not fits:
+            yield "", pace
+        shares = [f"{phase} {share:.0%}" for phase, share in phase_shares(result).items()]
+        yield "time", _broken(shares, width) or "-"
+        yield "learner", _broken(_learner(result), width) or "-"
         yield "workers", _workers(result)
         if self._goal:
             yield from self._goal_rows(width)
 
-    def _return_rows(self, width: int):
+    def _return_rows(self, mean: str, width: int):
         """The mean return, its course, and the lowest and highest; these have a row of their own if it is narrow."""
         result = self._result
         low, high = number(result.get("episode_reward_min")), number(result.get("episode_reward_max"))
         spread = f"{low} to {high}" if self._returns else "no episode has ended yet"
-        mean = f"{number(result.get('episode_reward_mean')):>{_NUMBER_WIDTH}}"
         room = width - len(mean) - 4 - len(spread)
         fits = room >= (_SHORTEST_LINE if self._returns else 0)
         blocks = _ASCII_BLOCKS if self._console.options.ascii_only else _BLOCKS
@@ -190,7 +196,7 @@ class PanelDisplay(QuietDisplay):
         drawn = ProgressBar(total=1.0, completed=self._progress, width=bar_width)
         bar.add_row(*([self._goal] if beside else []), drawn, percent)
         if not beside:
-            yield "goal", self._goal
+            yield "goal", _broken(self._goal.split(" or "), width, " or ")
         yield "goal" if beside else "", bar
 
 
@@ -223,7 +229,19 @@ def _end_of(path: str, width: int) -> str:
     return path if len(path) <= width else f"…{path[len(path) - width + 1 :]}"
 
 
-def _learner(result: Mapping) -> str:
+def _broken(parts: Sequence[str], width: int, between: str = ", ") -> str:
+    """The parts in lines of this many columns, broken between parts only."""
+    lines: list[str] = []
+    for number_left, part in zip(reversed(range(len(parts))), parts):
+        room = width - (len(between.rstrip()) if number_left else 0)
+        if lines and len(lines[-1]) + len(between) + len(part) <= room:
+            lines[-1] += between + part
+        else:
+            lines.append(part)
+    return f"{between.rstrip()}\n".join(lines)
+
+
+def _learner(result: Mapping) -> list[str]:
     """The share of the time in which it does not learn, and the use of its GPUs."""
     learning = phase_shares(result).get("learn")
     parts = [] if learning is None else [f"idle {1 - learning:.0%}"]
@@ -233,7 +251,7 @@ def _learner(result: Mapping) -> str:
             gpu = name.removeprefix("vram_util_percent")
             busy = perf.get(f"gpu_util_percent{gpu}")
             parts.append(f"GPU {gpu}{'' if busy is None else f' {busy:.0%} busy,'} memory {perf[name]:.0%}")
-    return ", ".join(parts) or "-"
+    return parts
 
 
 def _workers(result: Mapping) -> str:
@@ -284,13 +302,6 @@ def shown_logs(display: QuietDisplay, verbose: bool) -> Iterator[None]:
             logger.propagate = True
 
 
-def number(value: float | None, digits: int = 1) -> str:
-    """A number with thousands separators; a dash if it is not known yet."""
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{value:,.{digits}f}"
-
-
 def line_of(result: Mapping) -> str:
     """One result as a line of fixed columns."""
     return (
@@ -300,15 +311,6 @@ def line_of(result: Mapping) -> str:
         f"  return {number(result.get('episode_reward_mean'), 2):>9}"
         f"  length {number(result.get('episode_len_mean')):>7}"
     )
-
-
-def elapsed(seconds: float) -> str:
-    """4.2 s, 3:05 or 1:03:05."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def phase_shares(result: Mapping) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """How a command ends: 0 done, 1 failed, 2 the user's mistake, 130 interrupted; one clear message each."""
 
+import re
 import signal
 import sys
 import traceback
@@ -15,6 +16,8 @@ EXIT_SIGNAL = 128  # plus the signal's number, as shells do
 
 _LIBRARY = Path(__file__).parents[1]
 _OWN = (str(_LIBRARY), str(_LIBRARY.with_name("runtime")), str(Path(click.__file__).parent))
+# With its lines of code, which are indented further.
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line \d+.*\n(?:    .*\n)*', re.MULTILINE)
 
 
 class Mistake(click.ClickException):
@@ -61,10 +64,17 @@ def _show(error: Exception, verbose: bool) -> None:
     if verbose:
         traceback.print_exc()
     elif getattr(error, "__notes__", None):
-        frames = _users_frames(error.__traceback__)
-        click.echo("".join(traceback.format_exception(type(error), error, frames)).rstrip(), err=True)
+        told = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__))
+        # The traceback that comes from another process ends with the notes.
+        told.__notes__ = [note for note in told.__notes__ if str(note) not in str(error)]
+        click.echo(_FRAME.sub(_unless_own, "".join(told.format())).rstrip(), err=True)
     else:
         click.echo(f"Error: {type(error).__name__}: {error}", err=True)
+
+
+def _unless_own(frame: re.Match) -> str:
+    """A frame of a traceback as text; nothing if it is one of ours, above or below the user's."""
+    return "" if frame["file"].startswith(_OWN) else frame[0]
 
 
 def _users_frames(frames):

@@ -1,18 +1,18 @@
 """`rllib play` and `rllib record`: episodes of a trained policy in a window, or in a video file."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import click
+import gymnasium
 
 from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.playing import drawn_environment, fps_of, play_episode
 from rllib.cli.evaluate import latest
 from rllib.cli.failures import Mistake, reported, user_input
-from rllib.video import VideoFile
+from rllib.video import VideoFile, draw_without_display, has_display
 
 
 def options(command: Callable) -> Callable:
@@ -38,7 +38,7 @@ def command(checkpoint, episodes, seed, explore, fps, load_user_code, verbose) -
     """
     with reported(verbose):
         checkpoint, output = latest(checkpoint), None
-        if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        if not has_display():
             output = video_of(checkpoint)
             click.echo(f"There is no display, so a video is written: {output}", err=True)
         show(checkpoint, output, episodes, seed, explore, fps, load_user_code)
@@ -73,6 +73,7 @@ def show(
     Raises:
         Mistake: if the environment cannot be drawn in this way, or videos cannot be written here.
     """
+    draw_without_display()
     overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, "num_learners": 0}
     with user_input():
         algorithm = Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
@@ -91,7 +92,10 @@ def show(
                 raise Mistake(str(error)) from error
             draw = lambda: video.add(env.render())  # noqa: E731
         for number in range(episodes):
-            total, length = play_episode(algorithm, env, seed if number == 0 else None, explore, draw)
+            try:
+                total, length = play_episode(algorithm, env, seed if number == 0 else None, explore, draw)
+            except gymnasium.error.DependencyNotInstalled as error:  # pygame, as a rule
+                raise Mistake(f"{algorithm.config.env} cannot be drawn: {error}") from error
             click.echo(f"episode {number + 1}  return {total:g}  length {length}")
     if output is not None:
         click.echo(f"video  {output}")

@@ -30,6 +30,8 @@ def command(directories, out, metric, mode, x, kinds) -> None:
             metric, own_mode = read_objective(*directories)
             mode = mode or own_mode
         title = ", ".join(directory.resolve().name for directory in directories[:3])
+        if len(directories) > 3:
+            title += f" and {len(directories) - 3} more"
         for path in out or [Path("plot.html")]:
             try:
                 written = plot(runs, path, metric or "episode_reward_mean", mode or "max", x, kinds, title)

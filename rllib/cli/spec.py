@@ -8,6 +8,7 @@ import msgspec
 
 import rllib
 from rllib.cli.values import merged, read_file, refuse_unknown, stop_keys
+from rllib.did_you_mean import nearest
 from rllib.tune.search_space import holds_domains
 from rllib.tune.stoppers import ThresholdStopper
 
@@ -85,6 +86,7 @@ def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSp
         ValueError: naming the key whose value is missing or of the wrong type.
     """
     keys = merged(below, above)
+    _refuse_missing(keys, where)
     for key in ("trials", "checkpoint_at_end"):  # of a search of one run
         keys.pop(key, None)
     config = keys.get("config")
@@ -107,11 +109,19 @@ def make_spec(below: dict[str, Any], above: dict[str, Any], where: str) -> RunSp
     return spec
 
 
+def _refuse_missing(keys: Mapping[str, Any], where: str) -> None:
+    if not keys.get("algorithm"):
+        raise ValueError(f"{where} does not say which algorithm. Write it there, as in algorithm: PPO.")
+    config = keys.get("config")
+    if not (keys.get("env") or (isinstance(config, Mapping) and config.get("env"))):
+        raise ValueError(f"{where} does not say which environment. Write it there, as in env: CartPole-v1.")
+
+
 def find_file(name: str) -> Path:
     """The YAML file of that path, or the tuned example of that name (ppo/cartpole or cartpole-ppo).
 
     Raises:
-        ValueError: if there is none; lists the tuned examples.
+        ValueError: if there is none; names the nearest tuned examples, or all.
     """
     stem = name.removesuffix(".yaml").removeprefix("tuned_examples/")
     env, _, algorithm = stem.rpartition("-")
@@ -120,4 +130,6 @@ def find_file(name: str) -> Path:
             return path
     known = sorted(str(path.relative_to(TUNED_EXAMPLES).with_suffix("")) for path in TUNED_EXAMPLES.glob("*/*.yaml")
                    if path.parent.name != "tune")  # fmt: skip
+    if near := nearest(stem, known):
+        raise ValueError(f"there is no file {name}. Did you mean the tuned example {' or '.join(near)}?")
     raise ValueError(f"there is no file {name}. Tuned examples: {', '.join(known)}.")

@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from rllib.algorithms.registry import algorithm_names, get_algorithm_class, get_algorithm_config
-from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, elapsed, shown_logs
+from rllib.cli.display import LineDisplay, PanelDisplay, QuietDisplay, shown_logs
 from rllib.cli.failures import EXIT_SIGNAL, Mistake, reported, user_input
 from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
+from rllib.progress import elapsed
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
 

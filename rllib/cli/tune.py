@@ -166,7 +166,7 @@ def _check_names(algorithm: str, config: dict[str, Any]) -> None:
 
 
 def parse_range(text) -> Any:
-    """`0.95,0.99` as a grid, `log:1e-5:1e-2` as a range; a YAML list as a grid, anything else as it is.
+    """`0.95,0.99` as a grid, `log:1e-5:1e-2` as a range, a single value as it is; a YAML list as a grid.
 
     Raises:
         ValueError: for a range of an unknown kind or without two ends.
@@ -180,7 +180,8 @@ def parse_range(text) -> Any:
         if kind not in _RANGES:
             raise ValueError(f"{text}: ranges are {', '.join(_RANGES)}, but got {kind!r}; like lr=log:1e-5:1e-2")
         return _RANGES[kind](parse_value(low), parse_value(high))
-    return domains.grid_search(parse_value(f"[{text}]"))
+    values = parse_value(f"[{text}]")
+    return domains.grid_search(values) if len(values) > 1 else values[0]
 
 
 def _tell(analysis: ExperimentAnalysis) -> None:

@@ -39,6 +39,7 @@ from rllib.env.vector import stream_over
 from rllib.env.vector_stream import autoreset_mode
 from rllib.env.vectorized import AsyncFactory
 from rllib.env.wrappers import WrappedFactory, resolve_wrappers
+from rllib.errors import EnvironmentPackageError
 from rllib.models.flat_spaces import flat_leaves
 
 SEED = 7
@@ -136,6 +137,8 @@ class _Subject:
         try:
             for severity, seen, rule, remedy in check(self):
                 self._findings.setdefault((name, rule), Finding(severity, name, seen, rule, remedy))
+        except EnvironmentPackageError:
+            raise  # nothing can be checked
         except (Exception, SystemExit) as error:
             rule = "No call raises as long as actions lie in the action space."
             finding = Finding("error", name, _told(error), rule, "Correct it at the place that is named.")
@@ -500,7 +503,7 @@ def _gymnasium(subject: _Subject) -> Iterator[Found]:
         except Exception as error:
             yield "warning", _one_line(str(error) or repr(error)), "gymnasium's own checker passes.", remedy
     for warning in caught:
-        text = _one_line(re.sub("\x1b\\[[0-9]*m", "", str(warning.message))).removeprefix("WARN: ")  # in colours
+        text = _one_line(str(warning.message)).removeprefix("WARN: ")
         if issubclass(warning.category, UserWarning) and not any(part in text for part in _NOT_OURS):
             yield "note", text, f"gymnasium's own checker warns of nothing ({text[:40]}).", remedy
 
@@ -724,7 +727,8 @@ def _told(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
+    """Without line breaks and the colours of a terminal, which gymnasium's warnings have."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())[:300]
 
 
 def _resident_bytes() -> int:

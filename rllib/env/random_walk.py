@@ -90,6 +90,7 @@ class RandomWalk:
     def problems_of_observation(self, where: str) -> Iterator[Found]:
         """What is wrong with the last observation."""
         if problem := mismatch(self._space, self._observation):
+            self.is_constant = False  # it is not known
             yield "error", f"the {problem} ({where})", *OBSERVATION_RULE
             return
         for path, space, value in _parts(self._space, self._observation, "observation"):

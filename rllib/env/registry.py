@@ -9,10 +9,10 @@ environment classes are taken from modules.
 """
 
 import contextlib
-import difflib
 import importlib
 import inspect
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,6 +22,8 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, get_env_id, parse_env_id
 from gymnasium.vector import VectorEnv
 
+from rllib.did_you_mean import nearest
+from rllib.errors import EnvironmentPackageError
 from rllib.registered import Registered
 
 logger = logging.getLogger("rllib.env")
@@ -30,6 +32,15 @@ logger = logging.getLogger("rllib.env")
 CONFIG_PARAMETERS = {"config", "env_config", "env_context", "context", "ctx", "cfg", "conf", "_config", "_"}
 # These keys of env_config are arguments of gymnasium.make itself, not of the environment's constructor.
 MAKE_ARGUMENTS = {"max_episode_steps"}
+
+# Package of environments, among them gymnasium's own below gymnasium.envs -> the extra that brings it.
+_EXTRAS = {
+    "box2d": "box2d",
+    "mujoco": "mujoco",
+    "minigrid": "minigrid",
+    "shimmy": "dm-control",
+    "gymnasium_robotics": "robotics",
+}
 
 _creators: dict[str, "Callable | RegisteredEnv"] = {}
 
@@ -93,6 +104,14 @@ class GymnasiumFactory(EnvFactory):
         return self.spec.id
 
     def make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
+        try:
+            return self._make(context)
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise EnvironmentPackageError(
+                f"environment {self.name!r} needs a package that is not installed. {self._remedy(error)}"
+            ) from error
+
+    def _make(self, context: EnvContext) -> gymnasium.Env | VectorEnv:
         if self.spec.entry_point is None:
             return gymnasium.make_vec(self.spec, num_envs=context.num_envs, **context)
         arguments = {name: context[name] for name in MAKE_ARGUMENTS & context.keys()}
@@ -101,6 +120,12 @@ class GymnasiumFactory(EnvFactory):
         # cost a Python call per step each, are left out.
         spec = replace(self.spec, order_enforce=False)
         return gymnasium.make(spec, disable_env_checker=True, **arguments, **keywords)
+
+    def _remedy(self, error: Exception) -> str:
+        """The extra that brings the package, or what gymnasium says where there is none."""
+        module = self.spec.entry_point if isinstance(self.spec.entry_point, str) else ""
+        extras = [_EXTRAS[part] for part in re.split(r"[.:]", module) if part in _EXTRAS]
+        return f"Use pip install 'rllib[{extras[0]}]'." if extras else str(error)
 
 
 @dataclass(frozen=True)
@@ -272,7 +297,8 @@ def _resolve_name(name: str) -> EnvFactory:
     if module_name == "envpool":
         return EnvPoolFactory(env_id)
     if module_name:
-        found = getattr(_import_module(module_name, name), env_id, None)
+        module = _import_module(module_name, name)
+        found = getattr(module, env_id, None)
         if is_environment_class(found):
             return CreatorFactory(found)
         if callable(found) and env_id not in gymnasium.registry:
@@ -286,7 +312,7 @@ def _resolve_name(name: str) -> EnvFactory:
         _register_atari(env_id)
     spec = gymnasium.registry.get(env_id) or _newest_version(env_id)
     if spec is None:
-        raise ValueError(_unknown_name(env_id))
+        raise ValueError(_unknown_of_module(module, module_name, env_id) if module_name else _unknown_name(env_id))
     return GymnasiumFactory(spec)
 
 
@@ -338,9 +364,12 @@ def _import_module(module_name: str, name: str):
     except ModuleNotFoundError as error:
         if not module_name.startswith(error.name or "?"):
             raise  # the module is there, but something that it imports is not
-        raise ValueError(
-            f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). "
+        extra = _EXTRAS.get(module_name.partition(".")[0])
+        remedy = f"Use pip install 'rllib[{extra}]'." if extra else (
             "Install it, or start from the directory it lies in."
+        )
+        raise ValueError(
+            f"environment {name!r} names the module {module_name!r}, which cannot be found ({error}). {remedy}"
         ) from None
 
 
@@ -358,9 +387,20 @@ def _newest_version(env_id: str) -> EnvSpec | None:
     return gymnasium.registry[newest]
 
 
+def _unknown_of_module(module, module_name: str, name: str) -> str:
+    classes = [key for key, value in vars(module).items() if is_environment_class(value)]
+    own = [key for key in classes if vars(module)[key].__module__ == module.__name__]
+    near = nearest(name, [*own, *gymnasium.registry])
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    listed = f" It has the classes {', '.join(own)}." if own else ""
+    return (
+        f"the module {module_name!r} has no environment class {name!r}, and registers no such id.{hint}{listed} "
+        f'Write "{module_name}:Class" or "{module_name}:Id".'
+    )
+
+
 def _unknown_name(name: str) -> str:
-    known = {known_name.lower(): known_name for known_name in [*_creators, *gymnasium.registry]}
-    near = [known[match] for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)]
+    near = nearest(name, [*_creators, *gymnasium.registry])
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return (
         f"there is no environment {name!r}.{hint} Your own: pass the class itself, use register_env(name, creator), "

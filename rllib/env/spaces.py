@@ -41,11 +41,11 @@ def mismatch(space, value, path: str = "observation") -> str | None:
     try:
         array = np.asarray(value)
     except ValueError:
-        return f"{path} is a ragged list, {_short(value)}; {space} needs one array of shape {space.shape}"
+        return f"{path} is a ragged list, {_short(value)}; {_line(space)} needs one array of shape {space.shape}"
     if array.dtype.kind not in "biuf":
-        return f"{path} is {_short(value)} ({type(value).__name__}), but {space} needs numbers"
+        return f"{path} is {_short(value)} ({type(value).__name__}), but {_line(space)} needs numbers"
     if array.shape != space.shape:
-        return f"{path} has shape {array.shape}, but {space} needs shape {space.shape}"
+        return f"{path} has shape {array.shape}, but {_line(space)} needs shape {space.shape}"
     return _number_mismatch(space, array, path)
 
 
@@ -66,7 +66,7 @@ def _number_mismatch(space, array: np.ndarray, path: str) -> str | None:
     for outside, word, bound in ((cast < low, "below the lower", low), (cast > high, "above the upper", high)):
         if (position := _first(outside)) is not None:
             limit = np.broadcast_to(bound, array.shape)[position]
-            return f"{path}{_index(position)} = {array[position]} lies {word} bound {limit} of {space}"
+            return f"{path}{_index(position)} = {array[position]} lies {word} bound {limit} of {_line(space)}"
     return None
 
 
@@ -112,3 +112,8 @@ def _index(position: tuple) -> str:
 def _short(value) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _line(space) -> str:
+    """A space in one line: arrays of bounds are printed with columns of blanks, and line breaks."""
+    return " ".join(str(space).split())

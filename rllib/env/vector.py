@@ -12,6 +12,7 @@ from rllib.env.registry import EnvContext, EnvFactory
 from rllib.env.stream import EnvironmentStream
 from rllib.env.sync_stream import SyncStream, close_all
 from rllib.env.vector_stream import VectorEnvStream
+from rllib.errors import EnvironmentPackageError
 from rllib.sample_batch import Column
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ def make_environment(factory: EnvFactory, context: EnvContext):
     """One environment, or one VectorEnv; an error of its constructor gets a note that says which."""
     try:
         return factory.make(context)
+    except EnvironmentPackageError:
+        raise  # it says all, and is the same in every worker
     except Exception as error:
         error.add_note(
             f"environment {context.vector_index} of rollout worker {context.worker_index} ({factory.name}) could not "

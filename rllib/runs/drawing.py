@@ -175,6 +175,8 @@ def _drawn(figures: Figures):
         if axes.get_xlabel() and all(float(x).is_integer() for line in axes.lines for x in line.get_xdata()):
             axes.xaxis.set_major_locator(MaxNLocator("auto" if index < len(panels) else 4, integer=True))
             axes.xaxis.set_major_formatter("{x:,.0f}")
+        if 1e3 <= max(map(abs, axes.get_ylim())) < 1e7:
+            axes.yaxis.set_major_formatter("{x:,.10g}")
         axes.tick_params(labelsize="small")
     if figures.title:
         figure.suptitle(figures.title)
@@ -198,6 +200,9 @@ def _draw(axes, curve: Curve, label: str | None = None):
     marks = None if len(curve.x) < _FEW_POINTS else lone.tolist()
     (line,) = axes.plot(curve.x, curve.y, linewidth=1.6, marker=".", markevery=marks, label=label)
     if curve.low is not None:
+        if len(lone):  # a band has no width there
+            heights = curve.low[lone], curve.high[lone]
+            axes.vlines(curve.x[lone], *heights, alpha=0.2, linewidth=8, color=line.get_color())
         axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, linewidth=0, color=line.get_color(),
                           label="lowest to highest episode" if curve.runs == 1 else None)  # fmt: skip
     axes.grid(alpha=0.3)

@@ -240,7 +240,9 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
         run = runs[members[0]]
         name = ", ".join(f"{key.rsplit('/', 1)[-1]}={short(run.params.get(key))}" for key in varying)
         name = name if 0 < len(varying) <= _MOST_IN_NAME else run.name
-        curves.append(_curve(name if len(groups) > 1 else run.name, [points[index] for index in members]))
+        if len(groups) == 1 and len(members) > 1:
+            name = f"{run.name} and {len(members) - 1} more"
+        curves.append(_curve(name, [points[index] for index in members]))
     return curves
 
 
@@ -250,6 +252,8 @@ def _curve(name: str, members: Sequence) -> Curve:
     # Only as far as all runs have come: beyond, the curve would be that of the runs that are left.
     start, end = max(xs[0] for xs, _ in members), min(xs[-1] for xs, _ in members)
     x = np.linspace(min(start, end), end, _POINTS)
+    is_count = all(float(place).is_integer() for xs, _ in members for place in xs)
+    x = np.unique(x.round() if is_count else x)
     values = np.stack([np.interp(x, xs, ys) for xs, ys in members])
     gap = np.isnan(values).any(axis=0)
     values[:, gap] = 0.0

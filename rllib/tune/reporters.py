@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from rllib.progress import in_notebook
 from rllib.runs.files import is_number, lookup
 from rllib.tune.experiment_callbacks import Callback
 from rllib.tune.trial import ERROR, PAUSED, PENDING, RUNNING, TERMINATED, Trial
@@ -364,17 +365,12 @@ def make_reporter(given, verbose: int | None, metric: str | None, mode: str | No
     if verbose == 0:
         return None
     if given is None:
-        given = JupyterNotebookReporter() if _in_notebook() else LiveReporter() if _on_terminal() else CLIReporter()
+        given = JupyterNotebookReporter() if in_notebook() else LiveReporter() if _on_terminal() else CLIReporter()
         if isinstance(given, CLIReporter):
             given.slow_down()
     if hasattr(given, "set_objective"):
         given.set_objective(metric, mode)
     return given
-
-
-def _in_notebook() -> bool:
-    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
-    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def _on_terminal() -> bool:

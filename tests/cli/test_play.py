@@ -1,9 +1,11 @@
 """`rllib play` and `rllib record`: what is drawn, in a window or in a file."""
 
 import json
+import os
 import sys
 from typing import ClassVar
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -137,6 +139,25 @@ def test_what_is_missing_is_named(rllib_command, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     result = rllib_command("record", "run")
     assert result.exit_code == 2 and "pip install 'rllib[video]'" in result.output
+
+
+def test_a_package_that_drawing_needs_is_named(rllib_command, tmp_path, monkeypatch):
+    def render(self):
+        raise gymnasium.error.DependencyNotInstalled("pygame is not installed, pip install it")
+
+    monkeypatch.setattr(Drawn, "render", render)
+    checkpoint_of(Drawn, tmp_path)
+    result = rllib_command("record", "run")
+    assert result.exit_code == 2 and "cannot be drawn: pygame is not installed" in result.output
+
+
+def test_pygame_does_not_look_for_a_display_where_there_is_none(rllib_command, tmp_path, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    checkpoint_of(Drawn, tmp_path)
+    assert rllib_command("record", "run").exit_code == 0
+    assert os.environ["SDL_VIDEODRIVER"] == "dummy"
 
 
 @pytest.mark.parametrize("source", ["info", "method"])

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import pytest
 from fake_algorithm import FakeAlgorithm, FakeConfig
 
 import rllib.cli.display
-from rllib.cli.display import PanelDisplay, elapsed, number, phase_shares, sparkline
+from rllib.cli.display import PanelDisplay, phase_shares, sparkline
+from rllib.progress import elapsed, number
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
 
@@ -94,7 +96,8 @@ def test_tuned_examples_are_found_by_name(rllib_command, behaviour, name):
         (["train", "-f", "nothing.yaml"], "there is no file nothing.yaml. Tuned examples: "),
         (["train", "-f", "unknown.yaml"], "unknown.yaml: unknown key 'algoritm'. Did you mean 'algorithm'?"),
         (["train", "-f", "types.yaml"], "Expected `int | null`, got `str` - at `$.seed`"),
-        (["train", "-f", "missing.yaml"], "missing required field `env`"),
+        (["train", "-f", "ppo/cartpol"], "there is no file ppo/cartpol. Did you mean the tuned example ppo/cartpole"),
+        (["train", "-f", "missing.yaml"], "missing.yaml does not say which environment. Write it there, as in env: Ca"),
         (["train", "-f", "list.yaml"], "must hold keys like algorithm, env, config and stop"),
         ([*TRAIN, "--checkpoint-freq", "-1"], "-1 is not in the range x>=0"),
         ([*TRAIN, "--sed", "1"], "No such option"),
@@ -289,6 +292,25 @@ def test_the_panel_fits_terminals_of_every_width(width):
         assert part in text, text
     assert directory[-25:] in lines[-1], "the end of the path says which run it is"
     assert (directory in lines[-1]) == (width >= 84)
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_long_numbers_stay_in_their_column_and_lines_break_between_phrases(width):
+    display = PanelDisplay()
+    goal = "episode_reward_mean >= 475 or timesteps_total >= 1,000,000,000 or training_iteration >= 100,000"
+    display.start("PPO", goal, "results/run")
+    gpus = {f"{kind}_util_percent{gpu}": 0.5 for kind in ("vram", "gpu") for gpu in range(8)}
+    large = {"timesteps_total": 123_456_789, "training_iteration": 123_456, "episode_reward_mean": -1_234_567.8}
+    display.on_result({**FakeAlgorithm(FakeConfig({})).train(), **large, "perf": gpus}, 0.6)
+    lines = shown_at(width, display)
+    display.close()
+    assert {len(line) for line in lines} == {min(width, 120)}
+    numbers = [re.match(r"│ (return|length|steps) +\S+", line) for line in lines]
+    assert len({found.end() for found in numbers if found}) == 1, lines
+    text = "\n".join(lines)
+    gpus = (f"GPU {gpu} 50% busy, memory 50%" for gpu in range(8))
+    for part in ("10,000 /s, iteration 123,456", *gpus, *goal.split(" or ")):
+        assert part in text, text
 
 
 def test_the_panels_clock_is_that_of_the_results():

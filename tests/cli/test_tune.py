@@ -81,6 +81,8 @@ def test_what_values_mean():
     assert parse_range("0.95,0.99") == {"grid_search": [0.95, 0.99]}
     assert parse_range("[64,64],[32]") == {"grid_search": [[64, 64], [32]]}
     assert parse_range(3) == 3
+    assert parse_range("500") == 500, "a setting among those that are searched is no grid"
+    assert parse_range("[64,64]") == [64, 64]
     assert 3 <= parse_range("int:3:5").sample() < 5
 
 

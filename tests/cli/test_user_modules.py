@@ -28,6 +28,19 @@ def test_the_installed_command_finds_modules_of_the_directory_where_it_is_starte
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+def test_an_error_of_the_environment_in_a_worker_is_shown_once_and_from_its_own_lines_on(tmp_path):
+    step = "    def step(self, action):\n        raise RuntimeError('the motor is off')\n"
+    (tmp_path / "my_module.py").write_text(f"{MODULE}\n{step}")
+    settings = (*QUICK, "disable_env_checking=true")
+    failed = subprocess.run(
+        [sys.executable, "-m", "rllib", "train", "PPO", "my_module:Mine", *settings, "--stop", "iterations=1"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert failed.returncode == 1 and "worker 1 (CartPoleEnv) raised in step()" in failed.stderr, failed.stderr
+    assert failed.stderr.count("raised in step()") == 1
+    assert failed.stderr.count('  File "') == 1 and "my_module.py" in failed.stderr
+
+
 def test_config_shows_and_finds_other_names_of_a_setting(rllib_command):
     result = rllib_command("config", "PPO", "num_epochs")
     assert result.exit_code == 0

@@ -209,6 +209,17 @@ def test_a_mistake_has_its_finding(env, severity, check, seen):
         assert finding.rule and finding.remedy
 
 
+def test_observations_outside_their_space_are_not_also_called_equal():
+    report = found(make(step=returns(observation=np.float32([0, 1e3]))))
+    assert not any("were equal" in finding.seen for finding in report.findings), str(report)
+
+
+def test_findings_have_no_colours_of_a_terminal():
+    report = found(make(step=lambda self, action: (np.zeros(2), *Sound.step(self, action)[1:])))
+    assert report.find("gymnasium"), "gymnasium warns in yellow"
+    assert not any("\x1b" in finding.seen + finding.rule for finding in report.findings), str(report)
+
+
 def test_memory_of_an_episode_is_none_that_grows():
     assert not found(ClearsItsHistory).find("memory")
 

@@ -1,6 +1,7 @@
 """What may be given as an environment, and what becomes of it in another process."""
 
 import pickle
+import re
 import sys
 
 import cloudpickle
@@ -11,6 +12,9 @@ from gymnasium.vector import SyncVectorEnv
 
 import rllib
 from rllib.env import EnvContext, register_env, registry, resolve
+from rllib.env.registry import GymnasiumFactory
+from rllib.env.vector import make_environment
+from rllib.errors import EnvironmentPackageError
 from tests.envs import CountingEnv, SimpleCorridor
 
 CONTEXT = EnvContext({"corridor_length": 4}, worker_index=2, vector_index=1, num_workers=3, num_envs=5)
@@ -112,15 +116,37 @@ def test_register_env_is_on_the_front_door():
         ("Blackjack-v0", "Did you mean 'Blackjack-v1'"),
         ("corridoor", "Did you mean 'corridor'"),
         ("no_such_module:Env-v0", "names the module 'no_such_module', which cannot be found"),
-        ("json:Env-v0", "no environment 'Env-v0'"),
+        ("json:Env-v0", "the module 'json' has no environment class 'Env-v0', and registers no such id"),
+        ("tests.envs:CountingEnvs", "Did you mean 'CountingEnv'"),
+        ("shimmy.no_such_module:Env-v0", "Use pip install 'rllib[dm-control]'"),
         ("quite different", "no environment 'quite different'. Your own: pass the class itself"),
         ("", "no environment ''"),
     ],
 )
 def test_unknown_names_get_the_nearest(name, message):
     register_env("corridor", SimpleCorridor)
-    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+    with pytest.raises(ValueError, match=re.escape(message)):
         resolve(name)
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "remedy"),
+    [
+        ("gymnasium.envs.box2d.lunar_lander:LunarLander", r"Use pip install 'rllib\[box2d\]'\."),
+        ("somebody.elses:Env", "pip install wheels"),
+    ],
+)
+def test_a_missing_package_is_named_with_what_installs_it(monkeypatch, entry_point, remedy):
+    def lacks(*_):
+        raise gymnasium.error.DependencyNotInstalled("wheels are not installed, pip install wheels")
+
+    monkeypatch.setattr(gymnasium.envs.registration, "load_env_creator", lacks)
+    factory = GymnasiumFactory(gymnasium.envs.registration.EnvSpec("Lacking-v0", entry_point=entry_point))
+    with pytest.raises(EnvironmentPackageError, match="'Lacking-v0' needs a package.*" + remedy) as caught:
+        make_environment(factory, CONTEXT)
+    assert not hasattr(caught.value, "__notes__"), "it is a mistake of the user's, without a traceback"
+    with pytest.raises(EnvironmentPackageError):
+        rllib.check_env(lambda config: factory.make(CONTEXT))
 
 
 def test_a_broken_module_shows_its_own_error(tmp_path, monkeypatch):

@@ -105,6 +105,23 @@ def test_a_single_run_is_drawn_by_its_curves(tmp_path):
     assert "1 run drawn" in outcome.output and (tmp_path / "one.png").stat().st_size > 10_000
 
 
+def test_a_single_result_has_its_range(tmp_path):
+    page = plot([Run("one", _of_an_algorithm(1))], tmp_path / "one.html").read_text()
+    (line,) = re.findall(r'<path d="([^"]*)"[^>]*stroke-opacity: 0.2', page)
+    x0, y0, x1, y1 = re.findall(r"[\d.]+", line)
+    assert x0 == x1 and y0 != y1
+
+
+def test_single_results_over_seeds_are_a_point_with_its_interval(tmp_path):
+    page = plot(_runs(rates=(0.1,), length=2), tmp_path / "p.html", "ret", kinds="curves").read_text()
+    assert "stroke-opacity: 0.2" in page, "the interval is a line, since a band would have no width"
+
+
+def test_curves_over_seeds_lie_at_whole_steps(tmp_path):
+    page = plot(_runs(seeds=3, length=200), tmp_path / "p.html", "ret", kinds="curves").read_text()
+    assert "1,250" in texts_of(page) and "1250" not in texts_of(page)
+
+
 def test_a_single_function_is_drawn_with_the_numbers_it_reported(tmp_path):
     results = [{"training_iteration": t, "loss": 1 / t, "accuracy": t / 9, "timestamp": t, "a": 1} for t in range(1, 9)]
     page = plot([Run("f", results)], tmp_path / "f.html", "loss").read_text()

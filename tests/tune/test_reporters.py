@@ -200,7 +200,7 @@ def test_where_it_runs_decides(monkeypatch):
     assert make_reporter(None, 0, None, None) is None
     monkeypatch.setattr(reporters, "_on_terminal", lambda: True)
     assert type(make_reporter(None, None, None, None)) is LiveReporter
-    monkeypatch.setattr(reporters, "_in_notebook", lambda: True)
+    monkeypatch.setattr(reporters, "in_notebook", lambda: True)
     assert type(make_reporter(None, None, None, None)) is JupyterNotebookReporter
     own = CLIReporter(metric="loss", mode="min")
     # Private: which metric a reporter sorts by shows in its table alone.

@@ -23,6 +23,13 @@ class Departure(NamedTuple):
 
 DEPARTURES = (
     Departure(
+        "rmsprop_epsilon",
+        0.1,
+        2e-4,
+        "It stands beside gradients of a mean over the batch; RLlib's beside those of a sum over 500 steps.",
+        ("IMPALA", "APPO"),
+    ),
+    Departure(
         "recreate_failed_workers",
         False,
         None,

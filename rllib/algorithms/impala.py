@@ -52,7 +52,7 @@ class IMPALAConfig(PolicyGradientConfig):
         lr=5e-4,
         train_batch_size=500,
         grad_clip=40.0,
-        rmsprop_epsilon=0.1,
+        rmsprop_epsilon=2e-4,
         vtrace: Annotated[bool, "correct for old weights; False: take the fragments as on-policy"] = True,
         vtrace_clip_rho_threshold: Annotated[
             float, "rho_bar: clips the ratios that weight temporal differences", above(0)

@@ -42,7 +42,7 @@ class IMPALAConfig(PolicyGradientConfig):
         self: C, *, gamma: float=0.99, lr: float | OverTime=0.0005, lr_schedule: OverTime | None=None, grad_clip:
         float | None=40.0, grad_clip_by: Literal["global_norm", "norm", "value"]="global_norm", opt_type:
         Literal["adam", "radam", "rmsprop", "sgd"]="adam", adam_epsilon: float=1e-08, decay: float=0.99, momentum:
-        float=0.0, rmsprop_epsilon: float=0.1, train_batch_size: int=500, model: Mapping[str, Any]=...,
+        float=0.0, rmsprop_epsilon: float=0.0002, train_batch_size: int=500, model: Mapping[str, Any]=...,
         auxiliary_losses: Mapping[str, Any]=..., custom_loss: Any=None, learner: Literal["auto", "numpy",
         "torch"]="auto", entropy_coeff: float | OverTime=0.01, entropy_coeff_schedule: OverTime | None=None,
         standardize_advantages: bool | Literal["batch", "minibatch"]=False, vtrace: bool=True,

@@ -48,7 +48,8 @@ IMPALA = {
     "minibatch_buffer_size": 1, "num_sgd_iter": 1, "replay_proportion": 0.0, "replay_buffer_num_slots": 0,
     "learner_queue_size": 16, "learner_queue_timeout": 300, "max_requests_in_flight_per_sampler_worker": 2,
     "broadcast_interval": 1, "num_aggregation_workers": 0, "grad_clip": 40.0, "opt_type": "adam", "lr_schedule": None,
-    "decay": 0.99, "momentum": 0.0, "epsilon": 0.1, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01,
+    "decay": 0.99, "momentum": 0.0, "vf_loss_coeff": 0.5, "entropy_coeff": 0.01,
+    "rmsprop_epsilon": 0.1,  # named epsilon there
     "entropy_coeff_schedule": None, "rollout_fragment_length": 50, "train_batch_size": 500, "num_rollout_workers": 2,
     "num_gpus": 1, "lr": 5e-4, "min_time_s_per_iteration": 10,
 }  # fmt: skip

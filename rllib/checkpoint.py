@@ -403,4 +403,6 @@ def _checkpoints_within(path: Path) -> str:
     if runs := list(dict.fromkeys(found.parents[1].name for found in reversed(manifests))):
         others = f" and {len(runs) - 3} more" if len(runs) > 3 else ""
         return f"It holds runs, the newest first: {', '.join(runs[:3])}{others}. Give one of them."
+    if (path / "params.json").exists():
+        return "It is the directory of a run that has saved no checkpoint yet."
     return "Give the directory algo.save() returned."

@@ -1,6 +1,7 @@
 """Video files, written frame by frame."""
 
 import os
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Self
 
@@ -23,9 +24,12 @@ _ENCODINGS = {
 
 
 def draw_without_display() -> None:
-    """Where there is no display, lets pygame draw in memory without looking for one, and without a word about it."""
-    if not has_display():
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    """Where there is no display, lets pygame and MuJoCo draw in memory, without looking for one and complaining."""
+    if has_display():
+        return
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    if "MUJOCO_GL" not in os.environ and find_library("EGL"):
+        os.environ["MUJOCO_GL"] = "egl"
 
 
 def has_display() -> bool:

@@ -385,6 +385,12 @@ def test_the_directory_of_a_run_is_answered_with_the_checkpoints_in_it(tmp_path)
         read_checkpoint(tmp_path)
 
 
+def test_a_run_without_a_checkpoint_is_called_so(tmp_path):
+    (tmp_path / "params.json").write_text("{}")
+    with pytest.raises(ValueError, match="a run that has saved no checkpoint yet"):
+        read_checkpoint(tmp_path)
+
+
 def test_a_directory_of_runs_is_answered_with_the_newest(tmp_path):
     for age, name in enumerate(("new", "newer", "old", "older")):
         path = write_checkpoint(tmp_path / name / "checkpoint_000010", a_tree())

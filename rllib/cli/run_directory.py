@@ -70,7 +70,9 @@ class RunDirectory:
             Mistake: if it is none, has no checkpoint, or is being trained.
         """
         if not (path / SPEC).is_file():
-            raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}")
+            within = sorted(str(found.parent) for found in path.glob(f"*/{SPEC}"))
+            hint = f". Runs in it: {', '.join(within[-3:])}" if within else ""
+            raise Mistake(f"{path} is not the directory of a run of rllib train: it has no {SPEC}{hint}")
         directory = cls(path)
         if directory.checkpoint is None:
             raise Mistake(f"{path} has no checkpoint to go on from; begin the run again, under another --name")

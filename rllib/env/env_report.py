@@ -78,6 +78,10 @@ class EnvReport:
             "measured": dict(self.measured),
         }
 
+    def _repr_pretty_(self, printer, cycle: bool) -> None:
+        """As the last line of a notebook's cell it is shown as `print` shows it."""
+        printer.text(str(self))
+
     def __str__(self):
         counts = ", ".join(
             f"{count} {severity}{'s' * (count != 1)}"

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+import rllib.video
 from rllib import PPOConfig, register_env
 from rllib.cli import play
 from rllib.video import VideoFile
@@ -151,13 +152,16 @@ def test_a_package_that_drawing_needs_is_named(rllib_command, tmp_path, monkeypa
     assert result.exit_code == 2 and "cannot be drawn: pygame is not installed" in result.output
 
 
-def test_pygame_does_not_look_for_a_display_where_there_is_none(rllib_command, tmp_path, monkeypatch):
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
-        monkeypatch.setenv(name, "")
+@pytest.mark.parametrize("library", [None, "libEGL.so.1"])
+def test_nothing_looks_for_a_display_where_there_is_none(rllib_command, tmp_path, monkeypatch, library):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "MUJOCO_GL"):
+        monkeypatch.setenv(name, "")  # is taken back at the end
         monkeypatch.delenv(name)
+    monkeypatch.setattr(rllib.video, "find_library", lambda name: library)
     checkpoint_of(Drawn, tmp_path)
     assert rllib_command("record", "run").exit_code == 0
     assert os.environ["SDL_VIDEODRIVER"] == "dummy"
+    assert os.environ.get("MUJOCO_GL") == (library and "egl")
 
 
 @pytest.mark.parametrize("source", ["info", "method"])

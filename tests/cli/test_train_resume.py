@@ -84,6 +84,7 @@ def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ct
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere is not the directory of a run of rllib train: it has no run.json"),
+        (["."], "it has no run.json. Runs in it: empty, other, run"),
         (["empty"], "empty has no checkpoint to go on from"),
         (["run", "DQN"], "goes on with the same algorithm and environment; leave out DQN"),
         (["run", "--seed", "3"], "goes on with what the run was begun with; leave out --seed"),

@@ -220,6 +220,12 @@ def test_findings_have_no_colours_of_a_terminal():
     assert not any("\x1b" in finding.seen + finding.rule for finding in report.findings), str(report)
 
 
+def test_a_report_is_readable_in_a_notebook():
+    pretty = pytest.importorskip("IPython.lib.pretty")
+    report = found(NeverEnds)
+    assert pretty.pretty(report) == str(report)
+
+
 def test_memory_of_an_episode_is_none_that_grows():
     assert not found(ClearsItsHistory).find("memory")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rllib.runs.sidecar import complete_lines
+from rllib.runs.follower import complete_lines
 from rllib.tune.experiment import FORMAT, journal_file, lock_held
 from rllib.tune.trial import Trial
 from rllib.tune.trial_records import apply_record

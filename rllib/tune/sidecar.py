@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from rllib.runs.files import TensorBoardLogger
-from rllib.runs.sidecar import Follower, Sidecar, complete_lines, rounds, run_beside
+from rllib.runs.follower import Follower, complete_lines, rounds, run_beside
+from rllib.runs.sidecar import Sidecar
 from rllib.tune.experiment import journal_file
 from rllib.tune.experiment_callbacks import Callback
 

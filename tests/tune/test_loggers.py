@@ -15,7 +15,8 @@ import runtime
 from rllib import tune
 from rllib.runs.drawing import CurveLogger
 from rllib.runs.files import CsvLogger, JsonLogger, flatten, write_params
-from rllib.runs.sidecar import SidecarLogger, thinned
+from rllib.runs.follower import thinned
+from rllib.runs.sidecar import SidecarLogger
 from rllib.tune.trial import Trial
 
 

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +47,7 @@ class RunOnDisk:
     def end(self) -> None:
         """As if its process had ended: the lock is free."""
         self._files.close()
-        os.close(self._directory._lock)
+        self._directory.log.close()
 
 
 class Client:

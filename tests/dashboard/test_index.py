@@ -69,7 +69,7 @@ def test_a_failed_run_and_its_next_try(results):
     later = os.stat(run.path / "error.txt").st_mtime + 5
     os.utime(run.path / "run.json", (later, later))
     assert _row(index, "first")["status"] == "running"
-    os.close(resumed._lock)
+    resumed.log.close()
     assert _row(index, "first")["status"] == "stopped"
 
 

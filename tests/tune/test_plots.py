@@ -122,6 +122,16 @@ def test_curves_over_seeds_lie_at_whole_steps(tmp_path):
     assert "1,250" in texts_of(page) and "1250" not in texts_of(page)
 
 
+def test_names_of_many_runs_say_how_many_there_are(tmp_path):
+    _write(tmp_path, _runs(rates=(0.1,), seeds=5))
+    places = [str(tmp_path / f"run0.1_{seed}") for seed in range(5)]
+    outcome = CliRunner().invoke(command, ["plot", *places, "--metric", "ret", "-o", str(tmp_path / "p.html")])
+    assert outcome.exit_code == 0, outcome.output
+    texts = texts_of((tmp_path / "p.html").read_text())
+    assert "run0.1_0, run0.1_1, run0.1_2 and 2 more" in texts
+    assert "run0.1_0 and 4 more (IQM of 5, 95 % interval)" in texts
+
+
 def test_a_single_function_is_drawn_with_the_numbers_it_reported(tmp_path):
     results = [{"training_iteration": t, "loss": 1 / t, "accuracy": t / 9, "timestamp": t, "a": 1} for t in range(1, 9)]
     page = plot([Run("f", results)], tmp_path / "f.html", "loss").read_text()

@@ -401,7 +401,7 @@ class AlgorithmConfig(ConfigObject):
         Raises:
             as `build`.
         """
-        config = self.copy(copy_frozen=False).rollouts(num_rollout_workers=0)
+        config = self.copy(copy_frozen=False).rollouts(num_rollout_workers=0).reporting(log_dir=None)
         with config.evaluation(evaluation_num_workers=0, evaluation_parallel_to_training=False).build(env) as algorithm:
             return algorithm.rollout_settings, algorithm.policy.weights.copy()
 

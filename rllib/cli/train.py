@@ -130,13 +130,17 @@ def _build(spec: RunSpec, profile: bool):
         Mistake: for settings that are unknown or do not fit together.
     """
     with user_input():
-        if spec.config.get("log_dir"):
-            raise Mistake("rllib train makes a directory below --results-dir; leave out log_dir, and give --name")
+        _refuse_log_dir(spec.config)
         config = get_algorithm_config(spec.algorithm).environment(spec.env)
         config.update_from_dict({**spec.config, "profile": True} if profile else spec.config)
         if spec.seed is not None:
             config.debugging(seed=spec.seed)
         return config.build()
+
+
+def _refuse_log_dir(settings: dict) -> None:
+    if settings.get("log_dir"):
+        raise Mistake("rllib train makes a directory below --results-dir; leave out log_dir, and give --name")
 
 
 def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDirectory, RunSpec, dict]:
@@ -172,6 +176,7 @@ def _restore(spec: RunSpec, run: RunDirectory, changed: dict, profile: bool):
         Mistake: for settings that are unknown or do not fit together, and for a damaged checkpoint.
     """
     with user_input():
+        _refuse_log_dir(changed)
         register_typed_function(spec.env)
         return get_algorithm_class(spec.algorithm).from_checkpoint(run.checkpoint, {**changed, "profile": profile})
 

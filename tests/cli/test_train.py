@@ -72,6 +72,12 @@ def test_ray_style_files_are_understood(rllib_command, behaviour, tmp_path):
     assert (tmp_path / "results" / "cartpole-ppo").is_dir()
 
 
+def test_a_run_has_one_directory(rllib_command, tmp_path):
+    result = rllib_command("train", "PPO", "CartPole-v1", "log_dir=elsewhere", "--stop", "iterations=1")
+    assert result.exit_code == 2 and "leave out log_dir, and give --name" in result.stderr
+    assert not (tmp_path / "results").exists()
+
+
 @pytest.mark.parametrize("name", ["ppo/cartpole", "cartpole-ppo", "tuned_examples/ppo/cartpole.yaml"])
 def test_tuned_examples_are_found_by_name(rllib_command, behaviour, name):
     assert rllib_command("train", "-f", name, "--stop", "iterations=1").exit_code == 0

@@ -8,6 +8,7 @@ import pytest
 from rllib import Algorithm, PPOConfig
 from rllib.runs.files import read_results
 from rllib.tune.plots import read_runs
+from rllib.tune.trainables import resolve_trainable
 
 
 @pytest.fixture
@@ -62,3 +63,16 @@ def test_two_runs_are_not_mixed(config, tmp_path):
         with pytest.raises(ValueError, match=r"holds a run of 1 iterations. Choose another directory"):
             config.copy(copy_frozen=False).build()
     assert iterations(tmp_path / "run") == [1]
+
+
+def test_the_settings_of_a_worker_can_be_had_beside_a_run(config):
+    with config.build() as algo:
+        algo.train()
+        settings, weights = config.get_rollout_settings()
+    assert len(weights) == algo.policy.weights.size and settings.env is not None
+
+
+def test_a_trial_has_its_own_directory(config, tmp_path):
+    trainable = resolve_trainable("PPO").cls
+    with pytest.raises(ValueError, match="log_dir is for a single run"):
+        trainable(config={"env": "CartPole-v1", "log_dir": str(tmp_path / "run")})

@@ -405,7 +405,8 @@ def _workers(subject: _Subject) -> Iterator[Found]:
 def _memory(subject: _Subject) -> Iterator[Found]:
     """Whether memory grows from episode to episode."""
     env, draw = subject.env, subject.actions(subject.env)
-    sizes, resident = [], []
+    sizes, resident, frozen = [], [], gc.get_freeze_count()
+    gc.freeze()  # the program's own objects, of which there may be millions, need not be looked at in each round
     tracemalloc.start()
     try:
         for _ in range(MEMORY_ROUNDS):
@@ -420,6 +421,8 @@ def _memory(subject: _Subject) -> Iterator[Found]:
             resident.append(_resident_bytes())
     finally:
         tracemalloc.stop()
+        if not frozen:
+            gc.unfreeze()
     steps = (MEMORY_ROUNDS - 2) * subject.short
     per_step = (sizes[-1] - sizes[1]) / steps
     grows = all(one < next_ for one, next_ in pairwise(sizes[1:])) and per_step > LEAK_BYTES_PER_STEP

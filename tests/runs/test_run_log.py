@@ -21,6 +21,12 @@ def config(tmp_path):
     )
 
 
+@pytest.fixture
+def only_results(monkeypatch):
+    """Without the process beside the run, which takes a second to end."""
+    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
+
+
 def iterations(directory: Path) -> list[int]:
     return [result["training_iteration"] for result in read_results(directory)]
 
@@ -39,7 +45,7 @@ def test_a_run_has_the_files_of_rllib_train(config, tmp_path):
     assert [len(each.results) for each in read_runs(run)] == [2]
 
 
-def test_restoring_takes_later_results_out(config, tmp_path):
+def test_restoring_takes_later_results_out(config, tmp_path, only_results):
     with config.build() as algo:
         algo.train()
         checkpoint = algo.save()
@@ -54,7 +60,7 @@ def test_restoring_takes_later_results_out(config, tmp_path):
     assert iterations(tmp_path / "run") == [1, 2]
 
 
-def test_two_runs_are_not_mixed(config, tmp_path):
+def test_two_runs_are_not_mixed(config, tmp_path, only_results):
     with config.build() as algo:
         algo.train()
         checkpoint = algo.save()
@@ -65,7 +71,7 @@ def test_two_runs_are_not_mixed(config, tmp_path):
     assert iterations(tmp_path / "run") == [1]
 
 
-def test_the_settings_of_a_worker_can_be_had_beside_a_run(config):
+def test_the_settings_of_a_worker_can_be_had_beside_a_run(config, only_results):
     with config.build() as algo:
         algo.train()
         settings, weights = config.get_rollout_settings()

@@ -70,7 +70,7 @@ class APPO(IMPALA):
         ring = config.minibatch_buffer_size
         every = config.target_update_frequency * (ring * config.num_sgd_iter if ring > 1 else 1)
         learner = super().make_learner(policy, [TargetCopy("policy", config.tau, every)])
-        self.target_policy = Policy(policy.spec, learner.targets["policy"].weights)
+        self.target_policy = learner.targets["policy"].policy
         return learner
 
     def prepared(self, batch: SampleBatch) -> SampleBatch:

@@ -20,8 +20,9 @@ from rllib.algorithms.sections import above, at_least, section
 from rllib.evaluation.exploration import Exploration, NoisyWeights
 from rllib.learners.learner import Learner
 from rllib.learners.target_copy import TargetCopy
-from rllib.losses.loss import Loss
-from rllib.losses.td import DistributionalLoss, TDLoss, q_targets
+from rllib.losses.auxiliary import WithAuxiliary
+from rllib.losses.loss import Loss, LossOverModules
+from rllib.losses.td import DistributionalLoss, TDLoss, q_targets, with_targets
 from rllib.models.attention import Attention
 from rllib.models.memory import Memory
 from rllib.models.policy_spec import PolicySpec
@@ -142,13 +143,25 @@ class QLearning(OffPolicy):
     def make_learner(self, policy: Policy, targets: Sequence[TargetCopy] = ()) -> Learner:
         copy = TargetCopy("policy", self.config.tau, self.config.target_network_update_freq)
         learner = super().make_learner(policy, [copy])
-        self.target = Policy(policy.spec, copy.weights)
+        self.target = copy.policy
         return learner
 
     def make_loss(self) -> Loss:
         """That of numbers, or of distributions; its row statistic td_error becomes the priorities of the rows."""
         config = self.config
         return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
+
+    def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
+        """The loss; on GPUs it computes its targets itself, beside the gradient.
+
+        What a subclass adds to the batch as targets, what sequences of a memory are fitted to, and what functions of
+        the user's read, is computed in this process.
+        """
+        loss = super().whole_loss(policy)
+        elsewhere = type(self).add_targets is not QLearning.add_targets or policy.state_size
+        if not self.config.num_gpus or elsewhere or isinstance(loss, WithAuxiliary):
+            return loss
+        return with_targets(loss, self.config.double_q)
 
     def add_targets(self, batch: SampleBatch) -> None:
         """Adds what the values of the rows are fitted to, by the target network."""
@@ -161,7 +174,8 @@ class QLearning(OffPolicy):
     def learn_from(self, batch: SampleBatch, lr: float) -> dict[str, Any]:
         for policy in (self.policy, self.target):
             policy.resample(self._learner_rng)
-        self.add_targets(batch)
+        if not self.learner.objectives[0].is_over_modules:
+            self.add_targets(batch)
         return self.learn_on_batch(batch, lr=lr, shuffle=False)
 
     def update_target(self) -> None:

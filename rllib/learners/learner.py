@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rllib.learners.numpy_learner import NumpyBackend
-from rllib.learners.objective import ModuleVector, Objective
+from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.loss import Loss
@@ -196,7 +196,7 @@ class Learner:
         """The columns that the losses read, and the encoded observations."""
         columns = {name: batch[name] for name in self._columns}
         if NEXT_OBS in columns:
-            columns[NEXT_OBS] = self.policy.encode(batch[NEXT_OBS], self.policy.new_inputs(batch.count))
+            columns[NEXT_OBS] = self._encoded_anew(batch[NEXT_OBS])
         return columns, self._encoded(batch[OBS])
 
     def _checked(
@@ -225,7 +225,7 @@ class Learner:
         added afterwards are sent by `update`.
         """
         observations = batch[OBS]
-        inputs = self.policy.encode(observations, self.policy.new_inputs(len(observations)))
+        inputs = self._encoded_anew(observations)
         self._staged = observations, inputs
         self.backend.stage([inputs, *(batch[name] for name in self._columns if name in batch)])
 
@@ -239,6 +239,12 @@ class Learner:
         if len(self._inputs) < rows:
             self._inputs = self.policy.new_inputs(rows)
         return self.policy.encode(observations, self._inputs[:rows])
+
+    def _encoded_anew(self, observations: np.ndarray) -> np.ndarray:
+        """What the network reads of them, in memory that lasts."""
+        if not isinstance(observations, np.ndarray):
+            return self.backend.encode(observations)
+        return self.policy.encode(observations, self.policy.new_inputs(len(observations)))
 
     def update_targets(self, now: int) -> bool:
         """Moves those target copies that are due; algorithms call it after an update.
@@ -359,7 +365,7 @@ def make_learner(
             "Use a Loss, which gets the outputs of whole sequences."
         )
     for target in targets:
-        target.attach(vector[target.module])
+        target.attach(vector[target.module], policy.spec if target.module == POLICY else None)
     whole = all(each.has_closed_form and len(each.moves) == 1 for each in objectives) and (
         all(hasattr(module, "numpy") for module in modules.values())
     )

@@ -229,8 +229,10 @@ class LearnerActor:
 
 def mirrored(vector: ModuleVector, targets: Iterable[TargetCopy]) -> list[np.ndarray]:
     """The arrays that the driver's learner has and those of the group must have, too: weights, target copies, noise."""
-    noise = vector.policy.layer_noise
-    return [vector.flat, *(target.weights for target in targets), *([] if noise is None else [noise])]
+    targets = list(targets)
+    policies = [vector.policy, *(target.policy for target in targets if target.policy is not None)]
+    noises = [policy.layer_noise for policy in policies if policy.is_noisy]
+    return [vector.flat, *(target.weights for target in targets), *noises]
 
 
 class LearnerGroup:

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rllib.models.policy_spec import PolicySpec
+from rllib.policy import Policy
+
 
 class TargetCopy:
-    """A copy of the weights of a learner's module. It holds weights alone; a network on them computes.
+    """A copy of the weights of a learner's module.
 
     Args:
         module: name of the module; "policy" is the network of the learner's policy.
@@ -15,6 +18,7 @@ class TargetCopy:
 
     Attributes:
         weights: flat float32, changed in place; it exists from `attach` on.
+        policy: computes by these weights, where they are a copy of the policy's; it has separate noise. Else None.
 
     Raises:
         ValueError: if tau is not within 0 ... 1 or `every` is below 1.
@@ -26,10 +30,16 @@ class TargetCopy:
         self.module, self.tau, self.every = module, tau, every
         self._moved_at = 0
 
-    def attach(self, source: np.ndarray) -> None:
-        """Begins as a copy of `source`, the module's flat weights, whose memory it follows from now on."""
+    def attach(self, source: np.ndarray, spec: PolicySpec | None = None) -> None:
+        """Begins as a copy of `source`, the module's flat weights, whose memory it follows from now on.
+
+        Args:
+            source: see above.
+            spec: of the policy, where the module is its network.
+        """
         self._source = source
         self.weights = source.copy()
+        self.policy = None if spec is None else Policy(spec, self.weights)
 
     def follow(self, now: int) -> bool:
         """Moves towards the module's weights if at least `every` has passed since the last move.

@@ -91,10 +91,12 @@ class TorchBackend:
         shared = [torch.from_numpy(array) for array in (vector.flat, *(target.weights for target in targets))]
         self._mirrored = [(host, host.to(self.device)) for host in shared]
         self._flat = self._mirrored[0][1]
-        modules = {name: self._module(name, self._flat[part]) for name, part in vector.slices.items()}
+        network = vector.policy.network
+        modules = {name: self._module(name, self._flat[part], network) for name, part in vector.slices.items()}
         self.policy_module = modules[POLICY]
         for target, (_, weights) in zip(targets, self._mirrored[1:]):
-            modules[f"target_{target.module}"] = self._module(target.module, weights)
+            acting = None if target.policy is None else target.policy.network
+            modules[f"target_{target.module}"] = self._module(target.module, weights, acting)
         if options.autocast is not None:
             for module in modules.values():
                 compute_in(module, getattr(torch, options.autocast), self.device.type)
@@ -106,11 +108,12 @@ class TorchBackend:
         # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before it.
         self._kept: list[tuple[Tensor, Tensor]] = []
 
-    def _module(self, name: str, flat: Tensor):
+    def _module(self, name: str, flat: Tensor, acting):
+        """The module on these weights; the policy's shares the noise of the network `acting`."""
         if name != POLICY:
             return self._vector.modules[name].torch(self._vector.layouts[name], flat)
         policy = self._vector.policy
-        return policy.spec.masked_torch(policy.layout, flat, policy.network)
+        return policy.spec.masked_torch(policy.layout, flat, acting)
 
     # ------------------------------------------------------------------ state
 

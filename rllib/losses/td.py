@@ -7,9 +7,18 @@ arXiv:1707.06887). Rescaled values are R2D2's (Kapturowski et al., ICLR 2019).
 
 import numpy as np
 
-from rllib.losses.loss import not_all_rows
+from rllib.losses.loss import Loss, LossOverModules, not_all_rows
 from rllib.models.q_values import log_softmax
-from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
+from rllib.sample_batch import (
+    ACTIONS,
+    DISCOUNTS,
+    NEXT_OBS,
+    OBS,
+    REWARDS,
+    TARGET_PROBABILITIES,
+    TD_TARGETS,
+    WEIGHTS,
+)
 
 STATS = ("total_loss", "mean_q", "min_q", "max_q", "mean_td_error")
 KINDS = ("huber", "mse")
@@ -37,6 +46,14 @@ def q_targets(distribution, judged, choosing_q, rewards, discounts, rescaling=No
         return TD_TARGETS, rescaled(td_targets(rewards, discounts, unrescaled(values, rescaling)), rescaling)
     probabilities = np.exp(log_softmax(judged.chosen(choosing_q.argmax(-1)))).T
     return TARGET_PROBABILITIES, project(probabilities, rewards, discounts, distribution.support)
+
+
+def torch_q_targets(distribution, judged, choosing_q, rewards, discounts):
+    """`q_targets` of tensors, on their device; `judged` is a TorchQBatch."""
+    chosen = judged.chosen(choosing_q.argmax(-1))
+    if distribution.num_atoms == 1:
+        return TD_TARGETS, td_targets(rewards, discounts, chosen[0])
+    return TARGET_PROBABILITIES, torch_project(chosen.T.softmax(-1), rewards, discounts, judged.support)
 
 
 def next_values(target_q, choosing_q=None):
@@ -125,6 +142,18 @@ def project(probabilities, rewards, discounts, support):
     places = np.concatenate(((first + lower).ravel(), (first + upper).ravel()))
     masses = np.concatenate(((probabilities * (1 - upper_share)).ravel(), (probabilities * upper_share).ravel()))
     return np.bincount(places, masses, rows * atoms).reshape(rows, atoms).astype(np.float32)
+
+
+def torch_project(probabilities, rewards, discounts, support):
+    """`project` of tensors: the shares of all pairs of atoms [B, n, n], since sums by index have no fixed order."""
+    import torch
+
+    atoms = len(support)
+    moved = rewards[:, None] + discounts[:, None] * support
+    position = ((moved - support[0]) * ((atoms - 1) / (support[-1] - support[0]))).clamp(0, atoms - 1)
+    place = torch.arange(atoms, device=support.device)
+    shares = (1 - (position[:, :, None] - place).abs()).clamp(min=0)
+    return (probabilities[:, None] @ shares)[:, 0]
 
 
 class ActionValueLoss:
@@ -221,6 +250,31 @@ class DistributionalLoss(ActionValueLoss):
         q = log_p.exp() @ batch.support
         divergence = (cross_entropy.detach() + targets.xlogy(targets).sum(-1)).clamp(min=0)
         return loss, torch_q_statistics(loss, q, divergence), (divergence,)
+
+
+def with_targets(loss: Loss, double_q: bool) -> LossOverModules:
+    """A loss of action values that computes what they are fitted to, in torch, where its learner computes.
+
+    Args:
+        loss: reads what `q_targets` gives.
+        double_q: the online network chooses the next action; False: the target network, which judges it.
+    """
+    read = [name for name in loss.columns if name not in (TD_TARGETS, TARGET_PROBABILITIES)]
+
+    def with_its_targets(distribution, modules, minibatch, **settings):
+        import torch
+
+        following = minibatch[NEXT_OBS]
+        with torch.no_grad():
+            judged = distribution.torch_at(modules["target_policy"](following)[0])
+            choosing = distribution.torch_at(modules["policy"](following)[0]) if double_q else judged
+            name, targets = torch_q_targets(
+                distribution, judged, choosing.q_values(), minibatch[REWARDS], minibatch[DISCOUNTS]
+            )
+        return loss.torch(distribution, modules["policy"](minibatch[OBS]), {**minibatch, name: targets}, **settings)
+
+    columns = tuple(dict.fromkeys([*read, NEXT_OBS, REWARDS, DISCOUNTS]))
+    return LossOverModules(columns, loss.stats, with_its_targets, loss.row_stats)
 
 
 def q_statistics(loss: float, q: np.ndarray, error: np.ndarray) -> list[float]:

@@ -12,10 +12,12 @@ from rllib.losses.td import (
     q_targets,
     rescaled,
     td_targets,
+    torch_project,
     unrescaled,
 )
 from rllib.models.q_values import QValues
 from rllib.sample_batch import ACTIONS, TARGET_PROBABILITIES, TD_TARGETS, WEIGHTS
+from tests.gpu import DEVICES
 
 Z = np.array([-2, -1, 0, 1, 2], np.float32)
 P = np.array([0.1, 0.2, 0.4, 0.2, 0.1], np.float32)
@@ -36,6 +38,17 @@ def test_projection_gold(case, expected):
     discount = np.float32([gamma * (1 - terminal)])
     projected = project(P[None], np.float32([reward]), discount, Z)
     np.testing.assert_allclose(projected[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_projection_of_tensors(device):
+    rng, support = np.random.default_rng(1), np.linspace(-10, 10, 51, dtype=np.float32)
+    p = rng.dirichlet(np.ones(51), 200).astype(np.float32)
+    rewards, discounts = rng.uniform(-12, 12, 200).astype(np.float32), rng.uniform(0, 0.9, 200).astype(np.float32)
+    rewards[:40], discounts[:40] = np.arange(-20, 20), 0  # onto atoms and past the ends
+    given = (torch.tensor(each, device=device) for each in (p, rewards, discounts, support))
+    found = torch_project(*given).cpu().numpy()
+    np.testing.assert_allclose(found, project(p, rewards, discounts, support), atol=2e-5)
 
 
 def test_projection_keeps_mass_and_the_mean_within_the_support():

@@ -52,6 +52,7 @@ class DistributedReplayConfig(OffPolicyConfig):
     """Settings of workers, shards, and what is on the way between them."""
 
     replay_defaults: ClassVar[dict] = SHARDED_REPLAY
+    not_on_gpu: ClassVar[str] = "replays in other processes"
 
     @section
     def rollouts(self, *, num_rollout_workers=32, rollout_fragment_length=50) -> Self: ...

@@ -15,6 +15,7 @@ MOST_UPDATES_OWED: int
 
 class DistributedReplayConfig(OffPolicyConfig):
     replay_defaults: ClassVar[dict]
+    not_on_gpu: ClassVar[str]
     num_replay_buffer_shards: int
     max_weight_sync_delay: int
     max_requests_in_flight_per_sampler_worker: int

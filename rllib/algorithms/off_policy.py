@@ -27,6 +27,7 @@ from rllib.evaluation.hindsight import FUTURE, STRATEGIES, HindsightTransitions
 from rllib.evaluation.settings import Postprocess
 from rllib.evaluation.transitions import Transitions
 from rllib.replay.disk import MEMORY, storage_problem
+from rllib.replay.gpu import GPU
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import Column, SampleBatch
 from rllib.schedules import Schedule, schedule_problem, values_of
@@ -71,6 +72,8 @@ class OffPolicyConfig(AlgorithmConfig):
     needs_probabilities: ClassVar[bool] = False
     # What replay_buffer_config may say, and what counts where it does not.
     replay_defaults: ClassVar[dict] = REPLAY_DEFAULTS
+    # Why rows cannot lie on the learner's GPU; empty: they can.
+    not_on_gpu: ClassVar[str] = ""
 
     @property
     def steps_per_row(self) -> int:
@@ -170,6 +173,24 @@ class OffPolicyConfig(AlgorithmConfig):
                     f"replay come from the environment's compute_reward. Leave it out, or let compute_reward do it."
                 )
 
+    @relation("replay_buffer_config", "num_gpus", "num_learners")
+    def _check_gpu_replay(self):
+        if self.replay_settings()["storage"] != GPU:
+            return None
+        if self.not_on_gpu:
+            return f"replay_buffer_config: storage='gpu' is not for {self.not_on_gpu}. Use {{'storage': 'memory'}}."
+        if self.num_learners:
+            return (
+                f"replay_buffer_config: storage='gpu' keeps the rows beside a learner in this process, but "
+                f"num_learners={self.num_learners} are in others. Use .learners(num_learners=0), or {{'storage': "
+                "'memory'}."
+            )
+        if not self.num_gpus:
+            return (
+                "replay_buffer_config: storage='gpu' keeps the rows on the GPU of the learner, but num_gpus=0. Use "
+                ".resources(num_gpus=1), or {'storage': 'memory'}."
+            )
+
     @relation("replay_buffer_config")
     def _check_rows(self):
         if self.replay_settings()["replay_sequence_length"] != 1:
@@ -251,7 +272,14 @@ class OffPolicy(Algorithm):
 
     def make_replay(self):
         """Where the rows are kept."""
-        return self.ring(self.config.replay_settings()["capacity"])()
+        settings = self.config.replay_settings()
+        if settings["storage"] == GPU and not self.learner.objectives[0].is_over_modules:
+            raise ValueError(
+                "replay_buffer_config: storage='gpu' needs targets that are computed on the GPU, but those of this "
+                "run are not: it has custom_loss, auxiliary_losses, or a separate add_targets. Use "
+                ".training(replay_buffer_config={'storage': 'memory'})."
+            )
+        return self.ring(settings["capacity"])()
 
     def ring(self, capacity: int) -> functools.partial:
         """Makes a buffer of `capacity` rows when it is called; it can be pickled."""

@@ -18,6 +18,7 @@ REPLAY_ALIASES: dict
 class OffPolicyConfig(AlgorithmConfig):
     needs_probabilities: ClassVar[bool]
     replay_defaults: ClassVar[dict]
+    not_on_gpu: ClassVar[str]
     @property
     def steps_per_row(self) -> int: ...
     @property

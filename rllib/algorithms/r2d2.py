@@ -50,6 +50,7 @@ class R2D2Config(DQNConfig):
     """
 
     replay_defaults: ClassVar[dict] = _R2D2_REPLAY
+    not_on_gpu: ClassVar[str] = "sequences, whose states and targets are computed on the CPU"
     own_aliases: ClassVar[dict] = {
         **EPSILON_ALIASES,
         "burn_in": ("replay_buffer_config", lambda steps: {"replay_burn_in": steps}),  # of earlier RLlib

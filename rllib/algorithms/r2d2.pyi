@@ -12,6 +12,7 @@ LARGEST_SHARE: float
 
 class R2D2Config(DQNConfig):
     replay_defaults: ClassVar[dict]
+    not_on_gpu: ClassVar[str]
     own_aliases: ClassVar[dict]
     @property
     def steps_per_row(self) -> int: ...

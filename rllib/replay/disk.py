@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from rllib.replay.gpu import GPU
+
 MEMORY, DISK = "memory", "disk"
 # Where DISK looks for a disk, after $TMPDIR.
 PLACES = ("/tmp", "/var/tmp")
@@ -24,13 +26,14 @@ def storage_problem(storage) -> str | None:
     """Why a replay cannot be stored there, and what to do; None if it can.
 
     Args:
-        storage: MEMORY, DISK or a directory.
+        storage: MEMORY, DISK, GPU or a directory.
     """
-    if isinstance(storage, str) and (storage in (MEMORY, DISK) or (os.path.isdir(storage) and _is_writable(storage))):
+    known = (MEMORY, DISK, GPU)
+    if isinstance(storage, str) and (storage in known or (os.path.isdir(storage) and _is_writable(storage))):
         return None
     return (
-        f"storage={storage!r} must be 'memory', 'disk' (a temporary directory that is on a disk), or the name of an "
-        "existing directory that can be written to. Use {'storage': 'disk'}."
+        f"storage={storage!r} must be 'memory', 'gpu', 'disk' (a temporary directory that is on a disk), or the name "
+        "of an existing directory that can be written to. Use {'storage': 'disk'}."
     )
 
 

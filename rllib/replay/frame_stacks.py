@@ -6,6 +6,7 @@ its bytes, among those that were written last: nothing is assumed about the orde
 come from, episodes or padding. What comes out is what went in, to the bit.
 """
 
+import hashlib
 import math
 from collections import deque
 from collections.abc import Callable
@@ -24,7 +25,8 @@ class FrameStacks:
         dtype: of a frame.
         axis: that of the frames in a stack, the oldest first; 0 or -1.
         num_rows: rows, of two stacks each, that there is to be room for.
-        zeros: `zeros(shape, dtype)` makes the ring.
+        zeros: `zeros(shape, dtype)` makes the ring. Where that is no array in this process's memory but a GpuArray,
+            frames are told apart by a digest alone (BLAKE2 of 128 bits: no two frames have the same one).
 
     Attributes:
         length: k, frames of a stack.
@@ -46,8 +48,9 @@ class FrameStacks:
         self.written = 0
         # How far back a frame is looked for: half of the spare room, so that it stays as long as the row.
         self._reach = (len(self._frames) - num_rows) // 2
-        self._hashes: deque[int] = deque()  # of the last frames, at most `reach`, in the order of their positions
-        self._positions: dict[int, int] = {}  # hash -> the newest position of a frame that has it
+        self._can_compare = isinstance(self._frames, np.ndarray)
+        self._keys: deque[int | bytes] = deque()  # of the last frames, at most `reach`, in the order of their positions
+        self._positions: dict[int | bytes, int] = {}  # key -> the newest position of a frame that has it
 
     @staticmethod
     def bytes_for(shape: tuple[int, ...], dtype: str, axis: int, num_rows: int) -> int:
@@ -70,26 +73,35 @@ class FrameStacks:
 
     def _position_of(self, frame: np.ndarray) -> int:
         data = frame.tobytes()
-        key = hash(data)
+        key = self._key_of(data)
         position = self._positions.get(key)
-        if position is not None and self._frames[position % len(self._frames)].tobytes() == data:
+        if position is not None and (not self._can_compare or self._bytes_at(position) == data):
             return position
         self._frames[self.written % len(self._frames)] = frame
         self._remember(key, self.written)
         self.written += 1
         return self.written - 1
 
-    def _remember(self, key: int, position: int) -> None:
-        if len(self._hashes) == self._reach:
-            forgotten = self._hashes.popleft()
+    def _bytes_at(self, position: int) -> bytes:
+        return self._frames[position % len(self._frames)].tobytes()
+
+    def _key_of(self, data: bytes) -> int | bytes:
+        """Equal for equal frames; of others, where they cannot be compared, never."""
+        return hash(data) if self._can_compare else hashlib.blake2b(data, digest_size=16).digest()
+
+    def _remember(self, key: int | bytes, position: int) -> None:
+        if len(self._keys) == self._reach:
+            forgotten = self._keys.popleft()
             if self._positions[forgotten] == position - self._reach:
                 del self._positions[forgotten]
-        self._hashes.append(key)
+        self._keys.append(key)
         self._positions[key] = position
 
     def take(self, positions: np.ndarray) -> np.ndarray:
-        """The stacks [B, *shape] whose frames lie at these positions [B, k]."""
-        return np.moveaxis(self._frames[positions % len(self._frames)], 1, 1 if self._axis == 0 else -1)
+        """The stacks [B, *shape] whose frames lie at these positions [B, k]; tensors of those of a tensor."""
+        frames = self._frames[positions % len(self._frames)]
+        axis = 1 if self._axis == 0 else -1
+        return np.moveaxis(frames, 1, axis) if isinstance(frames, np.ndarray) else frames.movedim(1, axis)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Named arrays: the frames (a view) and how many were written."""
@@ -99,10 +111,10 @@ class FrameStacks:
         """Takes over what `get_state` gave; the shapes must be the same."""
         self._frames[: len(state["frames"])] = state["frames"]
         self.written = int(state["written"])
-        self._hashes.clear()
+        self._keys.clear()
         self._positions.clear()
         for position in range(max(self.written - self._reach, 0), self.written):
-            self._remember(hash(self._frames[position % len(self._frames)].tobytes()), position)
+            self._remember(self._key_of(self._bytes_at(position)), position)
 
 
 def _frames_for(num_rows: int, length: int) -> int:

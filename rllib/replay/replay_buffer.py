@@ -13,6 +13,7 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
 from rllib.replay.frame_stacks import FrameStacks
+from rllib.replay.gpu import GPU, GpuArray, check_gpu
 from rllib.replay.memory import check_memory
 from rllib.replay.priorities import Priorities
 from rllib.replay.sum_tree import SumTree
@@ -33,17 +34,18 @@ class ReplayBuffer:
             (frame_stacks.py). If many short episodes fill the room for frames, the oldest rows are dropped early. None:
             observations are stored whole.
         alpha: exponent of the priorities; 0 makes all rows alike. None: there are no priorities.
-        storage: where the rows lie: "memory", "disk" (of a temporary directory), or a directory; see disk.py. What
-            finds them, such as the priorities, is in memory in any case. Sampled rows are the same bits.
+        storage: where the rows lie: "memory", "disk" (of a temporary directory), or a directory; see disk.py. Or "gpu";
+            then the columns of sampled batches are tensors there (gpu.py). What finds the rows, such as the priorities,
+            is in memory in any case. Sampled rows are the same bits.
         epsilon: added to every |TD error|, so that every row can be drawn.
         stratified: one row from each of B equal parts of the priorities' sum; False draws independently, which with
             alpha 0 gives the very rows of uniform sampling.
 
     Attributes:
-        size_bytes: of the full buffer, in memory and on the disk.
+        size_bytes: of the full buffer, in memory, on the disk and on the GPU.
 
     Raises:
-        ValueError: if capacity is below 1, or takes more memory, or more of the disk, than is free.
+        ValueError: if capacity is below 1, or takes more memory, or more of the disk or of the GPU, than is free.
         OSError: if the disk cannot reserve the room.
     """
 
@@ -64,7 +66,7 @@ class ReplayBuffer:
         self._shapes = [(column.name, column.shape) for column in columns]
         self.size_bytes = self.check_room(columns, capacity, frame_axis, alpha, storage)
         # Zeros take no memory until they are written to.
-        zeros = zeros_in(directory_of(storage))
+        zeros = GpuArray if storage == GPU else zeros_in(directory_of(storage))
         self._columns = {
             column.name: zeros((capacity, *column.shape), column.dtype) for column in _stored(columns, frame_axis)
         }
@@ -102,10 +104,13 @@ class ReplayBuffer:
             rows += FrameStacks.bytes_for(*_observation(columns), frame_axis, capacity)
             finding += 8 * capacity
         rows, finding = copies * rows, copies * finding
-        directory = directory_of(storage)
-        if directory is not None:
+        if storage == GPU:
+            check_gpu(copies * capacity, rows)
+        elif directory := directory_of(storage):
             check_disk(copies * capacity, rows, directory)
-        check_memory(copies * capacity, finding if directory else rows + finding)
+        else:
+            finding, rows = rows + finding, 0
+        check_memory(copies * capacity, finding)
         return rows + finding
 
     def __len__(self) -> int:
@@ -206,7 +211,7 @@ class ReplayBuffer:
 
         Returns:
             the columns of the table, "weights" [B] float32, and "batch_indexes" [B] int64, the numbers of the rows. The
-            next call for as many rows overwrites the columns and the weights: copy what has to last.
+            next call for as many rows overwrites arrays of columns, and the weights: copy what has to last.
 
         Raises:
             ValueError: if there are no rows.
@@ -218,19 +223,22 @@ class ReplayBuffer:
             places = self._drawn(batch_size, rng)
         else:
             places, out[sb.WEIGHTS][:] = self._priorities.sample(batch_size, rng, beta)
-        for name, column in self._columns.items():
-            # Without mode="clip" numpy gathers into temporary memory first, to leave `out` alone on errors.
-            column.take(places, axis=0, out=out[name], mode="clip")
-        newest = self._added - 1
-        columns = {**out, sb.INDICES: newest - (newest - places) % self.capacity}
+        # Without mode="clip" numpy gathers into temporary memory first, to leave `out` alone on errors.
+        columns = {
+            name: column.take(places, axis=0, out=out.get(name), mode="clip") for name, column in self._columns.items()
+        }
         if self._stacks is not None:
-            columns.update({name: self._stacks.take(out[name]) for name in STACKS})
+            columns.update({name: self._stacks.take(columns[name]) for name in STACKS})
+        newest = self._added - 1
+        columns |= {sb.WEIGHTS: out[sb.WEIGHTS], sb.INDICES: newest - (newest - places) % self.capacity}
         return SampleBatch(columns)
 
     def _outputs(self, batch_size: int) -> dict[str, np.ndarray]:
         if not self._out or len(self._out[sb.WEIGHTS]) != batch_size:
             self._out = {
-                name: np.empty((batch_size, *column.shape[1:]), column.dtype) for name, column in self._columns.items()
+                name: np.empty((batch_size, *column.shape[1:]), column.dtype)
+                for name, column in self._columns.items()
+                if isinstance(column, np.ndarray)
             }
             self._out[sb.WEIGHTS] = np.ones(batch_size, np.float32)
         return self._out

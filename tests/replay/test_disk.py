@@ -59,7 +59,7 @@ def test_temporary_directories_in_memory_are_passed_over(tmp_path, monkeypatch):
 def test_what_is_no_storage_is_named(tmp_path):
     assert storage_problem("memory") is storage_problem("disk") is storage_problem(str(tmp_path)) is None
     for wrong in ("/none/such", "Disk", None, 3, tmp_path, ["disk"]):
-        assert "must be 'memory', 'disk'" in storage_problem(wrong)
+        assert "must be 'memory', 'gpu', 'disk'" in storage_problem(wrong)
 
 
 def test_more_than_the_disk_is_refused_with_the_size(tmp_path, monkeypatch):

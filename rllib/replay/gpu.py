@@ -1,0 +1,87 @@
+"""Replays on a GPU: rows that lie where the learner reads them, so that a sampled batch is not sent there."""
+
+import math
+
+import numpy as np
+
+GPU = "gpu"
+# What torch calls it.
+DEVICE = "cuda"
+DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+
+
+class GpuArray:
+    """Rows on the GPU, zeros at first. Sampled rows are tensors; what is written and read otherwise are numpy's arrays.
+
+    It has those parts of an array's interface that replays use.
+
+    Args:
+        shape: the first dimension is that of the rows.
+        dtype: one of DTYPES.
+
+    Attributes:
+        shape: as given.
+        dtype: numpy's.
+
+    Raises:
+        ValueError: for another dtype.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype):
+        import torch
+
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        if self.dtype.name not in DTYPES:
+            raise ValueError(
+                f"a replay on a GPU has rows of {', '.join(DTYPES)}, not of {self.dtype}. Use "
+                ".training(replay_buffer_config={'storage': 'memory'}), or another dtype in the observation space."
+            )
+        self._rows = torch.zeros(self.shape, dtype=getattr(torch, self.dtype.name), device=DEVICE)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __setitem__(self, place: int | slice, rows: np.ndarray) -> None:
+        self._rows[place] = self._sent(np.array(rows, self.dtype))
+
+    def __getitem__(self, place):
+        """For a tensor of places [...] the rows there, a tensor [..., *row]; else a copy as an array."""
+        found = self._rows[place]
+        return found if hasattr(place, "device") else found.cpu().numpy()
+
+    def take(self, places: np.ndarray, axis: int = 0, out: None = None, mode: str = "clip"):
+        """The rows at these places [B], a tensor [B, *row]; arguments as numpy's, of which the places alone count."""
+        return self._rows.index_select(axis, self._sent(places))
+
+    def _sent(self, array: np.ndarray):
+        import torch
+
+        return torch.from_numpy(array).to(DEVICE)
+
+
+def check_gpu(rows: int, size_bytes: int) -> None:
+    """Refuses a replay that the GPU has no room for, before anything is allocated.
+
+    Args:
+        rows: number of rows.
+        size_bytes: of all rows together.
+
+    Raises:
+        ValueError: with the size, and a capacity that fits.
+    """
+    free = free_bytes()
+    if size_bytes > free:
+        fitting = max(math.floor(rows * free / (2 * size_bytes)), 1)
+        raise ValueError(
+            f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB of the "
+            f"GPU's memory are free. Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': "
+            "'memory'}."
+        )
+
+
+def free_bytes() -> int:
+    """Memory of the GPU that no process has taken."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(DEVICE)
+    return free

@@ -85,13 +85,13 @@ class Counts:
     def _lines(self) -> Iterator[str]:
         yield from _head("requests_total", "counter", "Requests answered, by status of HTTP.")
         for status in STATUSES:
-            yield f'rllib_serve_requests_total{{code="{status}"}} {self.of_all(f"requests_{status}"):g}'
+            yield f'rllib_serve_requests_total{{code="{status}"}} {self.of_all(f"requests_{status}"):.0f}'
         for name, meaning in _COUNTERS.items():
             yield from _head(f"{name}_total", "counter", meaning)
             yield f"rllib_serve_{name}_total {self.of_all(name):.0f}"
         for name, meaning in _GAUGES.items():
             yield from _head(name, "gauge", meaning)
-            yield f"rllib_serve_{name} {self.of_all(name):g}"
+            yield f"rllib_serve_{name} {self.of_all(name):.0f}"
         yield from _head("policy_version", "gauge", "Number of updates of the policy that each process acts with.")
         for worker in range(self._rows - 1):
             version = self._all[worker * len(_NAMES) + _INDEX["policy_version"]]
@@ -105,7 +105,7 @@ class Counts:
         for index, bound in enumerate((*bounds, "+Inf")):
             total += self.of_all(f"{counter}_{index}")
             yield f'rllib_serve_{name}_bucket{{le="{bound}"}} {total:.0f}'
-        yield f"rllib_serve_{name}_sum {self.of_all('latency_sum' if counter == 'latency' else 'actions'):g}"
+        yield f"rllib_serve_{name}_sum {self.of_all('latency_sum' if counter == 'latency' else 'actions'):.9f}"
         yield f"rllib_serve_{name}_count {total:.0f}"
 
 

@@ -14,6 +14,7 @@ from serving_support import CARTPOLE, OBSERVATION, AppClient, cartpole_rows, wri
 
 import rllib
 from rllib import PPOConfig
+from rllib.serving.counts import Counts
 from tests.envs import BoundedAction, MaskedProbe, SampledEnv, StructuredProbe
 
 LSTM = {"use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
@@ -357,8 +358,18 @@ def test_metrics_are_those_of_prometheus():
     assert lines['rllib_serve_requests_total{code="400"}'] == "1"
     assert lines['rllib_serve_batch_size_bucket{le="4"}'] == "0"
     assert lines['rllib_serve_batch_size_bucket{le="8"}'] == "1" == lines["rllib_serve_batch_size_count"]
-    assert lines["rllib_serve_batch_size_sum"] == "5" and lines["rllib_serve_queue_length"] == "0"
+    assert float(lines["rllib_serve_batch_size_sum"]) == 5 and lines["rllib_serve_queue_length"] == "0"
     assert lines['rllib_serve_latency_seconds_bucket{le="+Inf"}'] == "6"
     assert lines['rllib_serve_policy_version{worker="0"}'] == "3"
     families = {re.sub("_(bucket|sum|count)$", "", name.partition("{")[0]) for name in lines}
     assert families == set(re.findall("^# TYPE ([a-z_]+) ", text, re.MULTILINE))
+
+
+def test_counters_keep_all_their_digits():
+    """A rate is a difference of two of them, however many requests there have been."""
+    counts = Counts(Counts.new(2).descriptor, 2, 0)
+    for name, number in (("requests_200", 123_456_789), ("latency_sum", 1_234_567.125), ("queue_length", 1_234_567)):
+        counts.set(name, number)
+    text = counts.text()
+    assert 'rllib_serve_requests_total{code="200"} 123456789\n' in text
+    assert "rllib_serve_latency_seconds_sum 1234567.125" in text and "rllib_serve_queue_length 1234567\n" in text

@@ -51,10 +51,10 @@ class Reporting:
         self._log.start(*self._described())
 
     def _described(self) -> tuple[dict, str]:
-        """All settings, and a title."""
-        algorithm = self._algorithm
-        params = {**algorithm.config.to_dict(), "seed": algorithm.seed}
-        return params, f"{type(algorithm).__name__} on {environment_name(algorithm.config)}"
+        """The algorithm's name with all settings, and a title."""
+        algorithm, name = self._algorithm, type(self._algorithm).__name__
+        params = {"algorithm": name, **algorithm.config.to_dict(), "seed": algorithm.seed}
+        return params, f"{name} on {environment_name(algorithm.config)}"
 
     def on_result(self, result: Result) -> None:
         """After an iteration."""

@@ -10,6 +10,9 @@ The state of a run is what its files prove, and `reason` says what that is:
 | failed   | error.txt is newer than its results               | ERROR                                              |
 | stopped  | none of these: it was interrupted or killed       | the experiment's process ended before the trial    |
 | unknown  | there is no run.json, or locks cannot be read     | locks cannot be read                               |
+
+A run of `.reporting(log_dir=)` has no run.json, but its params.json names the algorithm: it counts as stopped when no
+process has the directory locked.
 """
 
 import os
@@ -188,7 +191,9 @@ class Run:
         else:
             spec = self._spec(problems) if stats[SPEC] else None
             status, reason = self._state_of_run(spec, stats)
-            algorithm, env = (spec.algorithm, spec.env) if spec else ("", params.get("env"))
+            algorithm, env = (spec.algorithm, spec.env) if spec else (params.get("algorithm", ""), params.get("env"))
+            if algorithm and status == "unknown" and self._is_running is False and not stats[SPEC]:
+                status, reason = "stopped", "it has ended; a run of log_dir does not say what its goal was"
             seed = params.get("seed", spec.seed if spec else None)
         return {
             "algorithm": str(algorithm),

@@ -8,7 +8,7 @@ import random
 import pytest
 from dashboard_support import RunOnDisk
 
-from rllib import tune
+from rllib import PGConfig, tune
 from rllib.cli.run_directory import RunDirectory
 from rllib.dashboard import index as index_module
 from rllib.dashboard import journals
@@ -78,6 +78,19 @@ def test_without_run_json_the_state_is_unknown(results):
     (results / "own" / "result.json").write_text('{"episode_reward_mean": 2.0, "timesteps_total": 10}\n')
     row = _row(Index(results), "own")
     assert (row["status"], row["last"], row["algorithm"]) == ("unknown", 2.0, "")
+
+
+def test_a_run_of_log_dir_runs_until_its_algorithm_stops(results, monkeypatch):
+    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
+    config = PGConfig().environment("CartPole-v1").training(train_batch_size=32).reporting(log_dir=results / "own")
+    index = Index(results)
+    with config.build() as algo:
+        algo.train()
+        row = _row(index, "own")
+        assert (row["status"], row["algorithm"], row["env"]) == ("running", "PG", "CartPole-v1")
+    assert _row(index, "own")["status"] == "stopped"
+    settings = {each["key"]: each for each in describe(index.runs["own"])["config"]}
+    assert settings["train_batch_size"]["differs"] and "algorithm" not in settings
 
 
 def test_a_run_that_does_not_change_is_not_locked_for_a_look(results, monkeypatch):

@@ -39,7 +39,8 @@ def test_a_run_has_the_files_of_rllib_train(config, tmp_path):
         algo.train()
         assert algo.save() == run / "checkpoint_000002"
     assert iterations(run) == [1, 2]
-    assert json.loads((run / "params.json").read_text())["train_batch_size"] == 64
+    params = json.loads((run / "params.json").read_text())
+    assert (params["algorithm"], params["train_batch_size"]) == ("PPO", 64)
     assert len((run / "progress.csv").read_text().splitlines()) == 3
     assert list(run.glob("events.out.tfevents*")) and (run / "curve.png").exists()
     assert [len(each.results) for each in read_runs(run)] == [2]

@@ -1,8 +1,9 @@
-"""A report in Markdown on this machine's GPU: the checks that need one, and PPO updates beside the eager torch loop.
+"""A report in Markdown on this machine's GPU: the checks that need one, and updates beside the eager torch loop.
 
 `make gpu` runs it. One update is that of PPO on Atari: 1,024 rows of 84 x 84 x 4 bytes, the network of the Nature
-paper, minibatches of 256, four epochs. The other has two fully connected towers (learner_update.py). The limit is the
-rate of a large matrix product, measured here. Without a GPU the same code runs on smaller CPU tensors, and the report
+paper, minibatches of 256, four epochs. Another has two fully connected towers (learner_update.py). DQN's draws 512
+rows of such images from a replay, in memory and on the GPU. The limit is the rate of a large matrix product, measured
+here. Without a GPU the same code runs on smaller CPU tensors, and the report
 says so.
 """
 
@@ -19,6 +20,7 @@ from measure import ROOT, Row, alternate, arguments, machine, table
 from ppo_throughput import training_rate
 from tensor_environments import sampling_rate
 
+from rllib import DQNConfig
 from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
 from rllib.learners.objective import Objective
@@ -110,6 +112,85 @@ class ImageWork:
         return lambda: 3 * FLOP_FORWARD * self.minibatch_size / rate * 1e3
 
 
+class ImageEnv(gymnasium.Env):
+    """Images that mean nothing."""
+
+    observation_space, action_space = IMAGES, ACTIONS
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(IMAGES.shape, np.uint8), {}
+
+    def step(self, action):
+        return np.zeros(IMAGES.shape, np.uint8), 0.0, False, False, {}
+
+
+class ReplayWork:
+    """Double DQN on rows that are drawn from a replay of images: ours, and the loop that everyone writes."""
+
+    def __init__(self, device: str, batch_size: int, capacity: int):
+        self.device, self.batch_size, self.capacity = device, batch_size, capacity
+        rng = np.random.default_rng(0)
+        images = rng.integers(0, 256, (2, capacity, *IMAGES.shape), dtype=np.uint8)
+        self.rows = {
+            sb.OBS: images[0],
+            sb.NEXT_OBS: images[1],
+            sb.ACTIONS: rng.integers(0, int(ACTIONS.n), capacity),
+            sb.REWARDS: rng.standard_normal(capacity, dtype=np.float32),
+            sb.DISCOUNTS: np.full(capacity, 0.99, np.float32),
+        }
+
+    def ours(self, storage: str):
+        """Milliseconds of an update with the replay in this place."""
+        config = DQNConfig().environment(ImageEnv).resources(num_gpus=int(self.device == "cuda"))
+        replay = {"type": "ReplayBuffer", "capacity": self.capacity, "storage": storage}
+        network = {"dueling": False, "hiddens": [], "model": {"conv_filters": "nature"}}
+        config.training(replay_buffer_config=replay, train_batch_size=self.batch_size, learner="torch", **network)
+        algo = config.training(num_steps_sampled_before_learning_starts=1).build()
+        algo.replay.add(self.rows)
+
+        def side() -> float:
+            started = time.perf_counter()
+            for _ in range(10):
+                algo.update(lr=1e-4)
+            return (time.perf_counter() - started) * 1e2
+
+        return side
+
+    def plain(self):
+        """The same of arrays that are sent for each update."""
+        online, target = ImageAgent().to(self.device), ImageAgent().to(self.device)
+        optimizer = torch.optim.Adam(online.parameters(), lr=1e-4, fused=True)
+        rng, names = np.random.default_rng(1), (sb.OBS, sb.NEXT_OBS, sb.ACTIONS, sb.REWARDS, sb.DISCOUNTS)
+
+        def update() -> None:
+            drawn = rng.integers(self.capacity, size=self.batch_size)
+            obs, following, actions, *numbers = (torch.from_numpy(self.rows[n][drawn]).to(self.device) for n in names)
+            with torch.no_grad():
+                best = online(following)[0].argmax(1, keepdim=True)
+                goals = numbers[0] + numbers[1] * target(following)[0].gather(1, best)[:, 0]
+            loss = torch.nn.functional.smooth_l1_loss(online(obs)[0].gather(1, actions[:, None])[:, 0], goals)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(online.parameters(), 40.0)
+            optimizer.step()
+            loss.item()
+
+        def side() -> float:
+            started = time.perf_counter()
+            for _ in range(10):
+                update()
+            return (time.perf_counter() - started) * 1e2
+
+        return side
+
+    def row(self, rounds: int, storage: str) -> Row:
+        """Of the report."""
+        found = alternate(rounds, ours=self.ours(storage), plain=self.plain())
+        what = f"DQN, images, {self.batch_size} rows, replay in {storage}"
+        return Row.of(found, "plain", what, "ms", peer_name="eager")
+
+
 def product_rate(device: str) -> float:
     """Floating-point operations a second of a product of large float32 matrices."""
     size = 4096 if device == "cuda" else 512
@@ -167,6 +248,8 @@ def main() -> None:
         found = alternate(options.rounds, ours=work.ours("torch", device), plain=work.plain(device))
         what = f"PPO, {width}x{width}, minibatch {minibatch}"
         results.append(Row.of(found, "plain", what, "ms", peer_name="eager", bar="<= 0.5 peer"))
+    replay = ReplayWork(device, *((512, 20_000) if is_gpu else (32, 200)))
+    results += [replay.row(options.rounds, storage) for storage in (("memory", "gpu") if is_gpu else ("memory",))]
     results += tensor_rows(device, 4096 if is_gpu else 64)
     print("```")
     table(results)

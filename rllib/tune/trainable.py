@@ -344,11 +344,15 @@ class AlgorithmTrainable(Trainable):
     algorithm_class: Any
 
     def setup(self, config: dict[str, Any]) -> None:
-        settings = self.algorithm_class.config_class().update_from_dict(config)
-        if settings.log_dir is not None:
-            raise ValueError("log_dir is for a single run: Tune writes the files of each trial. Leave it out.")
-        self.algorithm = self.algorithm_class(settings)
+        self.check_settings(config)
+        self.algorithm = self.algorithm_class(self.algorithm_class.config_class().update_from_dict(config))
         self.algorithm.directory = Path(self.logdir)
+
+    @classmethod
+    def check_settings(cls, config: Mapping[str, Any]) -> None:
+        """Refuses what no trial can have, whatever a search draws."""
+        if config.get("log_dir") is not None:
+            raise ValueError("log_dir is for a single run: Tune writes the files of each trial. Leave it out.")
 
     def step(self) -> dict[str, Any]:
         result = self.algorithm.train()

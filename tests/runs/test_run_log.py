@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rllib import Algorithm, PPOConfig
+from rllib import Algorithm, PPOConfig, tune
 from rllib.runs.files import read_results
 from rllib.tune.plots import read_runs
 from rllib.tune.trainables import resolve_trainable
@@ -83,3 +83,6 @@ def test_a_trial_has_its_own_directory(config, tmp_path):
     trainable = resolve_trainable("PPO").cls
     with pytest.raises(ValueError, match="log_dir is for a single run"):
         trainable(config={"env": "CartPole-v1", "log_dir": str(tmp_path / "run")})
+    with pytest.raises(ValueError, match="log_dir is for a single run"):
+        tune.run("PPO", config={"env": "CartPole-v1", "log_dir": str(tmp_path / "run")}, storage_path=tmp_path / "all")
+    assert not list(tmp_path.iterdir()), "it is refused before anything is written"

@@ -34,7 +34,7 @@ def steps_progress(total: float) -> "StepsProgress | NotebookProgress":
 
 
 def in_notebook() -> bool:
-    """Whether the kernel of a notebook runs this. Colab has a class of its own, derived from Jupyter's."""
+    """Whether the kernel of a notebook runs this. Colab has another class, derived from Jupyter's."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
 

@@ -26,7 +26,7 @@ class FrameStacks:
         axis: that of the frames in a stack, the oldest first; 0 or -1.
         num_rows: rows, of two stacks each, that there is to be room for.
         zeros: `zeros(shape, dtype)` makes the ring. Where that is no array in this process's memory but a GpuArray,
-            frames are told apart by a digest alone (BLAKE2 of 128 bits: no two frames have the same one).
+            frames are distinguished by a digest alone (BLAKE2, 128 bits: no two frames have the same one).
 
     Attributes:
         length: k, frames of a stack.

@@ -339,7 +339,7 @@ def test_rays_default_replay_settings_are_accepted(algorithm):
         ({"target_network_update_freq": 0}, "must be an integer >= 1"),
         ({"replay_buffer_config": {"capacity": 10**13}}, "GiB are free"),
         ({"replay_buffer_config": {"capacity": 10**12, "storage": "disk"}}, "GiB free. Use"),
-        ({"replay_buffer_config": {"storage": "/none/such"}}, "storage='/none/such' must be 'memory', 'disk'"),
+        ({"replay_buffer_config": {"storage": "/none/such"}}, "storage='/none/such' must be 'memory', 'gpu', 'disk'"),
         ({"num_atoms": 5, "v_min": float("-inf")}, "v_min=-inf must be below v_max=10.0, and both be finite"),
         ({"noisy": True, "sigma0": float("inf")}, "sigma0=inf must be a number > 0 and finite"),
         ({"training_intensity": float("inf")}, "training_intensity=inf must be a number > 0 and finite"),

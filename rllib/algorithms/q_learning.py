@@ -152,14 +152,16 @@ class QLearning(OffPolicy):
         return DistributionalLoss() if config.num_atoms > 1 else TDLoss(config.td_error_loss_fn)
 
     def whole_loss(self, policy: Policy) -> Loss | LossOverModules:
-        """The loss; on GPUs it computes its targets itself, beside the gradient.
+        """The loss; on GPUs, and of images, it computes its targets itself, beside the gradient.
 
-        What a subclass adds to the batch as targets, what sequences of a memory are fitted to, and what functions of
-        the user's read, is computed in this process.
+        Images are always learned in torch, whose convolutions are quicker than numpy's. What a subclass adds to the
+        batch as targets, what sequences of a memory are fitted to, and what functions of the user's read, is computed
+        before the update, in this process.
         """
         loss = super().whole_loss(policy)
         elsewhere = type(self).add_targets is not QLearning.add_targets or policy.state_size
-        if not self.config.num_gpus or elsewhere or isinstance(loss, WithAuxiliary):
+        in_torch = self.config.num_gpus or policy.spec.torso
+        if not in_torch or elsewhere or isinstance(loss, WithAuxiliary):
             return loss
         return with_targets(loss, self.config.double_q)
 

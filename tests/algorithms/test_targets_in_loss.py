@@ -1,12 +1,13 @@
-"""Q-learning on GPUs: the loss computes its targets itself. The same loss on the CPU is what is computed without."""
+"""Q-learning on GPUs and of images: the loss computes its targets itself, and they are those computed before it."""
 
 import numpy as np
 import pytest
 
 from rllib.algorithms.dqn import DQN, DQNConfig
+from rllib.algorithms.off_policy import OffPolicy
 from rllib.losses.td import with_targets
 from rllib.sample_batch import REWARDS
-from tests.envs import MaskedProbe, ProbeEnv
+from tests.envs import MaskedProbe, MatchPicture, ProbeEnv
 from tests.gpu import needs_gpu
 
 KINDS = {
@@ -34,6 +35,13 @@ class InLoss(DQN):
 
     def add_targets(self, batch):
         raise AssertionError("these targets are computed twice")
+
+
+class InBatch(DQN):
+    """DQN as it is without images: the batch brings its targets."""
+
+    def whole_loss(self, policy):
+        return OffPolicy.whole_loss(self, policy)
 
 
 def make_config(env=FiveStates, **training):
@@ -76,6 +84,15 @@ def test_the_loss_with_its_targets_trains_as_with_those_of_the_batch(kind):
 def test_illegal_actions_are_not_chosen(num_atoms):
     config = make_config(MaskedProbe, num_atoms=num_atoms, v_min=0.0, v_max=2.0)
     assert_equal_runs(trained(InLoss, config), trained(DQN, config), atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["double, dueling", "distributional", "noisy", "prioritised"])
+def test_images_train_as_with_the_targets_of_the_batch(kind):
+    model = {"conv_filters": [[4, 3, 2]], "fcnet_hiddens": [16]}
+    config = make_config(lambda _: MatchPicture({"size": 8, "truncated": True}), **{"model": model, **KINDS[kind]})
+    with config.build() as algo:
+        assert algo.learner.objectives[0].is_over_modules
+    assert_equal_runs(trained(DQN, config), trained(InBatch, config), atol=2e-5)
 
 
 def test_two_learners_have_the_noise_of_the_target_network():

@@ -27,6 +27,9 @@ from pathlib import Path
 ROOT = Path(os.environ.get("BENCHMARK_CHECKOUT") or Path(__file__).resolve().parent.parent)
 PEERS = Path(__file__).resolve().parent / "peers"
 PACKAGES = ("numpy", "torch", "gymnasium", "pyzmq", "ray")
+# They choose older instructions, for equal bits on different processors: Haswell halves numpy's products where there is
+# AVX-512, and leaves those of JAX and torch as they are.
+LIMITS = ("OPENBLAS_CORETYPE", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")
 
 # Set before numpy is imported: one thread a process, as with every peer; two processes would else fight for the cores.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -39,7 +42,10 @@ if str(ROOT) not in sys.path:
 
 
 def machine() -> str:
-    """One line: processor, cores this process may use, memory, load, and the versions of what is measured with."""
+    """One line: processor, cores this process may use, memory, load, and the versions of what is measured with.
+
+    It ends with the variables that choose older instructions for matrix products, where they are set.
+    """
     cores = len(os.sched_getaffinity(0))
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     versions = [f"{name} {version}" for name in PACKAGES if (version := _version(name))]
@@ -51,6 +57,7 @@ def machine() -> str:
             f"load {os.getloadavg()[0]:.1f}",
             f"Python {platform.python_version()}",
             *versions,
+            *(f"{name}={os.environ[name]}" for name in LIMITS if os.environ.get(name)),
         ]
     )
 

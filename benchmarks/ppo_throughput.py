@@ -14,8 +14,8 @@ FRAGMENT = 128
 BATCH = ENVS * FRAGMENT
 
 
-def build(workers: int):
-    """The algorithm with its eight environments over this number of workers."""
+def build(workers: int, learners: int = 0):
+    """The algorithm with its eight environments over this number of workers, and this number of learners."""
     from rllib import PPOConfig
 
     envs = ENVS // max(workers, 1)
@@ -24,6 +24,7 @@ def build(workers: int):
         .environment("CartPole-v1")
         .rollouts(num_rollout_workers=workers, num_envs_per_worker=envs, rollout_fragment_length=FRAGMENT)
         .training(train_batch_size=BATCH, sgd_minibatch_size=256, num_sgd_iter=4, model={"fcnet_hiddens": [64, 64]})
+        .learners(num_learners=learners)
         .build()
     )
 
@@ -55,11 +56,16 @@ def sides(iterations: int, peers: bool) -> dict:
 def main() -> None:
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="how many, one row each")
+    parser.add_argument("--learners", type=int, nargs="+", default=[0], help="processes that learn; 0: this one")
     parser.add_argument("--iterations", type=int, default=20, help="of each side in each round; ours ten times as many")
     options = parser.parse_args()
     print(machine())
     print(f"medians of {options.rounds} rounds of {options.iterations} iterations")
-    algos = {f"workers_{workers}": build(workers) for workers in options.workers}
+    shapes = itertools.product(options.workers, options.learners)
+    algos = {
+        f"workers_{workers}" + (f"_learners_{learners}" if learners else ""): build(workers, learners)
+        for workers, learners in shapes
+    }
     try:
         for algo in algos.values():
             training_rate(algo, 5)

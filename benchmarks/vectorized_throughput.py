@@ -1,8 +1,8 @@
 """PPO on CartPole-v1's own vector implementation, sampling and training: environment steps a second.
 
 4 epochs, two 64x64 tanh towers, in two sizes: 64 environments x 128 steps with minibatches of 1,024, and 8 x 128 with
-256. Ours in this process alone, and with two rollout workers and two learners. The peers: rejax, whose environments,
-acting and updates are one XLA program (without the seconds in which that is compiled), and SBX's PPO.
+256. Ours in this process alone, with two learners, and with two rollout workers as well. The peers: rejax, whose
+environments, acting and updates are one XLA program (without the seconds in which that is compiled), and SBX's PPO.
 """
 
 import functools
@@ -13,7 +13,7 @@ from ppo_throughput import training_rate
 
 FRAGMENT = 128
 SIZES = {"64 x 128": (64, 1024), "8 x 128": (8, 256)}
-SHAPES = {"in one process": (0, 0), "2 workers, 2 learners": (2, 2)}
+SHAPES = {"in one process": (0, 0), "2 learners": (0, 2), "2 workers, 2 learners": (2, 2)}
 
 
 def build(envs: int, minibatch: int, workers: int, learners: int):

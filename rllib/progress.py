@@ -1,6 +1,5 @@
 """The progress of `Algorithm.learn`, on a terminal and in a notebook, and results as tables of HTML."""
 
-import html
 import math
 import sys
 import time
@@ -142,7 +141,7 @@ def result_table(result: Mapping) -> str:
         return ""
     rows = (("th", cells), ("td", cells.values()))
     style = 'style="text-align:right"'
-    lines = ("".join(f"<{tag} {style}>{html.escape(cell)}</{tag}>" for cell in row) for tag, row in rows)
+    lines = ("".join(f"<{tag} {style}>{cell}</{tag}>" for cell in row) for tag, row in rows)
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 

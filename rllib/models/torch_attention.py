@@ -1,6 +1,6 @@
 """A network with attention in torch, for learning: views of a flat vector, one pass over whole sequences.
 
-Tensors have the towers in front. Acting is numpy's (numpy_attention.py), on the same weights.
+Tensors have the towers in front. Acting is numpy's (numpy_attention.py), on the same weights; exports act by `step`.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,23 +62,44 @@ class TorchAttentionNetwork(nn.Module):
             seq_lens: int [S], lengths of the sequences.
             state: [S, state_size] before their first rows.
         """
-        layout, parts, blocks = self.layout, self._parts, _Blocks(seq_lens, len(inputs))
+        return self._results(self._read_by_units(inputs, state, _Blocks(seq_lens, len(inputs)))[-1])
+
+    def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One row of each of B sequences: distribution inputs [B, K], values [B] and the next states [B, state_size].
+
+        Args:
+            inputs: what `Policy.encode` gives, [B, ...].
+            state: [B, state_size].
+        """
+        *read, last = self._read_by_units(inputs, state, _SingleRows())
+        shifted = [torch.cat([seen[:, :, 1:], x[:, :, None]], 2) for seen, x in zip(self._windows(state), read)]
+        windows = torch.stack(shifted, dim=1).permute(2, 0, 1, 3, 4)  # [B, towers, units, window, size]
+        counts = (state[:, -1:] + 1).clamp(max=self.memory.window)
+        return *self._results(last), torch.cat([windows.flatten(1), counts], dim=1)
+
+    def _read_by_units(self, inputs: Tensor, state: Tensor, blocks: "_Blocks | _SingleRows") -> list[Tensor]:
+        """What each unit reads, and at last what the units give, [towers, B, size] each."""
+        layout = self.layout
         if layout.torso:
-            features = torso_features(layout.torso, parts, inputs, layout.num_towers)
+            features = torso_features(layout.torso, self._parts, inputs, layout.num_towers)
         else:
             features = inputs[None, :, :-1].expand(layout.num_towers, -1, -1)
         for index, activation in enumerate(self._activations):
             features = activation(self._affine(f"hidden_{index}", features))
-        x = self._affine("embedding", features)
+        read = [self._affine("embedding", features)]
         hidden = self._hidden(blocks, state[:, -1])
         for unit, window in enumerate(self._windows(state)):
-            name = f"unit_{unit}"
+            name, x = f"unit_{unit}", read[-1]
             x = self._gated(f"{name}_attention_gate", x, torch.relu(self._attended(name, x, window, hidden, blocks)))
             within = torch.relu(self._affine(f"{name}_mlp_0", self._normalized(f"{name}_mlp_norm", x)))
-            x = self._gated(f"{name}_mlp_gate", x, torch.relu(self._affine(f"{name}_mlp_1", within)))
+            read.append(self._gated(f"{name}_mlp_gate", x, torch.relu(self._affine(f"{name}_mlp_1", within))))
+        return read
+
+    def _results(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution inputs and values of what the units give."""
+        layout, parts, found = self.layout, self._parts, []
         for index in range(len(self.memory.post_hiddens)):
             x = self._post(self._affine(f"post_{index}", x))
-        found = []
         for (name, heads), features in zip(layout.head_blocks.items(), x.unbind()):
             results = torch.addmm(parts[f"{name}.bias"], features, parts[f"{name}.weight"])
             found += results.split(tuple(heads.values()), dim=1)
@@ -97,7 +118,7 @@ class TorchAttentionNetwork(nn.Module):
         shape = self.layout.num_towers, memory.num_units, memory.window, memory.size
         return state[:, :-1].unflatten(1, shape).transpose(0, 1).unbind(2)
 
-    def _hidden(self, blocks: "_Blocks", counts: Tensor) -> Tensor:
+    def _hidden(self, blocks: "_Blocks | _SingleRows", counts: Tensor) -> Tensor:
         """What a row must not see, bool [S, 1, L, window + L] over the window and the rows of its sequence.
 
         Row t sees the `window` columns before column window + t, which is itself; of the window the last `counts` [S].
@@ -108,7 +129,9 @@ class TorchAttentionNetwork(nn.Module):
         outside = (column < row) | (column > row + window)
         return (outside | (column < window - counts[:, None, None]))[:, None]
 
-    def _attended(self, name: str, x: Tensor, window: Tensor, hidden: Tensor, blocks: "_Blocks") -> Tensor:
+    def _attended(
+        self, name: str, x: Tensor, window: Tensor, hidden: Tensor, blocks: "_Blocks | _SingleRows"
+    ) -> Tensor:
         """Relative multi-head attention, [towers, B, size].
 
         Args:
@@ -188,6 +211,20 @@ class _Blocks:
         """The inverse."""
         rows = blocks.flatten(1, 2)
         return rows if self._place is None else rows.index_select(1, self._place)
+
+
+class _SingleRows:
+    """As _Blocks, for a sequence of one step in each row."""
+
+    length = 1
+
+    def of_rows(self, rows: Tensor) -> Tensor:
+        """[towers, B, 1, width] of rows [towers, B, width]."""
+        return rows[:, :, None]
+
+    def to_rows(self, blocks: Tensor) -> Tensor:
+        """The inverse."""
+        return blocks[:, :, 0]
 
 
 def _pieces(layout: AttentionLayout, flat: Tensor) -> dict[str, Tensor]:

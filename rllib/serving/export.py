@@ -20,7 +20,8 @@ from torch import Tensor
 
 from rllib import __version__
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.from_config import playable_environment
+from rllib.algorithms.from_config import playable_environment, previous_step
+from rllib.env.previous_steps import PreviousStepFactory
 from rllib.env.registry import EnvContext
 from rllib.models.masks import parts_of_mask
 from rllib.sample_batch import DEFAULT_POLICY
@@ -295,7 +296,10 @@ def _met(algorithm: Algorithm, count: int) -> list:
     config = algorithm.config
     if config.env is None or config.action_mask_from != "observation":
         return []
-    env = playable_environment(config).make(EnvContext(config.env_config, in_evaluation=True))
+    factory = playable_environment(config)
+    if told := previous_step(config):
+        factory = PreviousStepFactory(factory, told)
+    env = factory.make(EnvContext(config.env_config, in_evaluation=True))
     if getattr(env, "num_envs", 1) != 1:
         env.close()
         return []

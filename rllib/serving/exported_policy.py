@@ -9,9 +9,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rllib.algorithms.algorithm import Algorithm
-from rllib.env.previous_steps import ACTIONS, REWARDS
 from rllib.env.tensor_spaces import TensorColumn, maps_tensors, tensor_action_mapper
-from rllib.models.attention import AttentionLayout
 from rllib.models.flat_spaces import parts
 from rllib.models.noisy_network import NoisyLayout
 from rllib.models.torch_acting import encoded, mode
@@ -71,7 +69,7 @@ class ExportedPolicy(nn.Module):
         super().__init__()
         policy, config = algorithm.get_policy(policy_id), algorithm.config
         space, action_space = algorithm.observation_space, algorithm.action_space
-        _check(policy, space, action_space)
+        _check(policy, action_space)
         self.space, self._encoder, self._distribution = space, policy.spec.encoder, policy.distribution
         self._column, self._filter = TensorColumn(space), None
         if policy.filters_observations:
@@ -148,13 +146,9 @@ def _structured(space: spaces.Space, leaves: Iterator[Tensor]):
     return values if isinstance(space, spaces.Dict) else tuple(values.values())
 
 
-def _check(policy, space: spaces.Space, action_space: spaces.Space) -> None:
+def _check(policy, action_space: spaces.Space) -> None:
     problem = None
-    if isinstance(policy.layout, AttentionLayout):
-        problem = "its memory is attention (use_attention)"
-    elif isinstance(space, spaces.Dict) and space.spaces.keys() & {ACTIONS, REWARDS}:
-        problem = "it reads the action and the reward of the step before"
-    elif not maps_tensors(action_space):
+    if not maps_tensors(action_space):
         problem = f"its actions are of the space {action_space}"
     elif not hasattr(policy.spec, "torch") or not hasattr(policy.layout, "named_parameters"):
         problem = "its network is not described by its settings"

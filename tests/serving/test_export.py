@@ -12,7 +12,7 @@ import torch
 from rllib import DQNConfig, PPOConfig, SACConfig, TD3Config
 from rllib.serving.export import export_policy
 from rllib.serving.exported_policy import ExportedPolicy, ExportError
-from tests.envs import MatchPicture
+from tests.envs import MatchPicture, StructuredProbe
 
 torch.set_num_threads(1)
 SMALL = {"fcnet_hiddens": [16]}
@@ -58,6 +58,13 @@ CASES = {
     "images": lambda: ppo(fcnet_hiddens=[], conv_filters=[[4, [4, 4], 2]]).environment(MatchPicture),
     "lstm": lambda: ppo(use_lstm=True, lstm_cell_size=8, vf_share_layers=False).environment("CartPole-v1"),
     "gru": lambda: ppo(use_gru=True, lstm_cell_size=8).environment("Pendulum-v1"),
+    "attention": lambda: ppo(
+        use_attention=True, attention_num_transformer_units=2, attention_dim=8, attention_num_heads=2,
+        attention_head_dim=4, attention_memory_inference=6, attention_memory_training=6, vf_share_layers=False
+    ).environment("CartPole-v1"),
+    "the step before": lambda: ppo(
+        use_lstm=True, lstm_cell_size=8, lstm_use_prev_action=True, lstm_use_prev_reward=True
+    ).environment("Pendulum-v1"),
     "parts and masks": lambda: ppo().environment(Everything, action_mask_key="action_mask"),
     "bounds": lambda: ppo(free_log_std=True).environment("Pendulum-v1"),
     "squashed": lambda: SACConfig().environment("Pendulum-v1"),
@@ -150,9 +157,8 @@ def test_an_export_that_differs_is_not_written(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_exported_is_named(tmp_path):
-    attention = ppo(use_attention=True, attention_dim=8, attention_num_heads=1, attention_head_dim=8)
-    with attention.environment("CartPole-v1").build() as algo:
-        with pytest.raises(ExportError, match=r"its memory is attention \(use_attention\). rllib.load_policy"):
+    with ppo().environment(StructuredProbe).build() as algo:
+        with pytest.raises(ExportError, match=r"its actions are of the space Dict.*rllib.load_policy"):
             ExportedPolicy(algo, "default_policy")
         with pytest.raises(ExportError, match="format must be one of torch, onnx, but got 'tflite'"):
             export_policy(algo, tmp_path / "policy", "tflite")

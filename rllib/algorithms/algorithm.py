@@ -388,7 +388,7 @@ class Algorithm(Acting, Saving, ABC):
         lag = self.num_updates - batch.policy_version
         told: dict[str, float] = {}
         if hears(self.callbacks, "on_learn_on_batch"):
-            batch = _writable(batch)
+            batch = _in_own_arrays(batch)
         self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=told)
         if self._auxiliary_losses:
             weights = self.auxiliary_weights()
@@ -611,10 +611,12 @@ def _set_log_level(name: str) -> None:
         library.setLevel(name)
 
 
-def _writable(batch: SampleBatch) -> SampleBatch:
-    """The batch with copies of those columns that lie read-only in shared memory."""
-    columns = {
-        name: column.copy() if isinstance(column, np.ndarray) and not column.flags.writeable else column
-        for name, column in batch.items()
-    }
-    return SampleBatch(columns, policy_version=batch.policy_version)
+def _in_own_arrays(batch: SampleBatch) -> SampleBatch:
+    """The batch with copies of those columns that lie read-only in shared memory, or on a GPU."""
+
+    def own(column):
+        if not isinstance(column, np.ndarray):  # a tensor, of a replay there
+            return column.cpu().numpy()
+        return column if column.flags.writeable else column.copy()
+
+    return SampleBatch({name: own(column) for name, column in batch.items()}, policy_version=batch.policy_version)

@@ -8,7 +8,8 @@
 - `noisy`: exploration by learned noise in the weights of `hiddens` and the head instead of epsilon (arXiv:1706.10295).
 
 Departures: both streams of the dueling network read the same hidden layers and are linear (the papers give each a
-separate hidden layer); the priorities of C51 are KL(target || prediction), as in Rainbow.
+separate hidden layer); the priorities of C51 are KL(target || prediction), as in Rainbow; with `double_q` and `noisy`
+the network that chooses the next action has the noise of the one that is fitted (arXiv:1706.10295 draws a third one).
 
 The network, its loss and its targets are those of q_learning.py; replay, updates and target network those of
 off_policy.py.

@@ -159,9 +159,9 @@ class QLearning(OffPolicy):
         before the update, in this process.
         """
         loss = super().whole_loss(policy)
-        elsewhere = type(self).add_targets is not QLearning.add_targets or policy.state_size
+        own = type(self).add_targets is QLearning.add_targets and type(self).learn_from is QLearning.learn_from
         in_torch = self.config.num_gpus or policy.spec.torso
-        if not in_torch or elsewhere or isinstance(loss, WithAuxiliary):
+        if not in_torch or not own or policy.state_size or isinstance(loss, WithAuxiliary):
             return loss
         return with_targets(loss, self.config.double_q)
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from rllib.algorithms.algorithm import Algorithm
-from rllib.checkpoint import newest_checkpoint
-from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.checkpoints import acting_algorithm, latest
+from rllib.cli.failures import reported, user_input
 
 
 @click.command("evaluate", short_help="Play episodes with a trained policy.")
@@ -25,10 +24,9 @@ def command(
     checkpoint is taken. The seeds of the environments are ones that training has not seen.
     """
     with reported(verbose):
-        # Without workers, evaluation is played here.
-        overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, **({} if seed is None else {"seed": seed})}
+        overrides = {} if seed is None else {"seed": seed}
         with user_input():
-            algorithm = Algorithm.from_checkpoint(latest(checkpoint), overrides, load_user_code=load_user_code)
+            algorithm = acting_algorithm(latest(checkpoint), load_user_code, **overrides)
         with algorithm:
             result = algorithm.evaluate(episodes, explore=explore or None)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
@@ -37,14 +35,3 @@ def command(
     click.echo(f"return  {statistics.fmean(returns):.2f} ± {error:.2f} (mean ± standard error of {count} episodes)")
     click.echo(f"        {min(returns):g} to {max(returns):g}, median {statistics.median(returns):g}")
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")
-
-
-def latest(path: Path) -> Path:
-    """The checkpoint at that path, or the last one of the run there.
-
-    Raises:
-        Mistake: if there is nothing at that path.
-    """
-    if not path.exists():
-        raise Mistake(f"there is no checkpoint {path}")
-    return (newest_checkpoint(path) if path.is_dir() else None) or path

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from rllib.algorithms.algorithm import Algorithm
-from rllib.cli.evaluate import latest
+from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.export import SUFFIXES, ExportError, export_policy
@@ -36,9 +35,8 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     with reported(verbose):
         checkpoint = latest(checkpoint).absolute()
         output = output or checkpoint.with_name(checkpoint.name + SUFFIXES[format_])
-        overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, "num_learners": 0}
         with user_input():
-            algorithm = Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
+            algorithm = acting_algorithm(checkpoint, load_user_code)
         with algorithm:
             try:
                 with user_input():

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 import gymnasium
 
-from rllib.algorithms.algorithm import Algorithm
 from rllib.algorithms.playing import drawn_environment, fps_of, play_episode
-from rllib.cli.evaluate import latest
+from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input
 from rllib.video import VideoFile, draw_without_display, has_display
 
@@ -74,9 +73,8 @@ def show(
         Mistake: if the environment cannot be drawn in this way, or videos cannot be written here.
     """
     draw_without_display()
-    overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, "num_learners": 0}
     with user_input():
-        algorithm = Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
+        algorithm = acting_algorithm(checkpoint, load_user_code)
     with algorithm, contextlib.ExitStack() as stack:
         mode = "human" if output is None else "rgb_array"
         with user_input():

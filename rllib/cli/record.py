@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rllib.cli.evaluate import latest
+from rllib.cli.checkpoints import latest
 from rllib.cli.failures import reported
 from rllib.cli.play import options, show, video_of
 

@@ -74,7 +74,8 @@ def _config(run: Run) -> list[dict[str, Any]]:
     if not given and run.trial is not None and isinstance(run.trial.config, dict):
         given = msgspec.json.decode(encode(run.trial.config))
     given = dict(settings_by_path(given))
-    given.pop("algorithm", None)  # of a run of log_dir; the row has it
+    if given.get("log_dir") is not None:
+        given.pop("algorithm", None)  # the row has it
     defaults = _defaults(run.row["algorithm"])
     merged = {**(defaults or {}), **given}
     keys = [key for key in merged if not any(other.startswith(key + "/") for other in given)]

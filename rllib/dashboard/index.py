@@ -191,8 +191,10 @@ class Run:
         else:
             spec = self._spec(problems) if stats[SPEC] else None
             status, reason = self._state_of_run(spec, stats)
-            algorithm, env = (spec.algorithm, spec.env) if spec else (params.get("algorithm", ""), params.get("env"))
-            if algorithm and status == "unknown" and self._is_running is False and not stats[SPEC]:
+            of_log_dir = params.get("log_dir") is not None
+            told = params.get("algorithm", "") if of_log_dir else ""
+            algorithm, env = (spec.algorithm, spec.env) if spec else (told, params.get("env"))
+            if of_log_dir and status == "unknown" and self._is_running is False and not stats[SPEC]:
                 status, reason = "stopped", "it has ended; a run of log_dir does not say what its goal was"
             seed = params.get("seed", spec.seed if spec else None)
         return {

@@ -145,7 +145,17 @@ def project(probabilities, rewards, discounts, support):
 
 
 def torch_project(probabilities, rewards, discounts, support):
-    """`project` of tensors: the shares of all pairs of atoms [B, n, n], since sums by index have no fixed order."""
+    """`project` of tensors; on a GPU by `project_by_pairs`."""
+    if support.is_cuda:
+        return project_by_pairs(probabilities, rewards, discounts, support)
+    import torch
+
+    arrays = (given.numpy() for given in (probabilities, rewards, discounts, support))
+    return torch.from_numpy(project(*arrays))
+
+
+def project_by_pairs(probabilities, rewards, discounts, support):
+    """`project` of tensors by the shares of all pairs of atoms [B, n, n]: sums by index have no fixed order on GPUs."""
     import torch
 
     atoms = len(support)

@@ -332,6 +332,7 @@ class MaskedModule(nn.Module):
         return self._masked(dist_inputs, mask), values, following
 
     def _masked(self, dist_inputs: Tensor, mask: Tensor) -> Tensor:
+        dist_inputs = dist_inputs.float()  # LOWEST is no bfloat16
         illegal = torch.zeros_like(dist_inputs, dtype=torch.bool)
         for columns, where in self._parts:
             bad = mask[:, columns] == 0

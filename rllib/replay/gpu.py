@@ -7,6 +7,10 @@ import numpy as np
 GPU = "gpu"
 # What torch calls it.
 DEVICE = "cuda"
+# Rows are sent in pieces of this size, so that a whole column that is restored does not lie there twice.
+PIECE_BYTES = 2**26
+# Of the free memory is left to what the learner computes.
+KEPT_FREE = 0.1
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 
 
@@ -42,7 +46,14 @@ class GpuArray:
         return self.shape[0]
 
     def __setitem__(self, place: int | slice, rows: np.ndarray) -> None:
-        self._rows[place] = self._sent(np.array(rows, self.dtype))
+        if not isinstance(place, slice):
+            self._rows[place] = self._sent(np.array(rows, self.dtype))
+            return
+        start, stop, _ = place.indices(len(self))
+        piece = max(PIECE_BYTES * len(self) // max(self._rows.nbytes, 1), 1)
+        for first in range(start, stop, piece):
+            last = min(first + piece, stop)
+            self._rows[first:last] = self._sent(np.array(rows[first - start : last - start], self.dtype))
 
     def __getitem__(self, place):
         """For a tensor of places [...] the rows there, a tensor [..., *row]; else a copy as an array."""
@@ -70,18 +81,18 @@ def check_gpu(rows: int, size_bytes: int) -> None:
         ValueError: with the size, and a capacity that fits.
     """
     free = free_bytes()
-    if size_bytes > free:
+    if size_bytes > free * (1 - KEPT_FREE):
         fitting = max(math.floor(rows * free / (2 * size_bytes)), 1)
         raise ValueError(
             f"a replay of {rows} transitions takes {size_bytes / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB of the "
-            f"GPU's memory are free. Use .training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': "
-            "'memory'}."
+            f"GPU's memory are free, of which the learner needs a part ({KEPT_FREE:.0%} at least). Use "
+            f".training(replay_buffer_config={{'capacity': {fitting}}}), or {{'storage': 'memory'}}."
         )
 
 
 def free_bytes() -> int:
-    """Memory of the GPU that no process has taken."""
+    """Memory of the GPU that no process has taken, and what torch keeps here for its next tensors."""
     import torch
 
     free, _ = torch.cuda.mem_get_info(DEVICE)
-    return free
+    return free + torch.cuda.memory_reserved(DEVICE) - torch.cuda.memory_allocated(DEVICE)

@@ -168,7 +168,7 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     if spec.config is not None and not isinstance(spec.config, Mapping):
         raise TypeError(f"config must be a dict of settings and search space, but got {spec.config!r:.80}")
     if issubclass(resolved.cls, AlgorithmTrainable):
-        resolved.cls.check_settings(spec.config or {})
+        resolved.cls.check_settings(merged_config(resolved, spec.config))
     resolved.cls.check_export(spec.export_formats or ())
     logs = spec.log_to_file
     is_pair = isinstance(logs, (tuple, list)) and len(logs) == 2 and all(isinstance(name, str) for name in logs)

@@ -28,7 +28,7 @@ _POINTS = 100
 _RESAMPLES = 2000
 _MOST_AXES = 10
 _MOST_IN_NAME = 4
-_NOT_SETTINGS = {"seed", "__trial_index__"}
+_NOT_SETTINGS = {"seed", "log_dir", "__trial_index__"}
 # Number of other reported numbers that are drawn of a single run.
 _MOST_DETAILS = 6
 

@@ -4,8 +4,9 @@ import logging
 
 from rllib.errors import TuneError
 from rllib.tune.analysis import ExperimentAnalysis
-from rllib.tune.build_experiment import prepare
+from rllib.tune.build_experiment import check_spec, prepare
 from rllib.tune.experiment_spec import Experiment, ExperimentSpec, experiments_of, make_spec, takes_settings
+from rllib.tune.trainables import resolve_trainable
 from rllib.tune.trial import ERROR, Trial
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ def run_experiments(experiments, **settings) -> list[Trial]:
     """
     return_trials = settings.pop("return_trials", True)
     specs = [make_spec(settings, "run_experiments", one.spec) for one in experiments_of(experiments)]
+    for spec in specs:  # before the first one runs
+        check_spec(spec, resolve_trainable(spec.trainable))
     analyses, failures = [], []
     for spec in specs:
         try:

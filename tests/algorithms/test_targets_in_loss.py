@@ -122,3 +122,21 @@ def test_functions_of_the_users_get_the_targets_as_columns_on_a_gpu_too(setting)
     with make_config(**setting).resources(num_gpus=1).build() as algo:
         algo.train()
         assert algo.learner.objectives[0].is_over_modules == ("custom_loss" not in setting)
+
+
+class OwnTargets(DQN):
+    """Its values are fitted to 7."""
+
+    def learn_from(self, batch, lr):
+        batch["td_targets"] = np.full(len(batch[REWARDS]), 7, np.float32)
+        return self.learn_on_batch(batch, lr=lr, shuffle=False)
+
+
+def test_targets_of_a_subclass_are_those_that_images_are_fitted_to():
+    config = make_config(MatchPicture, num_steps_sampled_before_learning_starts=50, model={"fcnet_hiddens": []})
+    config.reporting(min_sample_timesteps_per_iteration=400)
+    with OwnTargets(config) as algo:
+        for _ in range(3):
+            result = algo.train()
+    stats = result["info"]["learner"]["default_policy"]["learner_stats"]
+    assert stats["mean_q"] > 3

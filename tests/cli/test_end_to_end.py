@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rllib import DQNConfig
+from rllib.checkpoint import write_checkpoint
+
 QUICK = ("train_batch_size=256", "sgd_minibatch_size=128", "num_sgd_iter=2", "model.fcnet_hiddens=[16]")
 TRAIN = ("train", "PPO", "CartPole-v1", "num_rollout_workers=2", *QUICK, "--name", "run", "--seed", "1")
 
@@ -163,3 +166,18 @@ def test_the_shell_completes(rllib, typed, offered):
     rllib.environment |= {"COMP_WORDS": typed, "COMP_CWORD": position, "_RLLIB_COMPLETE": "bash_complete"}
     code, output = rllib()
     assert code == 0 and f"plain,{offered}" in output.split()
+
+
+def test_checkpoints_of_a_gpu_act_without_one(rllib_command, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    config = DQNConfig().environment("CartPole-v1").training(learner="torch", store_buffer_in_checkpoints=True)
+    config.training(num_steps_sampled_before_learning_starts=0, replay_buffer_config={"capacity": 500})
+    with config.build() as algo:
+        algo.sample(20)
+        files = algo.get_state()
+    settings = files["config.json"]
+    settings |= {"num_gpus": 1, "replay_buffer_config": {**settings["replay_buffer_config"], "storage": "gpu"}}
+    checkpoint = write_checkpoint(tmp_path / "checkpoint", files)
+    for command in (["evaluate", checkpoint, "--episodes", 1], ["export", checkpoint, "-o", tmp_path / "policy.pt2"]):
+        result = rllib_command(*command)
+        assert result.exit_code == 0, result.output

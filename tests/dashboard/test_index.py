@@ -80,6 +80,16 @@ def test_without_run_json_the_state_is_unknown(results):
     assert (row["status"], row["last"], row["algorithm"]) == ("unknown", 2.0, "")
 
 
+def test_a_setting_named_algorithm_is_shown(results):
+    (results / "own").mkdir()
+    (results / "own" / "result.json").write_text('{"score": 2.0}\n')
+    (results / "own" / "params.json").write_text('{"algorithm": "sarsa", "lr": 0.1}')
+    index = Index(results)
+    assert (_row(index, "own")["algorithm"], _row(index, "own")["status"]) == ("", "unknown")
+    settings = {each["key"]: each["value"] for each in describe(index.runs["own"])["config"]}
+    assert settings == {"algorithm": "sarsa", "lr": 0.1}
+
+
 def test_a_run_of_log_dir_runs_until_its_algorithm_stops(results, monkeypatch):
     monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
     config = PGConfig().environment("CartPole-v1").training(train_batch_size=32).reporting(log_dir=results / "own")

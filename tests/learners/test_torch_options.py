@@ -20,6 +20,7 @@ from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.ppo import PPO_LOSS
+from tests.envs import MaskedProbe
 from tests.gpu import needs_gpu
 from tests.tensor_envs import counted_waits
 
@@ -65,6 +66,18 @@ def updated(graphs=None, device="cpu", options=DEFAULTS, num_updates=3, optimize
             )
         )
     return policy.weights.copy(), found, recorded
+
+
+@pytest.mark.parametrize("config", [PPOConfig(), DQNConfig()], ids=["PPO", "DQN"])
+def test_illegal_actions_stay_illegal_in_bfloat16(config):
+    config.environment(MaskedProbe, action_mask_key="action_mask").framework(torch_autocast="bfloat16")
+    config.training(learner="torch", train_batch_size=128, model={"fcnet_hiddens": [8]})
+    if isinstance(config, DQNConfig):
+        config.training(num_steps_sampled_before_learning_starts=64)
+    with config.reporting(min_sample_timesteps_per_iteration=200, min_time_s_per_iteration=0).build() as algo:
+        for _ in range(2):
+            algo.train()
+        assert algo.num_updates and np.isfinite(algo.get_policy().weights).all()
 
 
 def test_recorded_steps_do_what_steps_do():

@@ -9,6 +9,7 @@ from rllib.losses.td import (
     TDLoss,
     next_values,
     project,
+    project_by_pairs,
     q_targets,
     rescaled,
     td_targets,
@@ -46,9 +47,10 @@ def test_projection_of_tensors(device):
     p = rng.dirichlet(np.ones(51), 200).astype(np.float32)
     rewards, discounts = rng.uniform(-12, 12, 200).astype(np.float32), rng.uniform(0, 0.9, 200).astype(np.float32)
     rewards[:40], discounts[:40] = np.arange(-20, 20), 0  # onto atoms and past the ends
-    given = (torch.tensor(each, device=device) for each in (p, rewards, discounts, support))
-    found = torch_project(*given).cpu().numpy()
-    np.testing.assert_allclose(found, project(p, rewards, discounts, support), atol=2e-5)
+    given = [torch.tensor(each, device=device) for each in (p, rewards, discounts, support)]
+    for of_tensors in (torch_project, project_by_pairs):
+        found = of_tensors(*given).cpu().numpy()
+        np.testing.assert_allclose(found, project(p, rewards, discounts, support), atol=2e-5)
 
 
 def test_projection_keeps_mass_and_the_mean_within_the_support():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib import ApexDQNConfig, DQNConfig, R2D2Config, SACConfig
+from rllib import ApexDQNConfig, DefaultCallbacks, DQNConfig, R2D2Config, SACConfig
 from rllib.algorithms.dqn import DQN
 from rllib.algorithms.sac import SAC
 from rllib.losses.td import with_targets
@@ -79,11 +79,35 @@ def test_what_is_saved_on_one_side_goes_on_on_the_other(device, frame_axis):
         assert same(*(replay.sample(40, np.random.default_rng(2), 0.4) for replay in (first, second)))
 
 
+def test_whole_columns_are_sent_in_pieces(in_memory, monkeypatch):
+    monkeypatch.setattr(gpu, "PIECE_BYTES", 100)
+    rows, sizes = gpu.GpuArray((50, 4), np.float32), []
+    send = rows._sent
+    monkeypatch.setattr(rows, "_sent", lambda array: sizes.append(array.nbytes) or send(array))
+    given = np.arange(120, dtype=np.float64).reshape(30, 4)
+    rows[10:40] = given
+    assert np.array_equal(rows[10:40], given) and not rows[:10].any() and not rows[40:].any()
+    assert max(sizes) <= 100 and sum(sizes) == 30 * 16
+
+
+def test_callbacks_get_arrays(in_memory):
+    kinds = set()
+
+    class Looks(DefaultCallbacks):
+        def on_learn_on_batch(self, *, policy, train_batch, result, **kwargs):
+            kinds.update(type(column) for column in train_batch.values())
+
+    config = DQNConfig().environment("CartPole-v1").training(**SMALL, hiddens=[16]).callbacks(Looks)
+    config.reporting(min_sample_timesteps_per_iteration=100, min_time_s_per_iteration=0)
+    final_weights(InLoss(config), "gpu")
+    assert kinds == {np.ndarray}
+
+
 def test_what_does_not_fit_is_refused_with_the_size(in_memory):
     table = (Column("obs", (256,)),)
-    ReplayBuffer(table, 16_384, storage="gpu")
-    with pytest.raises(ValueError, match=r"a replay of 16385 transitions takes 0\.0 GiB, .*'capacity': 8192"):
-        ReplayBuffer(table, 16_385, storage="gpu")
+    ReplayBuffer(table, 14_745, storage="gpu")
+    with pytest.raises(ValueError, match=r"a replay of 14746 transitions takes 0\.0 GiB, .*10%.*'capacity': 8192"):
+        ReplayBuffer(table, 14_746, storage="gpu")
     with pytest.raises(ValueError, match=r"not of uint16. Use .*'storage': 'memory'"):
         ReplayBuffer((Column("obs", (4,), "uint16"),), 10, storage="gpu")
 

@@ -79,10 +79,19 @@ def test_the_settings_of_a_worker_can_be_had_beside_a_run(config, only_results):
     assert len(weights) == algo.policy.weights.size and settings.env is not None
 
 
+def never_called(config):
+    raise AssertionError("the first experiment ran")
+
+
 def test_a_trial_has_its_own_directory(config, tmp_path):
     trainable = resolve_trainable("PPO").cls
     with pytest.raises(ValueError, match="log_dir is for a single run"):
         trainable(config={"env": "CartPole-v1", "log_dir": str(tmp_path / "run")})
     with pytest.raises(ValueError, match="log_dir is for a single run"):
         tune.run("PPO", config={"env": "CartPole-v1", "log_dir": str(tmp_path / "run")}, storage_path=tmp_path / "all")
+    with pytest.raises(ValueError, match="log_dir is for a single run"):
+        tune.run(config.copy(copy_frozen=False), storage_path=tmp_path / "all")
+    second = {"run": "PPO", "config": {"env": "CartPole-v1", "log_dir": str(tmp_path / "run")}}
+    with pytest.raises(ValueError, match="log_dir is for a single run"):
+        tune.run_experiments({"first": {"run": never_called}, "second": second}, storage_path=tmp_path / "all")
     assert not list(tmp_path.iterdir()), "it is refused before anything is written"

@@ -1,0 +1,44 @@
+"""Checkpoints that a command is given, and their algorithms on this machine."""
+
+from pathlib import Path
+
+from rllib.algorithms.algorithm import Algorithm
+from rllib.checkpoint import newest_checkpoint, read_checkpoint
+from rllib.cli.failures import Mistake
+from rllib.replay.disk import MEMORY
+from rllib.replay.gpu import GPU
+
+
+def latest(path: Path) -> Path:
+    """The checkpoint at that path, or the last one of the run there.
+
+    Raises:
+        Mistake: if there is nothing at that path.
+    """
+    if not path.exists():
+        raise Mistake(f"there is no checkpoint {path}")
+    return (newest_checkpoint(path) if path.is_dir() else None) or path
+
+
+def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Algorithm:
+    """The algorithm of a checkpoint, which is to act in this process alone, on its CPU where there is no GPU.
+
+    Args:
+        checkpoint: its directory.
+        load_user_code: as for Algorithm.from_checkpoint, which see for the errors.
+        overrides: further settings to change.
+    """
+    overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, "num_learners": 0, **overrides}
+    settings = read_checkpoint(checkpoint, only="config.json").get("config.json", {})
+    if settings.get("num_gpus") and not _has_gpu():
+        overrides |= {"num_gpus": 0, "learner_collective": "auto"}
+        replay = settings.get("replay_buffer_config", {})
+        if replay.get("storage") == GPU:
+            overrides["replay_buffer_config"] = {**replay, "storage": MEMORY}
+    return Algorithm.from_checkpoint(checkpoint, overrides, load_user_code=load_user_code)
+
+
+def _has_gpu() -> bool:
+    import torch  # takes seconds, and few checkpoints ask for a GPU
+
+    return torch.cuda.is_available()

@@ -387,7 +387,7 @@ class Algorithm(Acting, Saving, ABC):
         """One `Learner.update` of a policy on the batch, counted and timed; see there for the settings."""
         lag = self.num_updates - batch.policy_version
         told: dict[str, float] = {}
-        if hears(self.callbacks, "on_learn_on_batch"):
+        if hears(self.callbacks, "on_learn_on_batch") and self.rollout_device is None:
             batch = _in_own_arrays(batch)
         self.callbacks.on_learn_on_batch(policy=self.policies[policy_id], train_batch=batch, result=told)
         if self._auxiliary_losses:

@@ -23,7 +23,7 @@ from rllib import spans
 from rllib.algorithms import from_config, tensor_rollouts
 from rllib.algorithms.algorithm_config import AlgorithmConfig, frozen
 from rllib.algorithms.evaluations import Evaluations
-from rllib.algorithms.exploration_config import make_exploration
+from rllib.algorithms.exploration_config import exploration_settings, make_exploration
 from rllib.algorithms.inference import Acting, Inference
 from rllib.algorithms.playing import EvaluationVideos
 from rllib.algorithms.reporting import Reporting
@@ -334,9 +334,11 @@ class Algorithm(Acting, Saving, ABC):
 
     def make_exploration(self, config: AlgorithmConfig) -> Exploration:
         """How workers with these settings try out new behaviour."""
-        if config.model.get("use_sde"):
-            return StateDependentNoise(sample_freq=config.model.get("sde_sample_freq", -1))
-        return make_exploration(config.exploration_config, config.default_exploration, self.action_space)
+        given, default, model = config.exploration_config, config.default_exploration, config.acting_model
+        if model.get("use_sde"):
+            random_timesteps = exploration_settings(given, default).get("random_timesteps", 0)
+            return StateDependentNoise(model.get("sde_sample_freq", -1), random_timesteps)
+        return make_exploration(given, default, self.action_space)
 
     def explored_by(self) -> dict[str, Any]:
         """How much is explored at this moment, as the action distribution's `noise` takes it (epsilon, ...)."""

@@ -9,6 +9,7 @@ algorithm; what lies below the algorithm receives values, never the config.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -700,6 +701,11 @@ class AlgorithmConfig(ConfigObject):
         """What evaluation_config changes for evaluation, under canonical names."""
         changes = self._resolved(self.evaluation_config or {})
         return {name: value for name, value in changes.items() if name not in self.evaluation_ignores}
+
+    @property
+    def acting_model(self) -> Mapping[str, Any]:
+        """Settings of the network that acts."""
+        return self.model
 
     @property
     def explores_in_evaluation(self) -> bool:

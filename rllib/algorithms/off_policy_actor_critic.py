@@ -77,6 +77,10 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         """How many critics there are."""
         return self.n_critics or (2 if self.twin_q else 1)
 
+    @property
+    def acting_model(self) -> Mapping[str, Any]:
+        return self.network_settings("policy_model_config")
+
     def network_settings(self, own: str) -> dict[str, Any]:
         """`model`, with what this setting changes."""
         return {**self.model, **self[own]}
@@ -164,7 +168,7 @@ class OffPolicyActorCritic(OffPolicy):
             observation_space, action_space: of the environment.
             model: settings that the algorithm decides.
         """
-        settings = {**self.config.network_settings("policy_model_config"), **model}
+        settings = {**self.config.acting_model, **model}
         spec = self.described_policy(observation_space, action_space, settings)
         return dataclasses.replace(spec, critic=False, vf_share_layers=True)
 

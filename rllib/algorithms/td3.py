@@ -18,6 +18,7 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
+from rllib.algorithms.config_object import relation
 from rllib.algorithms.exploration_config import OF_ACTIONS
 from rllib.algorithms.off_policy_actor_critic import (
     CRITICS,
@@ -76,6 +77,14 @@ class DDPGConfig(OffPolicyActorCriticConfig):
 
     @section
     def reporting(self, *, min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=1000) -> Self: ...
+
+    @relation("model", "policy_model_config")
+    def _check_noise(self):
+        if self.acting_model.get("use_sde"):
+            return (
+                "policy_model_config: use_sde=True learns the standard deviations of actions, and a deterministic "
+                "actor has none. Leave it out, or use SAC or TQC."
+            )
 
 
 class TD3Config(DDPGConfig):

@@ -232,7 +232,7 @@ class RandomStartExplorer(Explorer):
     def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
         size = self._size
         own = np.ascontiguousarray(noise[:, :-size])
-        self.policy.act(observations, own, dist_inputs, actions, values, state, next_state)
+        super().act(observations, own, dist_inputs, actions, values, state, next_state)
         drawn = noise[:, -size:]
         at_random = ~np.isnan(drawn[:, 0])
         actions.reshape(len(actions), size)[at_random] = drawn[at_random]
@@ -253,16 +253,24 @@ class StochasticSampling(Exploration):
         return RandomStartExplorer if self.random_timesteps else Explorer
 
 
+class RandomStartStateDependentNoiseExplorer(RandomStartExplorer, StateDependentNoiseExplorer):
+    """The first steps of the run are uniform over all actions; then the noise is a function of the state."""
+
+
 class StateDependentNoise(Exploration):
     """Noise that is a function of the state for several steps; needs a network with model={"use_sde": True}.
 
     Attributes:
         sample_freq: steps of an environment after which the function is drawn anew; -1: with each fragment alone.
+        random_timesteps: as for StochasticSampling.
     """
 
-    explorer: ClassVar[type[Explorer]] = StateDependentNoiseExplorer
-
     sample_freq: int = -1
+    random_timesteps: int = 0
+
+    @property
+    def explorer(self) -> type[Explorer]:
+        return RandomStartStateDependentNoiseExplorer if self.random_timesteps else StateDependentNoiseExplorer
 
 
 class EpsilonGreedy(Exploration):

@@ -180,6 +180,31 @@ def test_the_first_actions_are_uniform():
         assert np.abs(later).max() < 6 and np.isfinite(later).all()
 
 
+@pytest.mark.parametrize("part", ["model", "policy_model_config"])
+@pytest.mark.parametrize("kind", [SACConfig, TQCConfig])
+def test_uniform_actions_before_state_dependent_noise(kind, part):
+    """As Stable-Baselines3's learning_starts: uniform first, then one function of the state for a whole fragment."""
+    sde = {"fcnet_hiddens": [4], "use_sde": True, "log_std_init": -1.0}
+    chosen = config(kind, Reach, envs=4, fragment=10, **{part: sde})
+    with chosen.exploration(exploration_config={"random_timesteps": 2000}).build() as algo:
+        first = np.tanh(algo.sample(2000)[sb.ACTIONS]).reshape(-1)
+        assert np.abs(np.sort(first) - np.linspace(-1, 1, len(first))).max() < 0.08
+        later = algo.sample(40)
+    network = algo.policy.network
+    means = network.forward_policy(algo.policy.encode(later[sb.OBS], algo.policy.new_inputs(40)))[:, :1]
+    noise, features = later[sb.ACTIONS] - np.clip(means, -2, 2), network.acting_features(40).T
+    assert np.abs(noise).max() > 1e-2
+    for rows in np.arange(40).reshape(10, 4).T:  # of one environment: 10 rows, and the 4 numbers of Theta explain them
+        theta = np.linalg.lstsq(features[rows], noise[rows], rcond=1e-5)[0]
+        np.testing.assert_allclose(features[rows] @ theta, noise[rows], atol=1e-5)
+
+
+def test_the_actors_own_settings_choose_the_noise():
+    given = {"model": {"use_sde": True}, "policy_model_config": {"use_sde": False}}
+    with config(SACConfig, Reach, **given).build() as algo:
+        assert not np.isnan(after(algo, 1)).any()
+
+
 def test_several_updates_for_each_step():
     with config(SACConfig, Reach, training_intensity=64).build() as algo:
         after(algo, 2)
@@ -234,6 +259,12 @@ def test_spaces_that_do_not_fit(kind, env, message):
 def test_settings_that_do_not_fit(training, message):
     with pytest.raises(ValueError, match=message):
         config(SACConfig, Reach, **training).build()
+
+
+@pytest.mark.parametrize("part", ["model", "policy_model_config"])
+def test_a_deterministic_actor_has_no_state_dependent_noise(part):
+    with pytest.raises(ValueError, match=r"use_sde=True learns the standard deviations .* use SAC or TQC"):
+        config(TD3Config, Reach, **{part: {"use_sde": True}}).build()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Failures of the library itself. A user's mistake is a ValueError or TypeError; the runtime has its own errors."""
 
+from typing import Any
+
 
 class RLlibError(Exception):
     """Base class of the library's own failures."""
@@ -7,6 +9,18 @@ class RLlibError(Exception):
 
 class LearnerError(RLlibError):
     """An update violated an invariant: a first minibatch that is not on-policy, a parameter that is NaN."""
+
+
+class NotFiniteError(LearnerError):
+    """A gradient is not finite, so its step was not taken.
+
+    Attributes:
+        batch: the columns of the batch that it was computed from, by name; empty where they are not known.
+    """
+
+    def __init__(self, message: str):
+        super().__init__(message)
+        self.batch: dict[str, Any] = {}
 
 
 class LearnersLostError(RLlibError):

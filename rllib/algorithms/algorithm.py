@@ -29,6 +29,7 @@ from rllib.algorithms.playing import EvaluationVideos
 from rllib.algorithms.reporting import Reporting
 from rllib.algorithms.saving import Saving
 from rllib.env.registry import EnvFactory
+from rllib.errors import NotFiniteError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears, make_callbacks, tell_recreated_workers
 from rllib.evaluation.evaluator import Duration
@@ -483,7 +484,11 @@ class Algorithm(Acting, Saving, ABC):
             training_began = time.monotonic()
             while True:
                 self.metrics.training_steps += 1
-                stats = self.training_step()
+                try:
+                    stats = self.training_step()
+                except NotFiniteError as error:
+                    self._reporting.on_not_finite(error)
+                    raise
                 if self._iteration_is_full():
                     break
             self._training_s = time.monotonic() - training_began

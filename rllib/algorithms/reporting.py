@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from rllib.algorithms.from_config import environment_name
+from rllib.errors import NotFiniteError
 from rllib.metrics import Result
+from rllib.runs.files import keep_failing_batch
 from rllib.runs.run_log import RunLog, refuse_earlier_run
 from rllib.runs.trackers import TRACKERS, check_package
 
@@ -60,6 +62,11 @@ class Reporting:
         """After an iteration."""
         for each in filter(None, [self._log, *self._trackers]):
             each.on_result(result)
+
+    def on_not_finite(self, error: NotFiniteError) -> None:
+        """After an update that failed: keeps its batch beside the results."""
+        if self._log is not None:
+            keep_failing_batch(self._log.directory, error)
 
     def stop(self) -> None:
         """Closes everything, when all is written and sent."""

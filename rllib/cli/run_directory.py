@@ -16,8 +16,9 @@ from rllib.runs.files import numbered, write_whole
 from rllib.runs.run_log import RunLog
 
 SPEC = "run.json"
-# Where no number of iterations is given, the state is saved this often, so that --resume has something to go on from.
-SAVE_EVERY_S = 300.0
+# Where no number of iterations is given, the state is saved after the first iteration and when a run is twice as old as
+# at the last time, at these intervals: a run that fails has something to go back to, and loses half of it at most.
+MIN_SAVE_S, SAVE_EVERY_S = 5.0, 300.0
 
 
 class RunDirectory:
@@ -40,7 +41,8 @@ class RunDirectory:
             self.log = RunLog(path)
         except BlockingIOError as error:
             raise Mistake(str(error)) from None
-        self._saved_at, self._passing = time.monotonic(), None
+        self._began_at, self._passing = time.monotonic(), None
+        self._saved_at = self._began_at
 
     @classmethod
     def new(cls, results: Path, spec: RunSpec) -> Self:
@@ -98,11 +100,13 @@ class RunDirectory:
     # ------------------------------------------------------------------ checkpoints
 
     def save_if_due(self, algorithm, iteration: int, every: int) -> None:
-        """Saves after each `every` iterations; with 0 every five minutes, and then the newest alone is kept."""
+        """Saves after each `every` iterations; with 0 ever more rarely, and then the newest alone is kept."""
         if every:
             if iteration % every == 0:
                 self.save(algorithm, iteration)
-        elif time.monotonic() - self._saved_at >= SAVE_EVERY_S:
+            return
+        interval = min(SAVE_EVERY_S, max(MIN_SAVE_S, self._saved_at - self._began_at))
+        if self.checkpoint is None or time.monotonic() - self._saved_at >= interval:
             self.save(algorithm, iteration)
             self._passing = self.checkpoint
 

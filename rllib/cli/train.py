@@ -17,7 +17,9 @@ from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
+from rllib.errors import NotFiniteError
 from rllib.progress import elapsed
+from rllib.runs.files import keep_failing_batch
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
 
@@ -48,7 +50,8 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--results-dir", "--local-dir", type=click.Path(path_type=Path, file_okay=False), default="results",
               show_default=True, help="Where runs get their directories.")  # fmt: skip
 @click.option("--checkpoint-freq", type=click.IntRange(min=0), metavar="N", help="Save every N iterations [default: "
-              "every five minutes, and only the newest is kept]; the last state is always saved.")  # fmt: skip
+              "after the first, then ever more rarely, every five minutes at last, and only the newest is kept]; the "
+              "last state is always saved.")  # fmt: skip
 @click.option("--checkpoint-at-end", is_flag=True, hidden=True, help="Ray's; it is always done.")
 @click.option("--num-samples", "trials", type=click.IntRange(min=1), metavar="N", help="Runs of a search.")
 @click.option("--profile", is_flag=True, help="Record what every process does when: profile.json, a Chrome trace, "
@@ -236,7 +239,9 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
                 profile.save(directory / "profile.json")
                 outcome.profile = f"{profile}\nprofile     {directory / 'profile.json'} (open it in ui.perfetto.dev)"
             algorithm.stop()
-    except Exception:
+    except Exception as error:
+        if isinstance(error, NotFiniteError):
+            keep_failing_batch(directory, error)
         (directory / "error.txt").write_text(traceback.format_exc())
         raise
     finally:

@@ -1,23 +1,27 @@
 """Learners: whole batches in, better weights and statistics out."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rllib.errors import NotFiniteError
 from rllib.learners.numpy_learner import NumpyBackend
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.loss import Loss
 from rllib.policy import Policy
-from rllib.sample_batch import NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
+from rllib.sample_batch import INDICES, NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
 if TYPE_CHECKING:
     from rllib.learners.torch_learner import TorchBackend
 
 KINDS = ("auto", "numpy", "torch")
+# Of a batch from which no finite gradient comes.
+NUM_ROWS_NAMED = 3
 
 
 class Learner:
@@ -118,9 +122,10 @@ class Learner:
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
         size = min(minibatch_size or rows, rows)
         stop = stop_above and (self.objectives[0].loss.stats.index(stop_above[0]), stop_above[1])
-        found = self.backend.train(
-            columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile, stop, refresh
-        )
+        with self._rows_named(batch, columns, inputs):
+            found = self.backend.train(
+                columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile, stop, refresh
+            )
         result = {"num_minibatches": len(found[0][0]) if found else 0}
         last_order = orders[-1]
         if seq_lens is not None and last_order is not None:
@@ -146,7 +151,8 @@ class Learner:
         rows = self._checked(batch, microbatch_size=microbatch_size)
         self._check_one_gradient()
         columns, inputs = self._read(batch)
-        gradient, statistics = self.backend.compute_gradient(columns, inputs, microbatch_size or rows, settings)
+        with self._rows_named(batch, columns, inputs):
+            gradient, statistics = self.backend.compute_gradient(columns, inputs, microbatch_size or rows, settings)
         return gradient.copy(), self._named(self.objectives[0], statistics)
 
     def apply_gradient(self, gradient: np.ndarray, *, lr: float) -> float:
@@ -198,6 +204,18 @@ class Learner:
         if NEXT_OBS in columns:
             columns[NEXT_OBS] = self._encoded_anew(batch[NEXT_OBS])
         return columns, self._encoded(batch[OBS])
+
+    @contextlib.contextmanager
+    def _rows_named(self, batch: SampleBatch, columns: Mapping, inputs) -> Iterator[None]:
+        """Adds the batch to a NotFiniteError that is raised inside, and to its message the rows to look at."""
+        try:
+            yield
+        except NotFiniteError as error:
+            error.batch = {name: _in_numpy(column) for name, column in batch.items()}
+            read = {name: _in_numpy(column) for name, column in {**columns, OBS: inputs}.items()}
+            read = {name: each.reshape(len(each), -1) for name, each in read.items() if name not in PER_SEQUENCE}
+            error.args = (f"{error} {_rows_to_look_at(read, error.batch.get(INDICES))}",)
+            raise
 
     def _checked(
         self,
@@ -294,6 +312,24 @@ class Learner:
     def _prefixes(self) -> list[str]:
         """Of each objective's optimizer's names in the state."""
         return [""] if len(self.objectives) == 1 else [f"{each.name}." for each in self.objectives]
+
+
+def _rows_to_look_at(columns: Mapping[str, np.ndarray], indices: np.ndarray | None) -> str:
+    """The rows [B, ...] whose numbers are not finite, or the largest: some of them, with the replay's indices."""
+    largest = np.stack([np.abs(column).max(1).astype(np.float64) for column in columns.values()])  # NaN stays NaN
+    is_bad = ~np.isfinite(largest)
+    if is_bad.any():
+        what, rows = "Rows with NaN or infinity", np.flatnonzero(is_bad.any(0))
+    else:
+        what, rows = "Rows with the largest numbers", np.argsort(-largest.max(0), kind="stable")
+        is_bad = largest == largest.max(0)
+    described = []
+    for row in rows[:NUM_ROWS_NAMED]:
+        place = f"{row}" if indices is None else f"{row} ({INDICES} {indices[row]})"
+        of = [f"{name} {size:.3g}" for name, bad, size in zip(columns, is_bad[:, row], largest[:, row]) if bad]
+        described.append(f"{place}: {', '.join(of)}")
+    more = f"; {len(rows):,} in all" if what.endswith("infinity") and len(rows) > NUM_ROWS_NAMED else ""
+    return f"{what}, of {largest.shape[1]:,}: {'; '.join(described)}{more}."
 
 
 def _in_numpy(column):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from rllib.errors import LearnerError
+from rllib.errors import LearnerError, NotFiniteError
 from rllib.learners.collective import Collective
 from rllib.learners.minibatches import Cuts
 from rllib.learners.objective import POLICY, ModuleVector, Objective
@@ -393,17 +393,19 @@ def raise_not_finite(vector: ModuleVector, gradient: np.ndarray, columns: Mappin
     """Explains a gradient that is not finite, as long as the vector.
 
     Raises:
-        LearnerError: always; it names the parameters and the columns that hold NaN or infinity.
+        NotFiniteError: always; it names the module, the parameters, and the columns that hold NaN or infinity.
     """
     bad_weights = vector.names_where(~np.isfinite(vector.flat))
     bad_gradients = vector.names_where(~np.isfinite(gradient))
+    moved = [name for name, part in vector.slices.items() if not (gradient[part] == 0).all()]
     bad_columns = [name for name, column in columns.items() if not np.isfinite(column).all()]
     if bad_gradients:
-        what = f"the gradient is not finite in {', '.join(bad_gradients)}"
+        what = f"the gradient of {', '.join(moved)} is not finite in {', '.join(bad_gradients)}"
     else:
         largest = vector.names_where(abs(gradient) == abs(gradient).max())[0]
-        what = f"the gradient is too large for float32: that of {largest} reaches {abs(gradient).max():.3g}"
-    raise LearnerError(
+        size = f"that of {largest} reaches {abs(gradient).max():.3g}"
+        what = f"the gradient of {', '.join(moved)} is too large for float32: {size}"
+    raise NotFiniteError(
         f"{what}. "
         f"Weights with NaN or infinity: {', '.join(bad_weights) or 'none'}. "
         f"Columns with NaN or infinity: {', '.join(bad_columns) or 'none'}. "

@@ -7,6 +7,7 @@
 | progress.csv         | CsvLogger         | the numbers and strings, nested ones as "a/b" columns          |
 | events.out.tfevents* | TensorBoardLogger | the numbers, by environment steps                              |
 | curve.png            | CurveLogger       | return by environment steps                                    |
+| failing_batch.safetensors | keep_failing_batch | columns of a batch from which no finite gradient came    |
 
 The last two need libraries that take longer to load than short runs do to train. `sidecar.py` runs them in a separate
 process that reads result.json.
@@ -25,8 +26,13 @@ from typing import Any
 
 import msgspec
 
+from rllib.checkpoint import newest_checkpoint
+from rllib.errors import NotFiniteError
+from rllib.tensor_file import TensorFile
+
 # Path of a video in the run's directory, a GIF, where an iteration has one.
 VIDEO = "evaluation/video"
+FAILING_BATCH = "failing_batch.safetensors"
 # The settings are in params.json; here they would be most of every line.
 _LEFT_OUT = ("config",)
 
@@ -110,6 +116,16 @@ def write_whole(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, path)
+
+
+def keep_failing_batch(directory: Path, error: NotFiniteError) -> None:
+    """Writes the batch from which no finite gradient came, and adds to the message what is kept and where."""
+    path = directory / FAILING_BATCH
+    with open(path, "wb") as file:
+        file.writelines(TensorFile(error.batch).parts())
+    checkpoint = newest_checkpoint(directory)
+    kept = f"The newest checkpoint is {checkpoint}." if checkpoint else f"{directory} has no checkpoint yet."
+    error.args = (f"{error} The batch is in {path}, as safetensors.numpy.load_file reads it. {kept}",)
 
 
 def write_params(directory: Path, params: Mapping) -> None:

@@ -10,11 +10,14 @@ import subprocess
 import sys
 import termios
 
+import numpy as np
 import pytest
 from fake_algorithm import FakeAlgorithm, FakeConfig
+from safetensors.numpy import load_file
 
 import rllib.cli.display
 from rllib.cli.display import PanelDisplay, phase_shares, sparkline
+from rllib.errors import NotFiniteError
 from rllib.progress import elapsed, number
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
@@ -192,7 +195,7 @@ def test_ctrl_c_twice_stops_at_once(rllib_command, behaviour, press_ctrl_c, tmp_
     behaviour[2] = press_twice
     result = rllib_command(*TRAIN)
     assert result.exit_code == 130 and "Interrupted." in result.output
-    assert not list((tmp_path / "results/run").glob("checkpoint_*")) and FakeAlgorithm.stopped == 1
+    assert not (tmp_path / "results/run/checkpoint_000002").exists() and FakeAlgorithm.stopped == 1
     assert len((tmp_path / "results/run/result.json").read_text().splitlines()) == 1
 
 
@@ -220,6 +223,24 @@ def test_failures_exit_1_with_one_message_and_keep_the_files(rllib_command, beha
     assert "the learner is broken" in (tmp_path / "results/run/error.txt").read_text()
     assert len((tmp_path / "results/run/result.json").read_text().splitlines()) == 2
     assert FakeAlgorithm.stopped == 1
+
+
+def test_a_failed_update_leaves_its_batch_and_names_the_newest_checkpoint(rllib_command, behaviour, tmp_path):
+    def diverge():
+        error = NotFiniteError("the gradient of critics is not finite.")
+        error.batch = {"rewards": np.array([1.0, np.inf], np.float32)}
+        raise error
+
+    behaviour[2] = diverge
+    result = rllib_command(*TRAIN)
+    run = tmp_path / "results/run"
+    assert result.exit_code == 1
+    for text in (result.output, (run / "error.txt").read_text()):
+        assert "the gradient of critics is not finite. The batch is in" in text
+        assert "failing_batch.safetensors" in text and "The newest checkpoint is" in text
+        assert "checkpoint_000001" in text
+    assert load_file(run / "failing_batch.safetensors")["rewards"].tolist() == [1.0, np.inf]
+    assert (run / "checkpoint_000001").is_dir()
 
 
 def test_verbose_shows_the_traceback(rllib_command, behaviour):

@@ -129,6 +129,20 @@ def test_without_a_number_of_iterations_the_state_is_saved_every_few_minutes(
     assert checkpoints(run) == ["checkpoint_000004"]
 
 
+def test_saves_grow_rarer_with_the_age_of_the_run(rllib_command, behaviour, monkeypatch, tmp_path):
+    """With an iteration of 4 seconds: after the first, then at 8 (5 seconds later at least), 16, 32, ..."""
+    now, saved, run = [0.0], [], tmp_path / "results" / "run"
+    monkeypatch.setattr(run_directory.time, "monotonic", lambda: now[0])
+
+    def take_four_seconds():
+        saved.append(checkpoints(run))
+        now[0] += 4.0
+
+    behaviour.update(dict.fromkeys(range(1, 19), take_four_seconds))
+    assert rllib_command(*TRAIN, "--stop", "iterations=18").exit_code == 0
+    assert [int(names[-1][-2:]) if names else 0 for names in saved] == [0, 1, 1, *[3] * 3, *[6] * 6, *[12] * 6]
+
+
 def test_with_a_number_of_iterations_only_these_are_saved(rllib_command, behaviour, monkeypatch, tmp_path):
     monkeypatch.setattr(run_directory, "SAVE_EVERY_S", 0.0)
     assert rllib_command(*TRAIN, "--stop", "iterations=5", "--checkpoint-freq", "2").exit_code == 0

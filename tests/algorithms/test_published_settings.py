@@ -1,6 +1,13 @@
-"""Settings that others have published for policy gradients: each of them can be written down as a config.
+"""Settings that others have published: each of them can be written down as a config.
 
 RL Baselines3 Zoo's unless it is said otherwise; `lin(x)` goes from x to 0 over the run.
+
+What cannot be said of those of SAC, TQC, CrossQ, TD3 and DDPG:
+- train_freq=(1, "episode") with gradient_steps=-1 (DDPG): as many updates, but one after each step and not all of them
+  when the episode has ended.
+- use_expln of gSDE (CrossQ, MountainCarContinuous): standard deviations are exponentials.
+- gSDE beside an actor with batch normalisation (CrossQ, MountainCarContinuous): it needs batch_norm_actor=False.
+- The wrapper that adds the time to observations (TD3, HalfCheetah in older versions of the Zoo) is left out.
 """
 
 import pytest
@@ -67,6 +74,45 @@ TIANSHOU = {
 
 def lin(start: float, timesteps: int) -> dict:
     return {"type": "linear", "initial": start, "final": 0.0, "timesteps": timesteps}
+
+
+def off_policy(algorithm: str, env: str, learning_starts: int = 100, capacity: int = 1_000_000, **settings) -> dict:
+    """With the defaults of Stable-Baselines3: 256 rows an update, uniform actions until it learns."""
+    exploration = {"random_timesteps": learning_starts, **settings.pop("exploration_config", {})}
+    return {
+        "algorithm": algorithm,
+        "env": env,
+        "num_rollout_workers": 0,
+        "train_batch_size": 256,
+        "lr": 1e-3,
+        "num_steps_sampled_before_learning_starts": learning_starts,
+        "replay_buffer_config": {"type": "ReplayBuffer", "capacity": capacity},
+        "exploration_config": exploration,
+        **settings,
+    }
+
+
+def every(steps: int, rows: int = 256) -> dict:
+    """train_freq=steps, gradient_steps=steps."""
+    return {"rollout_fragment_length": steps, "training_intensity": rows}
+
+
+def sde(hiddens: list[int], log_std_init: float) -> dict:
+    return {"model": {"fcnet_hiddens": hiddens, "use_sde": True, "log_std_init": log_std_init}}
+
+
+# Noise of a standard deviation of 0.1; and of 0.5 in steps of 0.01 of an Ornstein-Uhlenbeck process.
+NORMAL = {"type": "GaussianNoise", "stddev": 0.1, "initial_scale": 1.0, "final_scale": 1.0}
+DRIFTING = {
+    "type": "OrnsteinUhlenbeckNoise", "ou_base_scale": 1.0, "ou_theta": 0.0015, "ou_sigma": 0.05,
+    "initial_scale": 1.0, "final_scale": 1.0,
+}
+# Of SAC and TQC.
+SWINGING = {**sde([64, 64], -3.67), **every(32, 512), "train_batch_size": 512, "initial_alpha": 0.1, "alpha_lr": 0.0}
+LANDING = {"lr": lin(7.3e-4, 500_000), "tau": 0.01, "model": {"fcnet_hiddens": [400, 300]}}
+WALKING = {**sde([400, 300], -3.0), **every(64), "lr": 7.3e-4, "gamma": 0.98, "tau": 0.02}
+# Of TD3 and DDPG, with Stable-Baselines3's learning_rate and networks of [400, 300], which are the defaults.
+NOISY = {"exploration_config": NORMAL, "tau": 0.005, "l2_reg": 0.0}
 
 
 def mujoco(env: str, **settings) -> dict:
@@ -217,6 +263,49 @@ PUBLISHED = {
         "episodes_per_batch": 50,
         "stepsize": {"type": "exponential", "initial": 0.05, "decay_rate": 0.1, "timesteps": 500_000},
     },
+    **{
+        f"{name}, {env}": off_policy(name, env, *starts, **settings)
+        for name in ("SAC", "TQC")
+        for env, starts, settings in (
+            ("MountainCarContinuous-v0", (0, 50_000), {**SWINGING, "lr": 3e-4, "gamma": 0.9999, "tau": 0.01}),
+            ("Pendulum-v1", (), {}),
+            ("LunarLanderContinuous-v3", (10_000,), LANDING),
+            ("BipedalWalker-v3", (10_000, 300_000), WALKING),
+            ("HalfCheetah-v5", (10_000,), {"lr": 3e-4}),
+        )
+    },
+    "TQC, Pendulum, gSDE": off_policy("TQC", "Pendulum-v1", **sde([64, 64], -2.0), **every(64)),
+    **{
+        f"{name}, {env}": off_policy(name, env, *starts, **{**NOISY, "gamma": gamma, **settings})
+        for name in ("TD3", "DDPG")
+        for env, starts, gamma, settings in (
+            ("MountainCarContinuous-v0", (), 0.99, {"exploration_config": DRIFTING}),
+            ("Pendulum-v1", (10_000, 200_000), 0.98, {}),
+            ("LunarLanderContinuous-v3", (10_000, 200_000), 0.98, {}),
+            ("BipedalWalker-v3", (10_000, 200_000), 0.98, {}),
+            ("HalfCheetah-v5", (10_000,), 0.99, {}),
+        )
+    },
+    "CrossQ, MountainCarContinuous": off_policy(
+        "CrossQ",
+        "MountainCarContinuous-v0",
+        capacity=50_000,
+        lr=7e-4,
+        gamma=0.9999,
+        policy_delay=2,
+        batch_norm_actor=False,
+        q_model_config={"fcnet_hiddens": [64, 64]},
+        **sde([64, 64], -1.0),
+        **every(32),
+    ),
+    "CrossQ, Pendulum": off_policy(
+        "CrossQ", "Pendulum-v1", policy_delay=2, q_model_config={"fcnet_hiddens": [256, 256]}
+    ),
+    "CrossQ, LunarLanderContinuous": off_policy("CrossQ", "LunarLanderContinuous-v3", 10_000),
+    "CrossQ, BipedalWalker": off_policy("CrossQ", "BipedalWalker-v3", 10_000, 300_000, gamma=0.98),
+    "CrossQ, HalfCheetah": off_policy(
+        "CrossQ", "HalfCheetah-v5", 5_000, q_model_config={"fcnet_hiddens": [2048, 2048]}
+    ),
     "DQN, CartPole, Polyak's target": {
         "algorithm": "DQN",
         "env": "CartPole-v1",

@@ -8,7 +8,8 @@ Each row runs through `tune.run_experiments`, with the settings under the names 
 mean return of the last 100 training episodes reaches the file's bar or its timesteps are spent. Iterations are short,
 so that neither is noticed late. Left out are the files for fake GPUs and for several agents. A file whose settings hold
 a seed ignores --seeds. One key is not as it stands there: the horizon of frozenlake-appo-vtrace, which RLlib 2.6.3
-passes over, is its time limit; the environment of stateless-cartpole-r2d2 has CartPole-v1's, too.
+passes over, is its time limit; the environment of stateless-cartpole-r2d2 has CartPole-v1's, too. The file
+mountaincarcontinuous-ddpg ends after ten minutes, not after 50,000 steps.
 """
 
 import argparse
@@ -45,6 +46,7 @@ class File:
 
 _LINEAR_32 = {"fcnet_hiddens": [32], "fcnet_activation": "linear", "vf_share_layers": True}
 _LINEAR_64 = {"fcnet_hiddens": [64], "fcnet_activation": "linear"}
+_RELU_256 = {"fcnet_activation": "relu", "fcnet_hiddens": [256, 256]}
 _FIELD_OF_8 = ["SFFFFFFF", *["FFFFFFFF"] * 6, "FFFFFFFG"]
 
 FILES = {
@@ -158,6 +160,73 @@ FILES = {
             "replay_buffer_config": {"type": "MultiAgentPrioritizedReplayBuffer", "capacity": 20_000},
             "num_steps_sampled_before_learning_starts": 1000, "num_gpus": 0, "min_time_s_per_iteration": 5,
             "target_network_update_freq": 500, "min_sample_timesteps_per_iteration": 1000, "training_intensity": 4,
+        },
+    ),
+    "sac/cartpole-sac": File(
+        "SAC", "CartPole-v1", 150, 100_000,
+        {
+            "framework": "torch", "gamma": 0.95, "target_network_update_freq": 32, "tau": 1.0, "train_batch_size": 32,
+            "optimization": {
+                "actor_learning_rate": 0.005, "critic_learning_rate": 0.005, "entropy_learning_rate": 0.0001,
+            },
+        },
+    ),
+    "sac/pendulum-sac": File(
+        "SAC", "Pendulum-v1", -250, 10_000,
+        {
+            "framework": "torch", "q_model_config": _RELU_256, "policy_model_config": _RELU_256, "tau": 0.005,
+            "target_entropy": "auto", "n_step": 1, "rollout_fragment_length": 1, "train_batch_size": 256,
+            "target_network_update_freq": 1, "min_sample_timesteps_per_iteration": 1000,
+            "replay_buffer_config": {"type": "MultiAgentPrioritizedReplayBuffer"},
+            "num_steps_sampled_before_learning_starts": 256,
+            "optimization": {
+                "actor_learning_rate": 0.0003, "critic_learning_rate": 0.0003, "entropy_learning_rate": 0.0003,
+            },
+            "num_workers": 0, "num_gpus": 0, "metrics_num_episodes_for_smoothing": 5,
+        },
+    ),
+    "td3/pendulum-td3": File(
+        "TD3", "Pendulum-v1", -900, 100_000,
+        {
+            "framework": "torch", "actor_hiddens": [64, 64], "critic_hiddens": [64, 64],
+            "replay_buffer_config": {"type": "MultiAgentReplayBuffer"},
+            "num_steps_sampled_before_learning_starts": 5000, "exploration_config": {"random_timesteps": 5000},
+        },
+    ),
+    "ddpg/pendulum-ddpg": File(
+        "DDPG", "Pendulum-v1", -320, 30_000,
+        {
+            "framework": "torch", "actor_hiddens": [64, 64], "critic_hiddens": [64, 64], "n_step": 1, "model": {},
+            "gamma": 0.99, "exploration_config": {
+                "type": "OrnsteinUhlenbeckNoise", "scale_timesteps": 10_000, "initial_scale": 1.0, "final_scale": 0.02,
+                "ou_base_scale": 0.1, "ou_theta": 0.15, "ou_sigma": 0.2,
+            },
+            "min_sample_timesteps_per_iteration": 600, "target_network_update_freq": 0, "tau": 0.001,
+            "replay_buffer_config": {
+                "type": "MultiAgentPrioritizedReplayBuffer", "capacity": 10_000, "worker_side_prioritization": False,
+            },
+            "num_steps_sampled_before_learning_starts": 500, "clip_rewards": False, "actor_lr": 0.001,
+            "critic_lr": 0.001, "use_huber": True, "huber_threshold": 1.0, "l2_reg": 0.000001,
+            "rollout_fragment_length": 1, "train_batch_size": 64, "num_workers": 0,
+        },
+    ),
+    "ddpg/mountaincarcontinuous-ddpg": File(
+        "DDPG", "MountainCarContinuous-v0", 90, 50_000,
+        {
+            "framework": "torch", "actor_hiddens": [32, 64], "critic_hiddens": [64, 64], "n_step": 3, "model": {},
+            "gamma": 0.99, "env_config": {}, "exploration_config": {
+                "initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 40_000, "ou_base_scale": 0.75,
+                "ou_theta": 0.15, "ou_sigma": 0.2,
+            },
+            "min_sample_timesteps_per_iteration": 1000, "target_network_update_freq": 0, "tau": 0.01,
+            "replay_buffer_config": {
+                "type": "MultiAgentPrioritizedReplayBuffer", "capacity": 50_000, "prioritized_replay_alpha": 0.6,
+                "prioritized_replay_beta": 0.4, "prioritized_replay_eps": 0.000001, "worker_side_prioritization": False,
+            },
+            "num_steps_sampled_before_learning_starts": 1000, "clip_rewards": False, "actor_lr": 0.001,
+            "critic_lr": 0.001, "use_huber": False, "huber_threshold": 1.0, "l2_reg": 0.00001,
+            "rollout_fragment_length": 1, "train_batch_size": 64, "num_workers": 0, "num_gpus_per_worker": 0,
+            "evaluation_interval": 5, "evaluation_duration": 10,
         },
     ),
     "r2d2/stateless-cartpole-r2d2": File(

@@ -39,6 +39,10 @@ RAY_2_6 = {
     "num_gpus_per_learner_worker": "num_gpus",
     "num_cpus_per_learner_worker": "num_cpus_per_learner",
     "recreate_failed_env_runners": "recreate_failed_workers",
+    # SAC's `optimization`.
+    "actor_learning_rate": "actor_lr",
+    "critic_learning_rate": "critic_lr",
+    "entropy_learning_rate": "alpha_lr",
     # IMPALA's; an algorithm with a setting of this name keeps it.
     "epsilon": "rmsprop_epsilon",
 }
@@ -103,8 +107,11 @@ VALUES_TODAY: Mapping[tuple[str, str], tuple[str, str]] = {
 # here they are always those of a learner, wherever it is.
 LARGER_OF_TWO = frozenset({"num_gpus"})
 
-# Dicts of Ray 0.8 - 1.x that hold settings; of their keys these have no effect here.
-DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {"optimizer": frozenset({"debug"})}
+# Dicts of Ray that hold settings; of their keys these have no effect here.
+DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
+    "optimizer": frozenset({"debug"}),
+    **dict.fromkeys(("optimization", "optimization_config"), frozenset()),
+}
 
 # Accepted without effect, because what they switch is always so here; a line of logging says why.
 IGNORED: Mapping[str, str] = {
@@ -241,6 +248,11 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "before_learn_on_batch": Unavailable((None,), "use on_learn_on_batch of your callbacks"),
     "_minibatch_size": Unavailable(("auto",), "the learner takes whole train batches"),
     "categorical_distribution_temperature": Unavailable((1.0,), "use exploration_config with type SoftQ"),
+    "_deterministic_loss": Unavailable((False,), "SAC's losses draw actions; TD3 has a deterministic actor"),
+    "_use_beta_distribution": Unavailable((False,), "bounded actions are drawn from a squashed normal distribution"),
+    "use_state_preprocessor": Unavailable(
+        (False,), "networks read observations as they are; use more fcnet_hiddens in policy_model_config"
+    ),
     "_fake_gpus": Unavailable((False,), "set num_gpus=0 to do without one"),
 }
 

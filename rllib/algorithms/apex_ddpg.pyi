@@ -38,8 +38,9 @@ class ApexDDPGConfig(DistributedReplayConfig, DDPGConfig):
         smooth_target_policy: bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber:
         bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, num_replay_buffer_shards: int=4,
         max_weight_sync_delay: int=400, max_requests_in_flight_per_sampler_worker: int=2,
-        max_requests_in_flight_per_replay_worker: int=2, epsilon: float=..., train_batch_size_per_learner: int=...,
-        model_config: Mapping[str, Any]=..., actor_hiddens: Any=..., actor_hidden_activation: Any=...,
+        max_requests_in_flight_per_replay_worker: int=2, actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., epsilon: float=..., train_batch_size_per_learner:
+        int=..., model_config: Mapping[str, Any]=..., actor_hiddens: Any=..., actor_hidden_activation: Any=...,
         critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
     def exploration(self: C, *, explore: bool=True, exploration_config: Mapping[str, Any]=...) -> C: ...

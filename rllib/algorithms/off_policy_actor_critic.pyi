@@ -42,6 +42,7 @@ class OffPolicyActorCriticConfig(OffPolicyConfig):
         replay_buffer_config: Mapping[str, Any]=..., store_buffer_in_checkpoints: bool=False, actor_lr: float |
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=1,
+        actor_learning_rate: float | OverTime | None=..., critic_learning_rate: float | OverTime | None=...,
         epsilon: float=..., train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=...
     ) -> C: ...
     def reporting(

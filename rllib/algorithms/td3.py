@@ -8,7 +8,7 @@ Actions are tanh of the network's output, in [-1, 1], which spans the bounds of 
 target actions and of exploration is in that unit. Exploration adds Gaussian or Ornstein-Uhlenbeck noise; the first
 steps (`random_timesteps`) are uniform over the bounds.
 
-Departures from RLlib: `use_state_preprocessor` is left out (networks read observations as they are).
+Departures from RLlib: `use_state_preprocessor` can only be False (networks read observations as they are).
 
 Losses are in losses/deterministic.py, replay and updates in off_policy_actor_critic.py.
 """

@@ -31,7 +31,8 @@ class DDPGConfig(OffPolicyActorCriticConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=False, n_critics: int | None=None, policy_delay: int=1,
         smooth_target_policy: bool=False, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber:
-        bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, epsilon: float=...,
+        bool=False, huber_threshold: float=1.0, l2_reg: float=1e-06, actor_learning_rate: float | OverTime |
+        None=..., critic_learning_rate: float | OverTime | None=..., epsilon: float=...,
         train_batch_size_per_learner: int=..., model_config: Mapping[str, Any]=..., actor_hiddens: Any=...,
         actor_hidden_activation: Any=..., critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...
@@ -60,7 +61,8 @@ class TD3Config(DDPGConfig):
         OverTime | None=None, critic_lr: float | OverTime | None=None, policy_model_config: Mapping[str, Any]=...,
         q_model_config: Mapping[str, Any]=..., twin_q: bool=True, n_critics: int | None=None, policy_delay: int=2,
         smooth_target_policy: bool=True, target_noise: float=0.2, target_noise_clip: float=0.5, use_huber:
-        bool=False, huber_threshold: float=1.0, l2_reg: float=0.0, epsilon: float=..., train_batch_size_per_learner:
+        bool=False, huber_threshold: float=1.0, l2_reg: float=0.0, actor_learning_rate: float | OverTime | None=...,
+        critic_learning_rate: float | OverTime | None=..., epsilon: float=..., train_batch_size_per_learner:
         int=..., model_config: Mapping[str, Any]=..., actor_hiddens: Any=..., actor_hidden_activation: Any=...,
         critic_hiddens: Any=..., critic_hidden_activation: Any=...
     ) -> C: ...

@@ -23,5 +23,6 @@ def test_the_verdict_is_by_the_bar_of_the_file(reward, verdict):
 def test_files_are_chosen_by_name_or_directory():
     assert ray_tuned_files.chosen(["pg", "appo/pendulum-appo"]) == ["pg/cartpole-pg", "appo/pendulum-appo"]
     assert ray_tuned_files.chosen([]) == list(ray_tuned_files.FILES)
-    with pytest.raises(SystemExit, match="no such file: sac"):
-        ray_tuned_files.chosen(["sac"])
+    assert ray_tuned_files.chosen(["sac"]) == ["sac/cartpole-sac", "sac/pendulum-sac"]
+    with pytest.raises(SystemExit, match="no such file: maddpg"):
+        ray_tuned_files.chosen(["maddpg"])

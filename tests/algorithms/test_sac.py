@@ -291,3 +291,29 @@ def test_random_steps_need_an_algorithm_without_probabilities():
         PPOConfig().environment(Reach).exploration(exploration_config={"random_timesteps": 100}).build()
     given = {"type": "ParameterNoise", "random_timesteps": 100}
     PQNConfig().environment("CartPole-v1").exploration(exploration_config=given).validate()
+def test_rllibs_names_for_the_learning_rates():
+    rates = {"actor_learning_rate": 1e-3, "critic_learning_rate": 2e-3, "entropy_learning_rate": 3e-3}
+    for chosen in (
+        SACConfig().training(optimization_config=rates),
+        SACConfig().update_from_dict({"optimization": rates, "_deterministic_loss": False}),
+    ):
+        assert (chosen.actor_lr, chosen.critic_lr, chosen.alpha_lr) == (1e-3, 2e-3, 3e-3)
+    TD3Config().training(use_state_preprocessor=False)
+    with pytest.raises(TypeError, match="TD3Config has no setting 'entropy_learning_rate'"):
+        TD3Config().update_from_dict({"optimization": rates})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "advice"),
+    [
+        (SACConfig, "_deterministic_loss", "TD3 has a deterministic actor"),
+        (SACConfig, "_use_beta_distribution", "a squashed normal distribution"),
+        (TD3Config, "use_state_preprocessor", "networks read observations as they are"),
+    ],
+)
+def test_rllibs_switches_that_stay_off(kind, name, advice):
+    kind().training(**{name: False})
+    with pytest.raises(TypeError, match=f"{name}=True cannot be used: .*{advice}"):
+        kind().training(**{name: True})
+
+

@@ -36,7 +36,7 @@ class ApexDDPG(DistributedReplay, DDPG):
     """The algorithm; see the module's docstring."""
 
     config_class = ApexDDPGConfig
-    for_other_actions = "ApexDQN for discrete actions, PPO for others"
+    for_other_actions = "ApexDQN for Discrete actions, PPO for all others, integer Boxes too"
 
     def worker_errors(self) -> ErrorsOfCritics:
         return ErrorsOfCritics(CRITICS, self.critic_module(self.policy))

@@ -131,7 +131,7 @@ class OffPolicyActorCritic(OffPolicy):
     # The modules that have target copies.
     copied_modules: ClassVar[tuple[str, ...]] = (CRITICS,)
     # What to use for action spaces that it does not take.
-    for_other_actions: ClassVar[str] = "SAC or DQN for discrete actions, PPO for others"
+    for_other_actions: ClassVar[str] = "SAC or DQN for Discrete actions, PPO for all others, integer Boxes too"
 
     def setup(self) -> None:
         super().setup()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib import DDPGConfig, PPOConfig, PQNConfig, SACConfig, TD3Config, TQCConfig
+from rllib import CrossQConfig, DDPGConfig, PPOConfig, PQNConfig, SACConfig, TD3Config, TQCConfig
 from rllib import sample_batch as sb
 from tests.algorithms.algorithm_support import learner_stats
 from tests.envs import BoundedAction
@@ -20,6 +20,7 @@ SMALL = {
     "lr": 1e-3,
 }
 OF_NUMBERS = [SACConfig, TQCConfig, TD3Config, DDPGConfig]
+BOXES = [*OF_NUMBERS, CrossQConfig]
 
 
 class Reach(gym.Env):
@@ -212,6 +213,12 @@ def test_several_updates_for_each_step():
         assert algo.num_updates == pytest.approx(2 * steps, abs=2)
 
 
+class WholeNumbers(Reach):
+    def __init__(self, config):
+        super().__init__(config)
+        self.action_space = gym.spaces.Box(0, 5, (1,), np.int64)
+
+
 class Unbounded(Reach):
     def __init__(self, config):
         super().__init__(config)
@@ -237,6 +244,7 @@ class Pictures(Reach):
         (SACConfig, Unbounded, "SAC squashes actions into their bounds, but .* is not bounded"),
         (TQCConfig, "CartPole-v1", r"TQC is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
         (TD3Config, "CartPole-v1", r"TD3 is for continuous actions, .* Discrete\(2\)\. Use SAC or DQN"),
+        *((kind, WholeNumbers, "a Box of floats, .*int64.*PPO for all others, integer Boxes too") for kind in BOXES),
         (SACConfig, Pictures, "critics read vectors, but .* has images"),
     ],
 )
@@ -286,11 +294,6 @@ def test_rllibs_names_for_the_layers():
     assert chosen.q_model_config == {"fcnet_hiddens": [24, 24], "fcnet_activation": "tanh"}
 
 
-def test_random_steps_need_an_algorithm_without_probabilities():
-    with pytest.raises(ValueError, match="random_timesteps=100 plays actions that the policy did not draw"):
-        PPOConfig().environment(Reach).exploration(exploration_config={"random_timesteps": 100}).build()
-    given = {"type": "ParameterNoise", "random_timesteps": 100}
-    PQNConfig().environment("CartPole-v1").exploration(exploration_config=given).validate()
 def test_rllibs_names_for_the_learning_rates():
     rates = {"actor_learning_rate": 1e-3, "critic_learning_rate": 2e-3, "entropy_learning_rate": 3e-3}
     for chosen in (
@@ -317,3 +320,8 @@ def test_rllibs_switches_that_stay_off(kind, name, advice):
         kind().training(**{name: True})
 
 
+def test_random_steps_need_an_algorithm_without_probabilities():
+    with pytest.raises(ValueError, match="random_timesteps=100 plays actions that the policy did not draw"):
+        PPOConfig().environment(Reach).exploration(exploration_config={"random_timesteps": 100}).build()
+    given = {"type": "ParameterNoise", "random_timesteps": 100}
+    PQNConfig().environment("CartPole-v1").exploration(exploration_config=given).validate()

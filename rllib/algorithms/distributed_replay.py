@@ -228,14 +228,12 @@ class DistributedReplay(OffPolicy):
         self.replay.wait_for_room(0.0)
 
     def _asynchrony(self) -> dict[str, float]:
-        counters = self.metrics.counters
-        sampled = counters["num_env_steps_sampled"] - self.config.num_steps_sampled_before_learning_starts
         lag = float(np.mean(self._lags))
         return {
             "policy_lag_updates": lag,
             "policy_lag_mean": lag,
             "policy_lag_max": float(max(self._lags)),
-            "rows_trained_per_step_sampled": counters["num_env_steps_trained"] / max(sampled, 1),
+            **self.training_ratios(),
         }
 
     # ------------------------------------------------------------------ workers

@@ -213,6 +213,16 @@ def test_several_updates_for_each_step():
         assert algo.num_updates == pytest.approx(2 * steps, abs=2)
 
 
+@pytest.mark.parametrize(("envs", "intensity", "ratio"), [(1, None, 1), (8, None, 1 / 8), (1, 32, 1), (8, 32, 1)])
+def test_the_ratio_of_updates_is_reported(envs, intensity, ratio):
+    """By default an update follows each round; with an intensity of train_batch_size, 32, each step asks for one."""
+    with config(SACConfig, Reach, envs=envs, training_intensity=intensity).build() as algo:
+        after(algo, 5)
+        stats = learner_stats(algo.train())
+    assert stats["updates_per_step_sampled"] == pytest.approx(ratio, rel=0.03)
+    assert stats["rows_trained_per_step_sampled"] == pytest.approx(32 * ratio, rel=0.03)
+
+
 class WholeNumbers(Reach):
     def __init__(self, config):
         super().__init__(config)

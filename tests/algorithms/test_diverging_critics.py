@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 class Spike(gym.Env):
     """Episodes of one step; that of number `spike` ends in an observation near the end of float32.
 
-    Its value times a discount of 0 is NaN where it overflows. TD3's does not, so there episodes are cut, not terminated.
+    Its value times a discount of 0 is NaN where it overflows. TD3's does not, so there episodes are cut off instead.
     """
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,))

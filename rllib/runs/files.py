@@ -121,11 +121,15 @@ def write_whole(path: Path, content: bytes) -> None:
 def keep_failing_batch(directory: Path, error: NotFiniteError) -> None:
     """Writes the batch from which no finite gradient came, and adds to the message what is kept and where."""
     path = directory / FAILING_BATCH
-    with open(path, "wb") as file:
-        file.writelines(TensorFile(error.batch).parts())
+    try:
+        with open(path, "wb") as file:
+            file.writelines(TensorFile(error.batch).parts())
+        kept = f"The batch is in {path}, as safetensors.numpy.load_file reads it."
+    except (OSError, TypeError) as problem:  # the disk is full, or a column of the user's is no array of numbers
+        kept = f"The batch could not be kept: {problem}."
     checkpoint = newest_checkpoint(directory)
-    kept = f"The newest checkpoint is {checkpoint}." if checkpoint else f"{directory} has no checkpoint yet."
-    error.args = (f"{error} The batch is in {path}, as safetensors.numpy.load_file reads it. {kept}",)
+    back = f"The newest checkpoint is {checkpoint}." if checkpoint else f"{directory} has no checkpoint yet."
+    error.args = (f"{error} {kept} {back}",)
 
 
 def write_params(directory: Path, params: Mapping) -> None:

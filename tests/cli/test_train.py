@@ -19,6 +19,7 @@ import rllib.cli.display
 from rllib.cli.display import PanelDisplay, phase_shares, sparkline
 from rllib.errors import NotFiniteError
 from rllib.progress import elapsed, number
+from rllib.runs.files import keep_failing_batch
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
 
@@ -241,6 +242,13 @@ def test_a_failed_update_leaves_its_batch_and_names_the_newest_checkpoint(rllib_
         assert "checkpoint_000001" in text
     assert load_file(run / "failing_batch.safetensors")["rewards"].tolist() == [1.0, np.inf]
     assert (run / "checkpoint_000001").is_dir()
+
+
+def test_an_error_is_told_where_its_batch_cannot_be_kept(tmp_path):
+    (tmp_path / "failing_batch.safetensors").mkdir()
+    error = NotFiniteError("the gradient of critics is not finite.")
+    keep_failing_batch(tmp_path, error)
+    assert re.fullmatch("the gradient .* The batch could not be kept: .* has no checkpoint yet.", str(error))
 
 
 def test_verbose_shows_the_traceback(rllib_command, behaviour):

@@ -1,7 +1,9 @@
 """A hundred updates of SAC, TQC, CrossQ, TD3 and DDPG beside those of Stable-Baselines3 and sb3-contrib.
 
-Both sides begin with equal weights and are given equal batches and random numbers; printed is for each module
-the largest difference of a weight after the updates, which should be below 1e-4, beside how far a weight moved at most.
+Those of discrete SAC stand beside CleanRL's update, which peers/discrete_sac_equal_updates.py writes out. Both sides
+begin with equal weights and are given equal batches and random numbers; printed is for each module the largest
+difference of a weight after the updates, beside how far a weight moved at most. Ends with an error if one is more than
+1e-4, or if a peer was not there.
 """
 
 import argparse
@@ -13,11 +15,13 @@ from pathlib import Path
 import numpy as np
 from measure import aligned, machine, peer
 
-BOUND = 1e-4
+BOUND, MISS = 1e-4, "MISS"
 LR, TAU, BATCH, HIDDENS = 3e-4, 0.005, 256, [64, 64]
+DISCRETE = "discrete SAC"
 # Settings of ours by which both sides are the same.
 SETTINGS = {
     "SAC": {},
+    DISCRETE: {"target_entropy": 0.3},
     "TQC": {},
     "CrossQ": {"q_model_config": {"fcnet_hiddens": HIDDENS}, "adam_epsilon": 1e-4},
     "TD3": {},
@@ -36,7 +40,7 @@ def build(name: str, environment: str):
 
     targets = {} if name == "CrossQ" else {"tau": TAU}
     algo = (
-        get_algorithm_config(name)
+        get_algorithm_config("SAC" if name == DISCRETE else name)
         .environment(environment)
         .training(
             lr=LR, train_batch_size=BATCH, model={"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"},
@@ -100,10 +104,13 @@ def compare(name: str, environment: str, count: int) -> list[tuple[str, ...]] | 
         if getattr(algo.policy.distribution, "squashed", False):
             given["actions"] = np.tanh(given["actions"])
         settings = {"algorithm": name, "environment": environment, "learning_rate": LR, "gamma": algo.config.gamma}
-        settings |= {"batch_size": BATCH, "policy_kwargs": {"net_arch": HIDDENS, **OPTIMIZERS.get(name, {})}}
+        if name == DISCRETE:
+            settings |= {"tau": TAU, **SETTINGS[name]}
+        else:
+            settings |= {"batch_size": BATCH, "policy_kwargs": {"net_arch": HIDDENS, **OPTIMIZERS.get(name, {})}}
         files = Path(directory, "given.npz"), Path(directory, "results.npz")
         np.savez(files[0], settings=json.dumps(settings), **given)
-        printed = peer("sb3", "sb3_equal_updates", *files)
+        printed = peer("sb3", f"{'discrete_sac' if name == DISCRETE else 'sb3'}_equal_updates", *files)
         if printed is None:
             return None
         with np.load(files[1]) as theirs:
@@ -117,20 +124,28 @@ def differences(name: str, before: dict, ours: dict, theirs: dict):
         modules[each.split(".")[0]].append((np.abs(array - before[each]).max(), np.abs(array - theirs[each]).max()))
     for module, found in modules.items():
         moved, difference = np.max(found, axis=0)
-        yield name, module, f"{moved:.1e}", f"{difference:.1e}", "pass" if difference <= BOUND else "MISS"
+        yield name, module, f"{moved:.1e}", f"{difference:.1e}", "pass" if difference <= BOUND else MISS
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--algorithms", nargs="+", choices=list(SETTINGS), default=list(SETTINGS), help="to compare")
-    parser.add_argument("--environment", default="Pendulum-v1")
+    parser.add_argument("--environment", default="Pendulum-v1", help="of continuous actions")
+    parser.add_argument("--discrete-environment", default="CartPole-v1", help="of discrete SAC")
     parser.add_argument("--updates", type=int, default=100)
     options = parser.parse_args()
     print(machine())
-    found = [("algorithm", "module", "largest move", "largest difference", "")]
+    found, left_out = [("algorithm", "module", "largest move", "largest difference", "")], []
     for name in options.algorithms:
-        found += compare(name, options.environment, options.updates) or []
+        environment = options.discrete_environment if name == DISCRETE else options.environment
+        lines = compare(name, environment, options.updates)
+        found += lines or []
+        left_out += [] if lines else [name]
     aligned(found)
+    if left_out:
+        raise SystemExit(f"not compared: {', '.join(left_out)}")
+    if any(verdict == MISS for *_, verdict in found):
+        raise SystemExit(f"a difference is more than {BOUND:g}")
 
 
 if __name__ == "__main__":

@@ -69,7 +69,10 @@ class ActorCritic:
         return batch["obs"], batch["actions"]
 
     def fit(self, values, targets, batch):
-        return (batch["weights"] * (values[:, 0] - targets) ** 2 / 2).mean()
+        return (batch["weights"] * self.of_error(values[:, 0] - targets)).mean()
+
+    def of_error(self, error):
+        return error**2 / 2
 
     def least(self, critics, *inputs):
         """min_i Q_i [B]."""
@@ -129,10 +132,12 @@ class SAC(ActorCritic):
         return (self.alpha * log_prob - self.least(self.critics, batch["obs"], actions)).mean()
 
     def after_actor(self):
-        """Equation 18, by the entropy that the actor had before its step."""
         if self.target_entropy is not None:
-            loss = -(self.log_alpha * (self._log_prob + self.target_entropy)).sum()
-            self._descend(self._alpha_optimizer, [self.log_alpha], loss)
+            self._descend(self._alpha_optimizer, [self.log_alpha], self.alpha_loss())
+
+    def alpha_loss(self):
+        """Equation 18, by the entropy of the actor whose loss was computed last."""
+        return -(self.log_alpha * (self._log_prob + self.target_entropy)).sum()
 
 
 class DiscreteSAC(SAC):
@@ -163,7 +168,24 @@ class DiscreteSAC(SAC):
 
 
 class TD3(ActorCritic):
-    """arXiv:1802.09477, algorithm 1; with one critic, no delay and no noise it is DDPG (arXiv:1509.02971)."""
+    """arXiv:1802.09477, algorithm 1; with one critic, no delay and no noise it is DDPG (arXiv:1509.02971).
+
+    Attributes:
+        threshold: from where on an error counts linearly (Huber's loss).
+        l2: weight of half the squared weights and biases, in both losses.
+    """
+
+    threshold, l2 = math.inf, 0.0
+
+    def of_error(self, error):
+        beyond = (error.abs() - self.threshold).clamp(min=0)
+        return error**2 / 2 - beyond**2 / 2
+
+    def penalty(self, parameters):
+        return self.l2 * sum((part**2).sum() for part in parameters) / 2
+
+    def critic_loss(self, batch):
+        return super().critic_loss(batch) + self.penalty(self.of_critics())
 
     def critic_targets(self, batch):
         actions = compute(self.targets["policy"], batch["new_obs"]).tanh()
@@ -173,7 +195,7 @@ class TD3(ActorCritic):
 
     def actor_loss(self, batch):
         actions = compute(self.policy, batch["obs"]).tanh()
-        return -compute(self.critics[0], batch["obs"], actions).mean()
+        return self.penalty(self.policy) - compute(self.critics[0], batch["obs"], actions).mean()
 
 
 class TQC(SAC):

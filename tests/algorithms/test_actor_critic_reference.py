@@ -68,6 +68,14 @@ CASES = {
     ),
     "TD3": ("Pendulum-v1", "TD3", {}, reference.TD3, {"policy_delay": 2}),
     "DDPG": ("Pendulum-v1", "DDPG", {"l2_reg": 0.0}, reference.TD3, {}),
+    # Errors of Pendulum's rewards lie on both sides of 3.
+    "DDPG with penalties and Huber's loss": (
+        "Pendulum-v1",
+        "DDPG",
+        {"l2_reg": 0.01, "use_huber": True, "huber_threshold": 3.0, "n_step": 2},
+        reference.TD3,
+        {"l2": 0.01, "threshold": 3.0},
+    ),
     "CrossQ": (
         "Pendulum-v1",
         "CrossQ",
@@ -178,7 +186,7 @@ def by_the_papers_names(algo, batch):
 
 
 def modules(plain):
-    """Actor and critics of the reference as losses call them."""
+    """Actor and critics of the reference as losses call them, with the parameters as `leaves`."""
     networks, targets = {"policy": plain.policy, "critics": plain.critics}, plain.targets
     if isinstance(plain, reference.CrossQ):
         passes = [functools.partial(plain.pass_through, *each) for each in enumerate([plain.policy, *plain.critics])]
@@ -190,13 +198,18 @@ def modules(plain):
         }
 
     def policy(network):
-        return lambda observations: (reference.compute(network, observations), None)
+        def outputs(observations):
+            return reference.compute(network, observations), None
+
+        outputs.leaves = network
+        return outputs
 
     def critics(several):
         def values(*inputs):
             outputs = torch.stack([reference.compute(critic, *inputs) for critic in several])
             return outputs[..., 0] if outputs.shape[-1] == 1 else outputs
 
+        values.leaves = [part for critic in several for part in critic]
         return values
 
     return {
@@ -217,20 +230,27 @@ def by_our_names(batch, distribution):
     return columns
 
 
+def taken_from(algo, case):
+    """The case's reference, as far as the algorithm is."""
+    *_, kind, settings = CASES[case]
+    plain = kind(networks(algo), LR, TAU, **settings)
+    plain.targets = networks(algo, target=True)
+    if hasattr(plain, "log_alpha"):
+        plain.log_alpha.data[:] = np.log(algo.temperature.alpha)
+    take_statistics(plain, algo)
+    return plain
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_losses_and_gradients(case):
     """In float64, by networks of the reference: the equations agree to rounding."""
-    environment, name, training, kind, settings = CASES[case]
+    environment, name, training, *_ = CASES[case]
     with make(environment, name, training) as algo:
         batches = recorded(algo)
         for _ in range(3):
             algo.update(rates=algo.learning_rates())
-        plain = kind(networks(algo), LR, TAU, **settings)
-        plain.targets = networks(algo, target=True)
-        if hasattr(plain, "log_alpha"):
-            plain.log_alpha.data[:] = np.log(algo.temperature.alpha)
+        plain = taken_from(algo, case)
         given = by_our_names(batches[-1], algo.policy.distribution)
-        take_statistics(plain, algo)
         for ours, of_settings, theirs, moved in (
             (algo.critic_loss(), algo.critic_settings(), plain.critic_loss, plain.of_critics()),
             (algo.actor_loss(), algo.critic_settings(), plain.actor_loss, plain.policy),
@@ -243,6 +263,42 @@ def test_losses_and_gradients(case):
             pairs = zip(torch.autograd.grad(loss, moved), torch.autograd.grad(expected, moved), strict=True)
             for gradient, right in pairs:
                 np.testing.assert_allclose(gradient, right, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_of_the_closed_forms(case):
+    """In numpy and float32: what plain descent at a rate of 1 takes away from a weight is its gradient."""
+    environment, name, training, *_ = CASES[case]
+    descent = {"learner": "numpy", "opt_type": "sgd", "policy_delay": 1}
+    with make(environment, name, {**training, **descent}) as algo:
+        batches, rates = recorded(algo), algo.learning_rates()
+        for _ in range(25):  # beyond the warm-up of the case with corrections
+            algo.update(rates=rates)
+        plain, before = taken_from(algo, case), networks(algo)
+        algo.update(rates=dict.fromkeys(rates, 1.0))
+        after, (*_, batch) = networks(algo), batches
+        same_gradients(before["critics"], after["critics"], plain.critic_loss(batch), plain.critics)
+        # The actor climbs the critics that the same update has moved.
+        plain.critics = after["critics"]
+        same_gradients([before["policy"]], [after["policy"]], plain.actor_loss(batch), [plain.policy])
+        if hasattr(plain, "log_alpha"):
+            plain.target_entropy = algo.temperature.target_entropy
+            (expected,) = torch.autograd.grad(plain.alpha_loss(), plain.log_alpha)
+            moved = plain.log_alpha.item() - np.log(algo.temperature.alpha)
+            assert moved == pytest.approx(expected.item(), rel=1e-6, abs=1e-6)
+
+
+def same_gradients(before, after, loss, moved) -> None:
+    """Of several networks.
+
+    A weight is stored with 24 bits, and a sum over rows is rounded in every step. Where the first dominates 1e-6 is
+    kept; gradients above 1 are allowed a millionth of the network's largest for the second.
+    """
+    for old, new, network in zip(before, after, moved, strict=True):
+        expected = torch.autograd.grad(loss, network, retain_graph=True)
+        most = max(1.0, *(part.abs().max().item() for part in expected))
+        for part, then, right in zip(old, new, expected, strict=True):
+            np.testing.assert_allclose((part - then).detach(), right, rtol=0, atol=1e-6 * most)
 
 
 @pytest.mark.parametrize("learner", ["numpy", "torch"])

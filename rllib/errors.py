@@ -9,6 +9,10 @@ class LearnerError(RLlibError):
     """An update violated an invariant: a first minibatch that is not on-policy, a parameter that is NaN."""
 
 
+class GpuMemoryError(LearnerError):
+    """Networks, a batch or observations do not fit into the memory of a GPU."""
+
+
 class LearnersLostError(RLlibError):
     """All learner processes have ended, and the memory of their optimizers with them."""
 

@@ -1,14 +1,18 @@
 """The update in torch, on the CPU or one GPU: autograd, one flat vector, one synchronisation per update."""
 
+import contextlib
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rllib.errors import LearnerError
+from rllib import spans
+from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.collective import Collective
 from rllib.learners.minibatches import Cuts
 from rllib.learners.numpy_learner import check_identity, raise_not_finite
@@ -17,6 +21,7 @@ from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
+from rllib.models.cuda import memory_of, why_no_cuda
 from rllib.models.torch_acting import encoded
 from rllib.models.torch_network import backward
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, rows_of_sequences
@@ -30,8 +35,12 @@ MEMORY = {
 }
 
 
+# What torch says of operands on several devices; each kind of operation has other words.
+_OTHER_DEVICE = re.compile(r"same device|expected device|device type tensor|and weight type \(|different from other t")
+
+
 def as_a_whole(method: Callable) -> Callable:
-    """Takes a failed update back on a GPU, and says of one that does not fit into the memory what makes it smaller."""
+    """Takes a failed update back on a GPU, and says what to do where the memory or a tensor's device is the reason."""
 
     @functools.wraps(method)
     def guarded(self, columns: Mapping, inputs: np.ndarray, *others, **more):
@@ -43,12 +52,22 @@ def as_a_whole(method: Callable) -> Callable:
         except torch.OutOfMemoryError as error:
             self.take_back()
             batch = sum(column.nbytes for column in columns.values()) + inputs.nbytes
-            raise LearnerError(
+            raise GpuMemoryError(
                 f"an update does not fit into the memory of {self.device}: a batch of {len(inputs)} rows "
                 f"({batch / 2**20:.0f} MiB) and {len(self._vector.flat)} weights. Halve sgd_minibatch_size or, for "
                 "algorithms without it, train_batch_size; "
                 '.framework(torch_autocast="bfloat16") halves what networks keep. Weights and checkpoints are those of '
                 "the update before."
+            ) from error
+        except (RuntimeError, TypeError) as error:
+            with contextlib.suppress(RuntimeError):  # a device that has failed keeps nothing, and the error says so
+                self.take_back()
+            if _OTHER_DEVICE.search(str(error)) is None:
+                raise
+            raise LearnerError(
+                f"an update on {self.device} has met a tensor on another device: {error}. A network or a loss of your "
+                "own has to make its tensors where those are that it is given: torch.zeros(n, device=outputs.device) "
+                "or outputs.new_zeros(n), and constants of a module by self.register_buffer(name, tensor)."
             ) from error
 
     return guarded
@@ -86,6 +105,20 @@ class TorchBackend:
         self._vector = vector
         self._on_gpu = self.device.type == "cuda"
         self._transfers = PinnedTransfers(self.device) if self._on_gpu else InPlace()
+        sizes = f"{len(vector.flat)} weights, their gradients and the optimizer's memory"
+        advice = "Use a smaller network, or .resources(num_gpus=0) to learn on the CPU."
+        with memory_of(self.device, lambda: sizes, advice):
+            self._make_modules(objectives, targets, options)
+        self.collective: Collective | None = None
+        self.num_done = 0.0
+        # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before it.
+        self._kept: list[tuple[Tensor, Tensor]] = []
+
+    def _make_modules(
+        self, objectives: Sequence[Objective], targets: Iterable[TargetCopy], options: TorchOptions
+    ) -> None:
+        """What lies on the device: weights, gradients, optimizers."""
+        vector = self._vector
         # Weights that change outside, and those on the device; on the CPU these are the same memory.
         targets = targets if any(each.is_over_modules for each in objectives) else []
         shared = [torch.from_numpy(array) for array in (vector.flat, *(target.weights for target in targets))]
@@ -103,10 +136,6 @@ class TorchBackend:
         self._descents = [_Descent(each, modules, vector, self._on_gpu) for each in objectives]
         if self._on_gpu and options.cuda_graphs:
             self.record_steps(CudaGraphs(self.device))
-        self.collective: Collective | None = None
-        self.num_done = 0.0
-        # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before it.
-        self._kept: list[tuple[Tensor, Tensor]] = []
 
     def _module(self, name: str, flat: Tensor, acting):
         """The module on these weights; the policy's shares the noise of the network `acting`."""
@@ -530,13 +559,9 @@ def _device(name: str) -> torch.device:
     device = torch.device(name)
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"the torch learner runs on 'cpu' or 'cuda', but device={name!r} was given")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        why = "is built for CPUs: install a CUDA build on a machine with a GPU"
-        if torch.version.cuda is not None:
-            why = f"is built for CUDA {torch.version.cuda} and finds no device: is its driver new enough?"
+    if device.type == "cuda" and (reason := why_no_cuda()) is not None:
         raise ValueError(
-            f"device={name!r} was asked for, but torch {torch.__version__} {why}. "
-            "Use .resources(num_gpus=0) to learn on the CPU."
+            f"device={name!r} was asked for, but {reason}. Use .resources(num_gpus=0) to learn on the CPU."
         )
     if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
         raise ValueError(f"device={name!r} was asked for, but there are {count} GPUs: cuda:0 to cuda:{count - 1}")

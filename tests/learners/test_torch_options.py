@@ -13,7 +13,7 @@ import torch
 from learner_support import SETTINGS, make_batch, make_policy
 
 from rllib import DQNConfig, PPOConfig, SACConfig
-from rllib.errors import LearnerError
+from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.learner import make_learner
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
@@ -302,3 +302,42 @@ def test_too_little_memory_names_batch_network_and_settings(monkeypatch):
     with pytest.raises(LearnerError, match=r"a batch of 100 rows \(0 MiB\) and \d+ weights. Halve sgd_minibatch_size"):
         learner.update(make_batch(policy, 100), rng=np.random.default_rng(0), lr=1e-3, **SETTINGS)
     np.testing.assert_array_equal(policy.weights, before)
+
+
+def out_of_memory(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def test_too_little_memory_for_the_learner_itself(monkeypatch):
+    monkeypatch.setattr(torch.optim, "Adam", out_of_memory)
+    with pytest.raises(GpuMemoryError, match=r"\d+ weights, their gradients .* memory of cpu. Use a smaller network"):
+        make_learner(make_policy(), PPO_LOSS, kind="torch")
+
+
+def test_too_little_memory_to_act(monkeypatch):
+    policy = make_policy()
+    assert policy.act_on("cpu")
+    monkeypatch.setattr(torch, "cat", out_of_memory)
+    with pytest.raises(GpuMemoryError, match=r"7 observations to act on \(0 MiB\) .* Halve num_envs_per_worker"):
+        policy.values(np.zeros((7, 4), np.float32))
+    monkeypatch.setattr(torch, "zeros", out_of_memory)
+    with pytest.raises(GpuMemoryError, match=r"\d+ weights to act by do not fit .*num_gpus_per_worker=0"):
+        policy.act_on("cpu")
+
+
+def constants_elsewhere(loss, minibatch, outputs, model):
+    return loss + (minibatch["advantages"] * torch.ones(len(minibatch["advantages"]), device="meta")).sum()
+
+
+def constants_here(loss, minibatch, outputs, model):
+    """As if the learner, and so the minibatch, were elsewhere."""
+    return loss + (minibatch["advantages"].to("meta") * torch.ones(len(minibatch["advantages"]))).sum()
+
+
+@pytest.mark.parametrize("custom", [constants_elsewhere, constants_here])
+def test_tensors_of_a_user_s_loss_on_another_device_are_named(custom):
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=128, custom_loss=custom)
+    with config.build() as algo, pytest.raises(LearnerError, match="an update on cpu has met a tensor on another") as e:
+        algo.train()
+    assert "outputs.new_zeros(n)" in str(e.value) and isinstance(e.value.__cause__, RuntimeError)

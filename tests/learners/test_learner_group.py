@@ -1,13 +1,17 @@
 """Several learners equal one, with every kind of sum, and also when some of them die."""
 
+import contextlib
 import os
+import re
 import signal
+import threading
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 import pytest
+import torch
 
 import runtime
 from rllib import (
@@ -22,9 +26,12 @@ from rllib import (
     TD3Config,
 )
 from rllib.errors import LearnerError, LearnersLostError
+from rllib.learners import learner_group
 from rllib.learners.learner import Learner
 from rllib.sample_batch import ADVANTAGES, SampleBatch
 from runtime import errors
+from tests.gpu import DEVICES
+from tests.runtime.runtime_support import MARKER, Leftovers
 
 NET = {"fcnet_hiddens": [16, 16]}
 NOTHING: dict = {}
@@ -368,9 +375,41 @@ def test_when_all_learners_die_the_last_checkpoint_is_asked_for(tmp_path, record
         np.testing.assert_array_equal(replay(algo, updates[2:]), replayed("PPO", updates, num_learners=2))
 
 
+class Killer(threading.Thread):
+    """Kills one of the processes of `victims` at random times, until `stop`.
+
+    Attributes:
+        victims: pids, which the test renews.
+        num_during_updates: kills that fell within an update, by `is_updating`.
+    """
+
+    def __init__(self, seed: int):
+        super().__init__(daemon=True)
+        self.victims, self.is_updating, self.num_during_updates = [], False, 0
+        self._rng, self._stopped = np.random.default_rng(seed), threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(self._rng.uniform(0.3, 1.2)):
+            if self.victims:
+                pid = self.victims[self._rng.integers(len(self.victims))]
+                self.victims = []  # until the test has found out who lives
+                during = self.is_updating
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.num_during_updates += during and self.is_updating
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
 @pytest.mark.slow
-def test_cartpole_is_solved_while_learners_are_killed():
-    """One of two every second: PPO reaches 475, every step is counted once, and no process is left."""
+def test_cartpole_is_solved_while_learners_are_killed(monkeypatch, session_parent):
+    """One of two at any time: PPO reaches 475, every step is counted once, and nothing is left."""
+    runtime.shutdown()
+    monkeypatch.setenv(MARKER, str(os.getpid()))
+    children = set(psutil.Process().children(recursive=True))
+    before = Leftovers(str(os.getpid()), session_parent)
     settings = {"lr": 1e-3, "train_batch_size": 1024, "sgd_minibatch_size": 256, "num_sgd_iter": 10}
     built = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=2, num_envs_per_worker=4)
     built = built.training(**settings).learners(num_learners=2).debugging(seed=0)

@@ -35,7 +35,7 @@ from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.exploration import Exploration, StateDependentNoise
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
-from rllib.evaluation.worker_set import NoWorkers, WorkerSet, num_cores
+from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_cores
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.learner_group import LearnerGroup
 from rllib.learners.objective import Objective
@@ -129,6 +129,7 @@ class Algorithm(Acting, Saving, ABC):
         self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
         is_recorded = self.config.profile and not spans.is_recording()
         self._recording = self.owns(Recording()) if is_recorded else None
+        check_gpus(from_config.gpu_claims(self.config))
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = from_config.rollout_settings(

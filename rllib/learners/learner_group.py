@@ -235,6 +235,20 @@ def mirrored(vector: ModuleVector, targets: Iterable[TargetCopy]) -> list[np.nda
     return [vector.flat, *(target.weights for target in targets), *noises]
 
 
+def _warn_of_few_cores(num_learners: int) -> None:
+    machines = runtime.nodes()
+    # What a session on one machine calls its CPUs is up to the user; those of a cluster's machines are the cluster's.
+    cores = cpu_count() if len(machines) == 1 else int(runtime.cluster_resources().get("CPU", 0))
+    if num_learners > cores:
+        logger.warning(
+            "num_learners=%d learners share %d cores and take turns, which is slower than a core for each. Use "
+            ".learners(num_learners=%d).",
+            num_learners,
+            cores,
+            max(1, cores),
+        )
+
+
 class LearnerGroup:
     """The processes, in the form of a backend of the driver's Learner (numpy_learner.py: NumpyBackend).
 
@@ -266,7 +280,11 @@ class LearnerGroup:
         self._known: list[np.ndarray | None] = [None] * len(self._host)
         self._block: SharedBlock | None = None
         self._is_joined = False
+        # Since the last `usage`: seconds of all processes together, and when that was.
+        self._busy_s, self._busy_since = 0.0, time.monotonic()
+        self._gpus: dict[str, float] = {}
         ensure_runtime()
+        _warn_of_few_cores(settings.num_learners)
         of_targets = [(target.module, target.tau, target.every) for target in targets]
         self._recipe = runtime.put(Recipe(make, vector.policy.spec, of_targets))
         # What a learner's code raises is no fault of its process: the others would raise it, too.

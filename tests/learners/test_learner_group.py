@@ -474,9 +474,73 @@ def test_what_cannot_be_shared_is_refused(build, message):
         build().build()
 
 
-def test_more_gpus_than_there_are_are_refused():
-    with pytest.raises(errors.UnschedulableError, match="GPU"):
-        config("PPO", {}, num_learners=64).resources(num_gpus=1).build()
+def gpu_config(num_learners=0, num_gpus=0.0, workers=0, per_worker=0.0, evaluators=0):
+    made = config("PPO", {}, num_learners=num_learners).rollouts(num_rollout_workers=workers)
+    made.evaluation(evaluation_num_workers=evaluators, evaluation_interval=1 if evaluators else None)
+    return made.training(train_batch_size=130 * max(workers, 1)).resources(
+        num_gpus=num_gpus, num_gpus_per_worker=per_worker
+    )
+
+
+@pytest.fixture
+def one_gpu():
+    """A session with one GPU, which need not exist."""
+    runtime.shutdown()
+    runtime.init(num_cpus=2, num_gpus=1)
+    yield
+    runtime.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"num_learners": 2, "num_gpus": 1}, "2 learners with num_gpus=1 each ask for 2 GPUs, but this session has 1"),
+        ({"num_learners": 3, "num_gpus": 0.4}, "3 learners with num_gpus=0.4 each ask for 1.2 GPUs"),
+        ({"workers": 2, "per_worker": 1}, "2 rollout workers with num_gpus_per_worker=1 each ask for 2 GPUs"),
+        ({"workers": 1, "per_worker": 2}, "1 rollout workers with num_gpus_per_worker=2 each ask for 2 GPUs"),
+        (
+            {"num_learners": 1, "num_gpus": 0.5, "workers": 1, "per_worker": 0.25, "evaluators": 2},
+            "1 learners with num_gpus=0.5 each and 1 rollout workers with num_gpus_per_worker=0.25 each and 2 "
+            "evaluation workers with num_gpus_per_worker=0.25 each ask for 1.25 GPUs, but this session has 1",
+        ),
+    ],
+    ids=str,
+)
+def test_more_gpus_than_there_are_are_refused(asked, message, one_gpu):
+    with pytest.raises(errors.UnschedulableError, match=re.escape(message)):
+        gpu_config(**asked).build()
+
+
+def test_fractions_that_need_more_gpus_than_they_add_up_to():
+    runtime.shutdown()
+    runtime.init(num_cpus=2, num_gpus=2)
+    try:
+        with pytest.raises(errors.UnschedulableError, match=r"3 learners with num_gpus=0\.6 each ask for 1\.8 GPUs"):
+            gpu_config(num_learners=3, num_gpus=0.6).build()
+    finally:
+        runtime.shutdown()
+
+
+def test_gpus_without_cuda_are_refused_by_the_processes(one_gpu):
+    """Fractions that add up to the GPU; that torch has no CUDA here is then what each process says."""
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    for asked in ({"num_learners": 3, "num_gpus": 1 / 3}, {"workers": 2, "per_worker": 0.5}):
+        with pytest.raises(ValueError, match=r"(is built for CPUs|finds no device).* Use .resources\(num_gpus.*=0\)"):
+            gpu_config(**asked).build()
+
+
+def test_learners_that_share_cores_are_told_of_once(monkeypatch, caplog):
+    monkeypatch.setattr(learner_group, "cpu_count", lambda: 2)
+    with config("PPO", {}, num_learners=3).build() as algo:
+        algo.train()
+    with config("PPO", {}, num_learners=2).build():
+        pass
+    told = [record.getMessage() for record in caplog.records if "num_learners" in record.getMessage()]
+    assert told == [
+        "num_learners=3 learners share 2 cores and take turns, which is slower than a core for each. Use "
+        ".learners(num_learners=2)."
+    ]
 
 
 def test_several_learners_need_several_processes():

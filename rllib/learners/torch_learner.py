@@ -209,7 +209,7 @@ class TorchBackend:
             self._kept = [(tensor, tensor.clone()) for descent, *_ in active for tensor in descent.memory.values()]
         num_walked, collective = 0, self.collective
         batch = self._batch(columns, inputs)
-        for number, order in enumerate(self._orders_on_device(orders)):
+        for number, order in enumerate(sent_orders(orders, columns.get(SEQ_LENS), self._transfers.take)):
             if refresh is not None and number:
                 if self._on_gpu:
                     np.copyto(self._vector.flat, self._flat.cpu().numpy())
@@ -337,13 +337,6 @@ class TorchBackend:
                 raise_not_finite(self._vector, descent.whole_gradient(), columns)
         np.copyto(out, weights)
         return rows
-
-    def _orders_on_device(self, orders) -> Iterable[Tensor | None]:
-        """The permutations of all epochs in one transfer, so that no epoch waits for its own."""
-        orders = list(orders)
-        if orders[0] is None or isinstance(orders[0], Tensor):
-            return orders
-        return self._transfers.take(np.stack(orders))
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """On a GPU: begins to send arrays that `train` will be given, beside what the device computes."""
@@ -603,6 +596,47 @@ def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.o
 # ---------------------------------------------------------------------- a batch on its way to the device, and there
 
 
+class Order(NamedTuple):
+    """The order of an epoch, on the device and in this process's memory: reading it back would wait for the device.
+
+    Attributes:
+        rows, host_rows: permutation of the rows [B]; the second is None where it was drawn on the device.
+        sequences, host_sequences: of the sequences [S], where rows stand in such.
+    """
+
+    rows: Tensor
+    host_rows: np.ndarray | None = None
+    sequences: Tensor | None = None
+    host_sequences: np.ndarray | None = None
+
+    def of(self, mask: np.ndarray | None) -> np.ndarray | None:
+        """A mask of the rows in this order."""
+        if mask is None:
+            return None
+        return mask[self.rows.cpu().numpy() if self.host_rows is None else self.host_rows]
+
+
+def sent_orders(
+    orders: Iterable, seq_lens: np.ndarray | None, take: Callable[[np.ndarray], Tensor]
+) -> list[Order | None]:
+    """The orders of all epochs, sent at once, so that no epoch waits for its own.
+
+    Args:
+        orders: permutations of the rows, or of the sequences; those drawn on the device are tensors. None: as it is.
+        seq_lens: int [S], lengths of the sequences, where rows stand in such.
+        take: sends an array to the device.
+    """
+    orders = list(orders)
+    if orders[0] is None:
+        return orders
+    if isinstance(orders[0], Tensor):
+        return [Order(order) for order in orders]
+    rows = orders if seq_lens is None else [rows_of_sequences(seq_lens, order) for order in orders]
+    of_rows = take(np.stack(rows))
+    of_sequences = of_rows if seq_lens is None else take(np.stack(orders))
+    return [Order(*each) for each in zip(of_rows, rows, of_sequences, orders)]
+
+
 class Epoch:
     """Rows, each of which stands for itself.
 
@@ -618,12 +652,12 @@ class Epoch:
         self._columns, self._mask = columns, mask
         self.cuts = Cuts(None, mask)
 
-    def reordered(self, order: Tensor | None) -> "Epoch":
-        """These rows in another order [B]."""
+    def reordered(self, order: Order | None) -> "Epoch":
+        """These rows in another order."""
         if order is None:
             return self
-        mask = None if self._mask is None else self._mask[order.cpu().numpy()]
-        return Epoch({name: column.index_select(0, order) for name, column in self._columns.items()}, mask)
+        columns = {name: column.index_select(0, order.rows) for name, column in self._columns.items()}
+        return Epoch(columns, order.of(self._mask))
 
     def __getitem__(self, rows: slice) -> dict[str, Tensor]:
         """Views of some rows by column."""
@@ -642,19 +676,15 @@ class EpochOfSequences(Epoch):
         super().__init__(columns, mask)
         self._seq_lens, self.cuts = seq_lens, Cuts(seq_lens, mask)
 
-    def reordered(self, order: Tensor | None) -> "EpochOfSequences":
-        """These sequences in another order [S]."""
+    def reordered(self, order: Order | None) -> "EpochOfSequences":
+        """These sequences in another order."""
         if order is None:
             return self
-        by_sequence = order.cpu().numpy()
-        by_row = rows_of_sequences(self._seq_lens, by_sequence)
-        rows = torch.from_numpy(by_row).to(order.device)
         columns = {
-            name: column.index_select(0, order if name in PER_SEQUENCE else rows)
+            name: column.index_select(0, order.sequences if name in PER_SEQUENCE else order.rows)
             for name, column in self._columns.items()
         }
-        mask = None if self._mask is None else self._mask[by_row]
-        return EpochOfSequences(columns, self._seq_lens[by_sequence], mask)
+        return EpochOfSequences(columns, self._seq_lens[order.host_sequences], order.of(self._mask))
 
     def __getitem__(self, rows: slice) -> dict[str, Tensor]:
         first, last = np.searchsorted(self.cuts.ends, (rows.start, rows.stop - 1), side="right")
@@ -713,9 +743,10 @@ class PinnedTransfers:
 
     def _send(self, array: np.ndarray) -> tuple[Tensor, torch.cuda.Event]:
         dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
-        pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
-        np.copyto(pinned.numpy(), array)
-        with torch.cuda.stream(self._stream):
-            tensor = pinned.to(self._device, non_blocking=True)
-            complete = self._stream.record_event()
+        with spans.span("to device"):
+            pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
+            np.copyto(pinned.numpy(), array)
+            with torch.cuda.stream(self._stream):
+                tensor = pinned.to(self._device, non_blocking=True)
+                complete = self._stream.record_event()
         return tensor, complete

@@ -216,6 +216,33 @@ def test_algorithms_with_recorded_steps(make_config, least):
     np.testing.assert_allclose(others, weights, atol=1e-4)
 
 
+@pytest.mark.parametrize("model", [{}, {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 10}], ids=["", "lstm"])
+def test_an_update_waits_as_often_with_eight_epochs_as_with_one(model, monkeypatch):
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0, rollout_fragment_length=128)
+    config.training(learner="torch", train_batch_size=128, model={"fcnet_hiddens": [8], **model}).debugging(seed=0)
+    waits, transfers = [], []
+    with config.build() as algo:
+        backend = algo.learner.backend
+        for part in (backend, *backend._descents):
+            part._on_gpu = True  # the CPU stands for one
+        take = backend._transfers.take
+        batch = algo.sample(128)
+        for num_epochs in (1, 8):
+            transfers.append(0)
+
+            def counted(array):
+                transfers[-1] += 1
+                return take(array)
+
+            monkeypatch.setattr(backend._transfers, "take", counted)
+            with counted_waits() as counts:
+                algo.learner.update(batch, num_epochs=num_epochs, rng=np.random.default_rng(0), lr=0.0, **SETTINGS)
+            counts.pop("operations")
+            waits.append(dict(counts))
+    assert waits[0] == waits[1] and transfers[0] == transfers[1]
+    assert waits[0].get("cpu") == 1, "the results come back in one transfer"
+
+
 def test_steps_are_recorded_on_the_device_of_the_learner(monkeypatch):
     """What runs on another device than the recorded stream is not in the graph, and its repetition does nothing."""
     now = {"device": "cuda:0", "stream": "default of cuda:0"}

@@ -413,26 +413,32 @@ def test_cartpole_is_solved_while_learners_are_killed(monkeypatch, session_paren
     settings = {"lr": 1e-3, "train_batch_size": 1024, "sgd_minibatch_size": 256, "num_sgd_iter": 10}
     built = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=2, num_envs_per_worker=4)
     built = built.training(**settings).learners(num_learners=2).debugging(seed=0)
-    rng, seen, best = np.random.default_rng(0), set(), 0.0
+    killer, best, update = Killer(0), 0.0, learner_group.LearnerGroup.train
+
+    def watched(group, *arguments, **more):
+        killer.is_updating = True
+        try:
+            return update(group, *arguments, **more)
+        finally:
+            killer.is_updating = False
+
+    monkeypatch.setattr(learner_group.LearnerGroup, "train", watched)
     with built.build() as algo:
-        due = time.monotonic() + 1
-        while best < 475:
-            result = algo.train()
-            best = max(best, result["episode_reward_mean"])
-            sampled, iteration = result["num_env_steps_sampled"], result["training_iteration"]
-            assert result["num_env_steps_trained"] == sampled == 1024 * iteration
-            assert iteration < 300
-            if time.monotonic() > due:
-                pids = process_ids(algo)
-                seen.update(pids)
-                os.kill(pids[rng.integers(2)], signal.SIGKILL)
-                due = time.monotonic() + 1
-        seen.update(process_ids(algo))
-        assert result["info"]["num_learner_restarts"] >= 3
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in seen):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        killer.start()
+        try:
+            while best < 475:
+                killer.victims = process_ids(algo)
+                result = algo.train()
+                best = max(best, result["episode_reward_mean"])
+                sampled, iteration = result["num_env_steps_sampled"], result["training_iteration"]
+                assert result["num_env_steps_trained"] == sampled == 1024 * iteration
+                assert iteration < 300
+        finally:
+            killer.stop()
+        assert killer.num_during_updates >= 3 and result["info"]["num_learner_restarts"] >= 5
+    runtime.shutdown()
+    before.check(timeout_s=10.0, own=False)  # processes, session directories, shared memory
+    assert set(psutil.Process().children(recursive=True)) == children, "zombies count as well"
 
 
 # ---------------------------------------------------------------------- what is wrong

@@ -476,7 +476,7 @@ class Algorithm(Acting, Saving, ABC):
         if self._stopped:
             raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
         self._reporting.prepare()
-        with spans.span(ITERATION):
+        with spans.span(ITERATION), self._naming_the_checkpoint():
             self.metrics.start_iteration()
             evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
             training_began = time.monotonic()

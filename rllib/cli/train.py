@@ -17,6 +17,7 @@ from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
+from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.progress import elapsed
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
@@ -236,7 +237,9 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
                 profile.save(directory / "profile.json")
                 outcome.profile = f"{profile}\nprofile     {directory / 'profile.json'} (open it in ui.perfetto.dev)"
             algorithm.stop()
-    except Exception:
+    except Exception as error:
+        if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
+            error.add_note(f"Go on from there: rllib train --resume {directory}")
         (directory / "error.txt").write_text(traceback.format_exc())
         raise
     finally:

@@ -15,6 +15,7 @@ from fake_algorithm import FakeAlgorithm, FakeConfig
 
 import rllib.cli.display
 from rllib.cli.display import PanelDisplay, phase_shares, sparkline
+from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.progress import elapsed, number
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
@@ -32,6 +33,20 @@ def test_a_run_leaves_its_files_and_says_where_they_are(rllib_command, behaviour
     assert "rllib evaluate results/run/checkpoint_000005" in result.output
     assert len((run / "result.json").read_text().splitlines()) == 5
     assert FakeAlgorithm.stopped == 1
+
+
+@pytest.mark.parametrize("error", [LearnersLostError, GpuMemoryError])
+def test_a_failure_after_which_a_run_can_go_on_names_the_command(error, rllib_command, behaviour, tmp_path):
+    def fail():
+        raise error("all 2 have ended.")
+
+    behaviour[3] = fail
+    result = rllib_command(*TRAIN, "--checkpoint-freq", 2, "--stop", "iterations=9")
+    assert result.exit_code == 1
+    assert f"{error.__name__}: all 2 have ended.\nGo on from there: rllib train --resume results/run" in result.stderr
+    behaviour[1] = fail
+    result = rllib_command(*TRAIN[:-1], "other", "--checkpoint-freq", 2, "--stop", "iterations=9")
+    assert result.exit_code == 1 and "--resume" not in result.stderr, "there is no checkpoint"
 
 
 def test_settings_reach_the_config(rllib_command, behaviour, tmp_path):

@@ -369,6 +369,9 @@ def test_when_all_learners_die_the_last_checkpoint_is_asked_for(tmp_path, record
         for _ in range(2):
             with pytest.raises(LearnersLostError, match=r"all 2 have ended.*algo.restore\(path\)"):
                 replay(algo, updates[2:])
+        with pytest.raises(LearnersLostError) as lost:
+            algo.train()
+        assert lost.value.__notes__ == [f"The newest checkpoint of this run is {tmp_path / 'checkpoint'}."]
         with pytest.raises(LearnersLostError):
             algo.save(tmp_path / "without a memory")
         algo.restore(tmp_path / "checkpoint")

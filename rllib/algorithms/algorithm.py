@@ -538,7 +538,11 @@ class Algorithm(Acting, Saving, ABC):
             "num_remote_worker_restarts": self.workers.num_restarts,
         }
         result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.num_requests_in_flight)
-        result.update(perf=self._usage.read() if self._usage else {}, config=self.config.to_dict())
+        perf = self._usage.read() if self._usage else {}
+        if perf and self.config.num_learners:
+            for learner in self.learners.values():
+                perf |= learner.backend.usage()
+        result.update(perf=perf, config=self.config.to_dict())
         result["info"].update(self.result_info())
 
     def _log_no_episode_yet(self, result: Result) -> None:

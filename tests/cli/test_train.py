@@ -334,6 +334,23 @@ def test_long_numbers_stay_in_their_column_and_lines_break_between_phrases(width
         assert part in text, text
 
 
+@pytest.mark.parametrize(
+    ("perf", "line"),
+    [
+        ({}, "idle 70%"),  # 3 of 10 ms are the learn timer's
+        ({"learner_util_percent": 0.25, "vram_util_percent1": 0.5}, "idle 75%, GPU 1 memory 50%"),
+        ({"vram_util_percent0": 0.5, "gpu_util_percent0": 0.1}, "idle 70%, GPU 0 10% busy, memory 50%"),
+    ],
+)
+def test_the_panel_shows_how_idle_the_learner_is(perf, line):
+    display = PanelDisplay()
+    display.start("PPO", "", "results/run")
+    display.on_result({**FakeAlgorithm(FakeConfig({})).train(), "perf": perf}, 0.0)
+    lines = [each for each in shown_at(100, display) if "idle" in each]
+    display.close()
+    assert len(lines) == 1 and line in re.sub(r" +", " ", lines[0]), lines
+
+
 def test_the_panels_clock_is_that_of_the_results():
     display = PanelDisplay()
     display.start("PPO", "", "results/run")

@@ -243,6 +243,21 @@ def test_checkpoints_move_between_numbers_of_learners(tmp_path, recorded):
             np.testing.assert_allclose(replay(algo, updates[2:]), expected, rtol=0, atol=1e-5)
 
 
+def test_results_say_how_busy_the_processes_are_and_how_full_their_gpus(monkeypatch):
+    with config("PPO", {}, num_learners=2).build() as algo:
+        perf = algo.train()["perf"]
+        assert 0 < perf["learner_util_percent"] <= 1 and "vram_util_percent0" not in perf
+        group = algo.learner.backend
+        group.usage()
+        assert group.usage()["learner_util_percent"] == 0, "nothing since"
+        full = [{"vram_util_percent0": 0.5, "vram_util_percent1": 0.25}, {"vram_util_percent0": 0.75}]
+        answers = {rank: learner_group.Outcome(0, busy_s=1e-9, gpus=gpus) for rank, gpus in enumerate(full)}
+        monkeypatch.setattr(group, "_ask", lambda *_, **__: answers)
+        group._outcomes("train")
+        perf = group.usage()
+        assert (perf["vram_util_percent0"], perf["vram_util_percent1"]) == (0.75, 0.25)
+
+
 # ---------------------------------------------------------------------- those who die
 
 

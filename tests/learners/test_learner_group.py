@@ -302,6 +302,38 @@ def test_learners_that_are_killed_while_three_sum(learner, collective, recorded)
     np.testing.assert_array_equal(weights, undisturbed)
 
 
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("count", [1, 2])
+def test_learners_on_a_gpu_that_they_share(device, count, recorded):
+    """A whole GPU for one, half of it for each of two, of which one is killed in each update."""
+    updates = recorded("PPO", 4)
+    one = replayed("PPO", updates, {"learner": "torch"})
+    learners = {"num_learners": count, "learner_collective": "auto" if count == 1 else "gloo"}
+    settings = config("PPO", {"learner": "torch"}, **learners).resources(num_gpus=float(device == "cuda") / count)
+    with settings.build() as algo:
+        for update in updates:
+            victim = process_ids(algo)[-1]
+            kill = None if count == 1 else lambda victim=victim: os.kill(victim, signal.SIGKILL)
+            weights = replay(algo, [update], kill)
+        assert algo.learner.backend.fleet.num_restarts >= (0 if count == 1 else 3)
+        assert ("vram_util_percent0" in algo.learner.backend.usage()) == (device == "cuda")
+    np.testing.assert_allclose(weights, one, rtol=0, atol=1e-5 if device == "cpu" else 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("device", "collective"), [("cpu", "gloo"), pytest.param("cuda", "nccl", marks=[pytest.mark.gpu, TWO_GPUS])]
+)
+def test_learners_with_a_gpu_each(device, collective, recorded):
+    updates = recorded("PPO", 4)
+    one = replayed("PPO", updates, {"learner": "torch"})
+    settings = config("PPO", {"learner": "torch"}, num_learners=2, learner_collective=collective)
+    with settings.resources(num_gpus=int(device == "cuda")).build() as algo:
+        np.testing.assert_allclose(replay(algo, updates), one, rtol=0, atol=1e-4)
+
+
 def test_learners_that_were_interrupted_have_one_state_again(recorded):
     """The driver's own code fails while they compute: where each of them stops is up to chance."""
     updates = recorded("PPO")[:8]

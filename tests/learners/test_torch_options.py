@@ -21,7 +21,7 @@ from rllib.learners.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.ppo import PPO_LOSS
 from tests.envs import MaskedProbe
-from tests.gpu import needs_gpu
+from tests.gpu import DEVICES
 from tests.tensor_envs import counted_waits
 
 torch.set_num_threads(1)
@@ -279,11 +279,13 @@ def test_steps_are_recorded_on_the_device_of_the_learner(monkeypatch):
     assert now == {"device": "cuda:0", "stream": "default of cuda:0"}
 
 
-@needs_gpu
-def test_cuda_graphs():
-    weights, *_ = updated(device="cuda", options=TorchOptions(cuda_graphs=False))
-    others, _, recorded = updated(CudaGraphs(torch.device("cuda")), device="cuda")
-    np.testing.assert_allclose(others, weights, atol=1e-5)
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("autocast", [None, "bfloat16"])
+def test_cuda_graphs(device, autocast):
+    weights, *_ = updated(device=device, options=TorchOptions(autocast, cuda_graphs=False))
+    graphs = CudaGraphs(torch.device("cuda")) if device == "cuda" else Replays()
+    others, _, recorded = updated(graphs, device=device, options=TorchOptions(autocast))
+    np.testing.assert_allclose(others, weights, atol=1e-5 if autocast is None else 5e-3)
     assert recorded.num_repeated >= TIMED_STEPS, recorded.why_off
 
 

@@ -2,9 +2,14 @@
 
 `make gpu` runs it. One update is that of PPO on Atari: 1,024 rows of 84 x 84 x 4 bytes, the network of the Nature
 paper, minibatches of 256, four epochs. Another has two fully connected towers (learner_update.py). DQN's draws 512
-rows of such images from a replay, in memory and on the GPU. The limit is the rate of a large matrix product, measured
-here. Without a GPU the same code runs on smaller CPU tensors, and the report
-says so.
+rows of such images from a replay, in memory and on the GPU. SAC's has 256 x 256 units. Then comes CartPole whose
+rollouts stay on the device.
+
+The limit of an update is its roofline: the longer of its arithmetic at the rate of a large matrix product in float32,
+and of the bytes that it cannot do without at the rate of a large copy, both measured here. These bytes are the rows,
+which are read once, and for each weight the ten numbers that two passes, a gradient and Adam read or write; results
+between the layers are left out, since they may stay in the caches. Without a GPU the same code runs on smaller CPU
+tensors, and the report says so.
 """
 
 import subprocess
@@ -16,11 +21,11 @@ import numpy as np
 import tensor_environments
 import torch
 from learner_update import EPOCHS, GRAD_CLIP, LR, SETTINGS, Work, plain_loop
-from measure import ROOT, Row, alternate, arguments, machine, table
+from measure import ROOT, Rounds, Row, alternate, arguments, machine, table
 from ppo_throughput import training_rate
 from tensor_environments import sampling_rate
 
-from rllib import DQNConfig
+from rllib import DQNConfig, SACConfig
 from rllib import sample_batch as sb
 from rllib.learners.learner import make_learner
 from rllib.learners.objective import Objective
@@ -35,6 +40,37 @@ ACTIONS = gymnasium.spaces.Discrete(6)
 # Multiplications and additions of a forward pass of the Nature network for one image, biases left out: convolutions of
 # 20 x 20 x 32 from 8 x 8 x 4, 9 x 9 x 64 from 4 x 4 x 32, 7 x 7 x 64 from 3 x 3 x 64, then 3136 x 512 and two heads.
 FLOP_FORWARD = 2 * (400 * 32 * 256 + 81 * 64 * 512 + 49 * 64 * 576 + 3136 * 512 + 512 * 7)
+# Of a trained weight: read forwards and backwards, its gradient written; Adam reads four numbers and writes three.
+BYTES_PER_WEIGHT = 10 * 4
+# What PufferLib has published: training on an RTX 5090, C environments on the CPU; the best of its environments.
+PUFFER = "PufferLib 3.0 publishes up to 4,000,000 steps/s in training on one RTX 5090 (https://puffer.ai/blog.html)"
+PUFFER_STEPS_PER_S = 4e6
+
+
+class Roofline:
+    """The least time of work on a device, by rates that are measured when this is made.
+
+    Attributes:
+        flop_per_s: of a product of large float32 matrices.
+        bytes_per_s: of a large copy, which reads and writes each byte.
+    """
+
+    def __init__(self, device: str):
+        self.flop_per_s, self.bytes_per_s = product_rate(device), copy_rate(device)
+
+    def ms(self, flop: float, size_bytes: float) -> float:
+        """Milliseconds."""
+        return max(flop / self.flop_per_s, size_bytes / self.bytes_per_s) * 1e3
+
+    def row(self, found: Rounds, flop: float, size_bytes: float, **row) -> Row:
+        """The row of the sides "ours" and "plain", with the limit beside them."""
+        limit = self.ms(flop, size_bytes)
+        found.values["limit"] = [limit] * len(found.values["ours"])
+        peer = {"peer_name": "eager"} if "plain" in found.values else {}
+        return Row.of(found, "plain", unit="ms", **peer, **row)
+
+    def __str__(self) -> str:
+        return f"{self.flop_per_s / 1e12:.3g} TFLOP/s in float32 products, {self.bytes_per_s / 1e9:.3g} GB/s in copies"
 
 
 class ImageAgent(torch.nn.Module):
@@ -106,10 +142,15 @@ class ImageWork:
 
         return side
 
-    def limit(self):
-        """Milliseconds of a minibatch's arithmetic at the rate of a large matrix product in float32."""
-        rate = product_rate(self.device)
-        return lambda: 3 * FLOP_FORWARD * self.minibatch_size / rate * 1e3
+    def row(self, rounds: int, roofline: Roofline) -> Row:
+        """Of the report, per minibatch."""
+        found = alternate(rounds, ours=self.ours(), plain=self.plain())
+        row_bytes = sum(column.nbytes for column in self.batch.values()) / self.batch.count
+        size_bytes = row_bytes * self.minibatch_size + BYTES_PER_WEIGHT * len(self.first_weights)
+        what = f"PPO, images, minibatch {self.minibatch_size}"
+        return roofline.row(
+            found, 3 * FLOP_FORWARD * self.minibatch_size, size_bytes, what=what, bar="<= 0.5 peer"
+        )
 
 
 class ImageEnv(gymnasium.Env):
@@ -184,11 +225,53 @@ class ReplayWork:
 
         return side
 
-    def row(self, rounds: int, storage: str) -> Row:
+    def row(self, rounds: int, storage: str, roofline: Roofline) -> Row:
         """Of the report."""
         found = alternate(rounds, ours=self.ours(storage), plain=self.plain())
-        what = f"DQN, images, {self.batch_size} rows, replay in {storage}"
-        return Row.of(found, "plain", what, "ms", peer_name="eager")
+        row_bytes = sum(column.nbytes for column in self.rows.values()) / self.capacity
+        weights = sum(parameter.numel() for parameter in ImageAgent().parameters())
+        # Forwards and backwards for the observations; forwards for the next ones, online and by the target network.
+        flop, size_bytes = 5 * FLOP_FORWARD * self.batch_size, row_bytes * self.batch_size + BYTES_PER_WEIGHT * weights
+        return roofline.row(
+            found, flop, size_bytes, what=f"DQN, images, {self.batch_size} rows, replay in {storage}"
+        )
+
+
+def sac_row(device: str, rounds: int, batch_size: int, roofline: Roofline) -> Row:
+    """SAC's update on Pendulum's rows: two critics, the actor and the temperature."""
+    config = SACConfig().environment("Pendulum-v1").resources(num_gpus=int(device == "cuda")).debugging(seed=0)
+    config.training(learner="torch", train_batch_size=batch_size, num_steps_sampled_before_learning_starts=batch_size)
+    config.reporting(min_sample_timesteps_per_iteration=2 * batch_size, min_time_s_per_iteration=0)
+    with config.build() as algo:
+        algo.train()
+        rates = algo.learning_rates()
+
+        def side() -> float:
+            started = time.perf_counter()
+            for _ in range(10):
+                algo.update(rates=rates)
+            return (time.perf_counter() - started) * 1e2
+
+        found = alternate(rounds, ours=side)
+        actor = len(algo.policy.weights)
+        critics = len(algo.learner.weights) - actor
+        batch = algo.replay.sample(batch_size, np.random.default_rng(0))
+    # Of a row and a weight 2 operations a pass. Critics: three passes of their own, one of the targets, two for the
+    # actor's gradient. The actor: one for the next action, three of its own.
+    flop = 2 * batch_size * (6 * critics + 4 * actor)
+    size_bytes = sum(column.nbytes for column in batch.values()) + BYTES_PER_WEIGHT * (critics + actor)
+    return roofline.row(found, flop, size_bytes, what=f"SAC, 256x256, {batch_size} rows")
+
+
+def towers_row(device: str, rounds: int, width: int, minibatch_size: int, roofline: Roofline) -> Row:
+    """PPO's update of two fully connected towers."""
+    work = Work(width, minibatch_size, 4)
+    found = alternate(rounds, ours=work.ours("torch", device), plain=work.plain(device))
+    weights = len(work.first_weights)
+    row_bytes = sum(column.nbytes for column in work.batch.values()) / work.batch.count
+    size_bytes = row_bytes * minibatch_size + BYTES_PER_WEIGHT * weights
+    what = f"PPO, {width}x{width}, minibatch {minibatch_size}"
+    return roofline.row(found, 6 * weights * minibatch_size, size_bytes, what=what, bar="<= 0.5 peer")
 
 
 def product_rate(device: str) -> float:
@@ -203,6 +286,19 @@ def product_rate(device: str) -> float:
     return 10 * 2 * size**3 / (time.perf_counter() - started)
 
 
+def copy_rate(device: str) -> float:
+    """Bytes a second that a large copy reads and writes."""
+    size = 2**28 if device == "cuda" else 2**24
+    a = torch.zeros(size, dtype=torch.float32, device=device)
+    b = a.clone()
+    b[:1].sum().item()
+    started = time.perf_counter()
+    for _ in range(10):
+        b.copy_(a)
+    b[:1].sum().item()
+    return 10 * 2 * 4 * size / (time.perf_counter() - started)
+
+
 def checks() -> str:
     """The last line of pytest on the tests that need a GPU."""
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-rs", "tests"]
@@ -211,13 +307,14 @@ def checks() -> str:
     return f"`pytest -m gpu`: {lines[-1] if lines else found.stderr[-500:]} (exit code {found.returncode})"
 
 
-def tensor_rows(device: str, envs: int) -> list[Row]:
+def tensor_rows(device: str, rounds: int, envs: int) -> list[Row]:
     """PPO on CartPole in torch, whose rollouts stay on the device."""
     rows = []
     for what, rate in (("training", training_rate), ("sampling", sampling_rate)):
         with tensor_environments.build(envs, device, on_device=True) as algo:
-            found = alternate(3, ours=lambda algo=algo, rate=rate: rate(algo, 5))
-        rows.append(Row(f"PPO, {envs} environments in torch, {what}", "env steps/s", found.median("ours")))
+            found = alternate(rounds, ours=lambda algo=algo, rate=rate: rate(algo, 5))
+        peer = {"peer": PUFFER_STEPS_PER_S, "peer_name": "PufferLib"} if what == "training" else {}
+        rows.append(Row(f"PPO, {envs} environments in torch, {what}", "env steps/s", found.median("ours"), **peer))
     return rows
 
 
@@ -231,29 +328,34 @@ def main() -> None:
     print(f"{machine()}\n")
     if is_gpu:
         memory = torch.cuda.get_device_properties(0).total_memory / 2**30
-        print(f"{torch.cuda.get_device_name()}, {memory:.0f} GiB, CUDA {torch.version.cuda}\n")
+        place = f"{torch.cuda.get_device_name()}, {memory:.0f} GiB, CUDA {torch.version.cuda}"
     else:
+        place = "CPU"
         print(f"**No GPU: torch {torch.__version__} finds none. All of this ran on the CPU, on smaller batches.**\n")
     if not options.no_checks:
         print(f"{checks()}\n")
+    roofline, rounds = Roofline(device), options.rounds
+    print(f"Limits: {roofline}\n")
+
+    def section(title: str, rows: list[Row]) -> None:
+        print(f"## {title} ({place})\n\n```")
+        table(rows)
+        print("```\n")
+        for row in rows:
+            if row.limit:
+                print(f"- {row.what}: {row.limit / row.ours:.1%} of the limit")
+        print()
+
     rows, size = (1024, 256) if is_gpu else (64, 32)
-    images = ImageWork(device, rows, size)
-    sides = {"ours": images.ours(), "plain": images.plain(), "limit": images.limit()}
-    found = alternate(options.rounds, **sides)
-    results = [
-        Row.of(found, "plain", f"PPO, images, minibatch {size}", "ms", peer_name="eager", bar="<= 0.5 peer"),
-    ]
-    for width, minibatch in ((64, 256), (256, 1024)) if is_gpu else ((64, 256),):
-        work = Work(width, minibatch, 4)
-        found = alternate(options.rounds, ours=work.ours("torch", device), plain=work.plain(device))
-        what = f"PPO, {width}x{width}, minibatch {minibatch}"
-        results.append(Row.of(found, "plain", what, "ms", peer_name="eager", bar="<= 0.5 peer"))
+    section("PPO on images", [ImageWork(device, rows, size).row(rounds, roofline)])
+    widths = ((64, 256), (256, 1024)) if is_gpu else ((64, 256),)
+    section("PPO with fully connected towers", [towers_row(device, rounds, *each, roofline) for each in widths])
     replay = ReplayWork(device, *((512, 20_000) if is_gpu else (32, 200)))
-    results += [replay.row(options.rounds, storage) for storage in (("memory", "gpu") if is_gpu else ("memory",))]
-    results += tensor_rows(device, 4096 if is_gpu else 64)
-    print("```")
-    table(results)
-    print("```")
+    storages = ("memory", "gpu") if is_gpu else ("memory",)
+    section("DQN on images", [replay.row(rounds, storage, roofline) for storage in storages])
+    section("SAC", [sac_row(device, rounds, 256, roofline)])
+    section("CartPole on the device", tensor_rows(device, rounds, 4096 if is_gpu else 64))
+    print(f"{PUFFER}.")
     if is_gpu:
         print(f"\nLargest memory on the device: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB")
 

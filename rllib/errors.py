@@ -23,6 +23,10 @@ class NotFiniteError(LearnerError):
         self.batch: dict[str, Any] = {}
 
 
+class GpuMemoryError(LearnerError):
+    """Networks, a batch or observations do not fit into the memory of a GPU."""
+
+
 class LearnersLostError(RLlibError):
     """All learner processes have ended, and the memory of their optimizers with them."""
 

@@ -377,19 +377,21 @@ def gpu_usage() -> dict[str, float]:
     """Use of the GPUs that this process computes on, by Ray's names: shares from 0 to 1 of time and of memory.
 
     Their numbers end the names: gpu_util_percent0, which torch only knows with the package nvidia-ml-py, and
-    vram_util_percent0.
+    vram_util_percent0. They are those of the machine where CUDA_VISIBLE_DEVICES gives them, since each learner sees its
+    own GPU as the first.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return {}
-    usage = {}
+    usage, visible = {}, dict(enumerate(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
     for gpu in range(torch.cuda.device_count()):
+        name = visible[gpu] if visible.get(gpu, "").isdigit() else gpu
         if not torch.cuda.memory_reserved(gpu):
             continue  # asking for more would take memory on it
         free, total = torch.cuda.mem_get_info(gpu)
-        usage[f"vram_util_percent{gpu}"] = 1 - free / total
+        usage[f"vram_util_percent{name}"] = 1 - free / total
         with suppress(ModuleNotFoundError, RuntimeError):
-            usage[f"gpu_util_percent{gpu}"] = torch.cuda.utilization(gpu) / 100
+            usage[f"gpu_util_percent{name}"] = torch.cuda.utilization(gpu) / 100
     return usage
 
 

@@ -1,7 +1,6 @@
 """A policy: a network, the distribution of its actions and its observation filter, on one flat parameter vector."""
 
 import dataclasses
-import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_ma
 from rllib.losses.returns import gae
 from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
+from rllib.models.cuda import memory_of, why_no_cuda
 from rllib.models.masks import no_choice, without_choice
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import (
@@ -33,7 +33,6 @@ from rllib.sample_batch import (
     SampleBatch,
 )
 
-logger = logging.getLogger(__name__)
 FILTER_PREFIX = "filter."
 WEIGHTS = "weights"
 
@@ -211,8 +210,11 @@ class Policy:
             device: such as "cuda".
 
         Returns:
-            whether it does: networks with a memory, or with noise in their weights or features, stay where they are,
-            and all do where torch finds no such device.
+            whether it does: networks with a memory, or with noise in their weights or features, stay where they are.
+
+        Raises:
+            ValueError: if torch has no such device.
+            GpuMemoryError: if the network does not fit there.
         """
         if self.state_size or self.is_noisy or getattr(self.spec, "state_dependent_noise", False):
             return False
@@ -220,13 +222,14 @@ class Policy:
 
         from rllib.models.torch_network import DeviceNetwork
 
-        if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-            logger.warning("torch %s finds no CUDA device: the policy acts on the CPU", torch.__version__)
-            return False
-        flat = torch.zeros(len(self._weights), device=device)
-        module = self.spec.torch(self.layout, flat, None)
-        self._on_device = DeviceNetwork(module, flat, self.network.gives_values)
-        self._on_device.load(self._weights)
+        if torch.device(device).type == "cuda" and (reason := why_no_cuda()) is not None:
+            raise ValueError(f"num_gpus_per_worker is set, but {reason}. Use .resources(num_gpus_per_worker=0).")
+        advice = "Use a smaller network, or act on the CPU: .resources(num_gpus_per_worker=0)."
+        with memory_of(device, lambda: f"{len(self._weights)} weights to act by", advice):
+            flat = torch.zeros(len(self._weights), device=device)
+            module = self.spec.torch(self.layout, flat, None)
+            self._on_device = DeviceNetwork(module, flat, self.network.gives_values)
+            self._on_device.load(self._weights)
         self.network = self.spec.with_mask(self._on_device)
         return True
 

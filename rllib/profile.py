@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from rllib import spans
+from rllib.learners.collective import WAIT
 from rllib.spans import IDLE, Lane, read_lanes
 
 DRIVER = "driver"
 ITERATION = "iteration"
 # Beginning of the names of the processes that sample.
 _SAMPLERS = "rollout worker"
+_LEARNERS = "learner"
 # Phases of the driver, by the names of their timers -> what they are called in a profile.
 _PHASES = {"learn": "updates", "replay": "replay", "aggregate": "aggregation", "evaluation": "evaluation"}
 # Work within a fragment -> likewise.
@@ -26,6 +28,7 @@ _WORKERS_OTHER, _TRANSFER, _OTHER = "rest of the workers' time", "transfer", "re
 _CATEGORIES = {
     "act": "acting", "step": "stepping", "play": "stepping", "learn": "update", "update": "update",
     "gradient": "update", IDLE: "idle", **dict.fromkeys(_TRANSFERS, "transfer"), "make rows": "transfer",
+    "to device": "transfer", WAIT: "idle",
 }  # fmt: skip
 
 
@@ -112,10 +115,16 @@ class Profile:
     @property
     def workers_idle(self) -> float | None:
         """Share of the time in which a rollout worker waits for a request; None without remote workers."""
-        lanes = [lane for lane in self._samplers() if lane.lasted]
-        if not lanes:
-            return None
-        return sum(lane.seconds.get(IDLE, 0.0) for lane in lanes) / sum(lane.lasted for lane in lanes)
+        return _share_of(self._samplers(), lambda path: path == IDLE)
+
+    @property
+    def learners_idle(self) -> float:
+        """Share of the time in which no update is computed: of the learners' processes, between updates and while they
+        wait for one another; without such processes, of the driver's.
+        """
+        lanes = [lane for lane in self.lanes if lane.name.startswith(_LEARNERS)]
+        found = _share_of(lanes, lambda path: path == IDLE or path.endswith(WAIT))
+        return 1.0 - self.shares.get("updates", 0.0) if found is None else found
 
     # ------------------------------------------------------------------ what limits the run
 
@@ -125,7 +134,8 @@ class Profile:
         if not self.shares:
             return "No iteration has ended yet."
         name, share = next(iter(self.shares.items()))
-        return f"{share:.0%} of the time goes into {_DESCRIPTIONS[name]}. {_ADVICE[name](self)}"
+        beside = "" if name == "updates" else f"; the learner is idle {self.learners_idle:.0%} of it"
+        return f"{share:.0%} of the time goes into {_DESCRIPTIONS[name]}{beside}. {_ADVICE[name](self)}"
 
     def _advise_on_environments(self) -> str:
         workers = self._settings["num_rollout_workers"]
@@ -154,6 +164,8 @@ class Profile:
         if idle is not None:
             waiting = f"The rollout workers wait {idle:.0%} of their time. "
         learners, gpus = self._settings["num_learners"], self._settings["num_gpus"]
+        if learners:
+            waiting += f"The learners wait {self.learners_idle:.0%} of theirs. "
         size = self._settings.get("sgd_minibatch_size", _WORTH_SHARING)
         if size < _WORTH_SHARING:
             return (
@@ -183,6 +195,8 @@ class Profile:
         lines += [f"{share:>6.1%}  {name}" for name, share in self.shares.items() if share >= 0.001]
         if (idle := self.workers_idle) is not None:
             lines.append(f"rollout workers idle: {idle:.1%}")
+        if self._settings["num_learners"]:
+            lines.append(f"learners idle: {self.learners_idle:.1%}")
         return "\n".join([*lines, self.bottleneck])
 
     def save(self, path: str | os.PathLike) -> None:
@@ -203,6 +217,14 @@ class Profile:
                 kind = path.rpartition("/")[2]
                 event = {"name": kind, "cat": _CATEGORIES.get(kind, "other"), "ph": "X", "pid": number, "tid": 0}
                 yield event | {"ts": (begin + shift) * 1e6, "dur": (end - begin) * 1e6}
+
+
+def _share_of(lanes: list[Lane], counts: Callable[[str], bool]) -> float | None:
+    """How much of the time of these processes the spans take whose paths count; None without such processes."""
+    lasted = sum(lane.lasted for lane in lanes)
+    if not lasted:
+        return None
+    return sum(seconds for lane in lanes for path, seconds in lane.seconds.items() if counts(path)) / lasted
 
 
 # Rows of a minibatch from which on several learners are faster than one (learners.md).

@@ -16,6 +16,7 @@ SETTINGS = {
 
 def lane(name, **seconds) -> Lane:
     sums = {path.replace("__", "/"): value for path, value in seconds.items()}
+    sums = {path.replace("wait_for_learners", "wait for learners"): value for path, value in sums.items()}
     return Lane(name, 1, "here", 0.0, seconds=sums, lasted=10.0)
 
 
@@ -49,6 +50,19 @@ def test_waiting_for_workers_counts_as_what_they_do_meanwhile():
     assert list(found.shares.values()) == sorted(found.shares.values(), reverse=True)
     assert sum(found.shares.values()) == pytest.approx(1)
     assert found.workers_idle == 0.3
+
+
+def test_learners_that_wait_for_batches_and_for_one_another():
+    learners = [
+        lane("learner 0", idle=5, update=5, update__wait_for_learners=1),
+        lane("learner 1", idle=4, update=6, update__wait_for_learners=2),
+    ]
+    found = profile(driver(sample=6.0, sample__step=5.0, learn=4.0), *learners, num_learners=2, num_rollout_workers=0)
+    assert found.learners_idle == 0.6 and "learners idle: 60.0%" in str(found)
+    assert "goes into steps of the environments; the learner is idle 60% of it. More processes" in found.bottleneck
+    found = profile(driver(learn=9.0), *learners, num_learners=2)
+    assert "updates of the weights. The learners wait 60% of theirs." in found.bottleneck
+    assert profile(driver(learn=7.0)).learners_idle == pytest.approx(0.3), "this process learns"
 
 
 def test_a_driver_that_samples_itself():
@@ -120,7 +134,7 @@ def built(config_class, num_workers=2, **training):
         (
             lambda: built(PPOConfig, 0, train_batch_size=400).learners(num_learners=2),
             ["driver", "learner 0", "learner 1"],
-            {"driver": {"sample", "act", "step", "learn"}, "learner": {"update", IDLE}},
+            {"driver": {"sample", "act", "step", "learn"}, "learner": {"update", "wait for learners", IDLE}},
         ),
         (
             lambda: built(IMPALAConfig, 1, num_aggregation_workers=1),

@@ -36,7 +36,7 @@ from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.exploration import Exploration, StateDependentNoise
 from rllib.evaluation.rollout_worker import Gradient, SampleReport
 from rllib.evaluation.settings import NO_POSTPROCESS, Postprocess, RolloutSettings
-from rllib.evaluation.worker_set import NoWorkers, WorkerSet, num_cores
+from rllib.evaluation.worker_set import NoWorkers, WorkerSet, check_gpus, num_cores
 from rllib.learners.learner import Learner, make_learner
 from rllib.learners.learner_group import LearnerGroup
 from rllib.learners.objective import Objective
@@ -130,6 +130,7 @@ class Algorithm(Acting, Saving, ABC):
         self._auxiliary_losses = auxiliary_losses(self.config.auxiliary_losses)
         is_recorded = self.config.profile and not spans.is_recording()
         self._recording = self.owns(Recording()) if is_recorded else None
+        check_gpus(from_config.gpu_claims(self.config))
         self.learners = {policy_id: self.make_learner(policy) for policy_id, policy in self.policies.items()}
         self._learner_rng = seeding.generator(self.seed, seeding.LEARNER)
         self._rollout_settings = from_config.rollout_settings(
@@ -478,7 +479,7 @@ class Algorithm(Acting, Saving, ABC):
         if self._stopped:
             raise RuntimeError("this algorithm has been stopped; build a new one, or restore it from a checkpoint")
         self._reporting.prepare()
-        with spans.span(ITERATION):
+        with spans.span(ITERATION), self._naming_the_checkpoint():
             self.metrics.start_iteration()
             evaluation = self._evaluations.begin(self.metrics.iteration + 1, self._training_s)
             training_began = time.monotonic()
@@ -544,7 +545,11 @@ class Algorithm(Acting, Saving, ABC):
             "num_remote_worker_restarts": self.workers.num_restarts,
         }
         result.update(health, fault_tolerance=dict(health), num_in_flight_async_reqs=self.num_requests_in_flight)
-        result.update(perf=self._usage.read() if self._usage else {}, config=self.config.to_dict())
+        perf = self._usage.read() if self._usage else {}
+        if perf and self.config.num_learners:
+            for learner in self.learners.values():
+                perf |= learner.backend.usage()
+        result.update(perf=perf, config=self.config.to_dict())
         result["info"].update(self.result_info())
 
     def _log_no_episode_yet(self, result: Result) -> None:

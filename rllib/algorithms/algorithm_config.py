@@ -25,6 +25,7 @@ from rllib.algorithms.setting_types import shortened
 from rllib.env.wrappers import resolve_wrappers
 from rllib.evaluation.callbacks import callbacks_problem
 from rllib.losses.auxiliary import auxiliary_losses
+from rllib.models.cuda import why_no_cuda
 from rllib.models.model_settings import check_model
 from rllib.runs.run_log import refuse_earlier_run
 from rllib.sample_batch import Column
@@ -403,6 +404,7 @@ class AlgorithmConfig(ConfigObject):
             as `build`.
         """
         config = self.copy(copy_frozen=False).rollouts(num_rollout_workers=0).reporting(log_dir=None)
+        config.resources(num_gpus_per_worker=0)
         with config.evaluation(evaluation_num_workers=0, evaluation_parallel_to_training=False).build(env) as algorithm:
             return algorithm.rollout_settings, algorithm.policy.weights.copy()
 
@@ -475,10 +477,17 @@ class AlgorithmConfig(ConfigObject):
             )
         if self.num_learners:
             return None  # the processes may run elsewhere, and are refused where there is no GPU for them
-        import torch  # takes seconds, and nothing else here needs it
+        if (reason := why_no_cuda()) is not None:
+            return f"num_gpus={self.num_gpus:g}, but {reason}. Use .resources(num_gpus=0)."
 
-        if not torch.cuda.is_available():
-            return f"num_gpus={self.num_gpus:g}, but torch finds no CUDA device here. Use .resources(num_gpus=0)."
+    @relation("num_gpus_per_worker", "num_rollout_workers", "evaluation_num_workers")
+    def _check_gpus_of_workers(self):
+        if self.num_gpus_per_worker and not (self.num_rollout_workers or self.evaluation_num_workers):
+            return (
+                f"num_gpus_per_worker={self.num_gpus_per_worker:g} has no effect with num_rollout_workers=0: this "
+                "process acts on the CPU. Use .rollouts(num_rollout_workers=1), or "
+                ".resources(num_gpus_per_worker=0)."
+            )
 
     @relation("num_learners", "train_batch_size")
     def _check_learners(self):

@@ -17,7 +17,7 @@ from rllib.env.wrappers import WrappedFactory, resolve_wrappers
 from rllib.evaluation.callbacks import make_callbacks
 from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.settings import RolloutSettings
-from rllib.evaluation.worker_set import FaultTolerance, num_cores
+from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores
 from rllib.learners.learner_group import GroupSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
 
@@ -222,6 +222,21 @@ def _cpus_per_learner(config: AlgorithmConfig) -> int:
     return int(config.algo_class is None or not config.algo_class.is_synchronous)
 
 
+def gpu_claims(config: AlgorithmConfig) -> list[GpuClaim]:
+    """The GPUs of the processes that a run starts."""
+    evaluation = config.get_evaluation_config_object()
+    return [
+        GpuClaim(config.num_learners, config.num_gpus, "learners", "num_gpus"),
+        GpuClaim(config.num_rollout_workers, config.num_gpus_per_worker, "rollout workers", "num_gpus_per_worker"),
+        GpuClaim(
+            config.evaluation_num_workers,
+            evaluation.num_gpus_per_worker,
+            "evaluation workers",
+            "num_gpus_per_worker",
+        ),
+    ]
+
+
 def fault_tolerance(config: AlgorithmConfig) -> FaultTolerance:
     """What the config says about processes that fail."""
     return FaultTolerance(**{field: config[name] for field, name in _FAULT_TOLERANCE.items()}, names=_FAULT_TOLERANCE)
@@ -234,13 +249,12 @@ def resource_request(config: AlgorithmConfig) -> dict:
         "cpu": config.num_cpus_for_local_worker,
         "gpu": 0 if learners else config.num_gpus,
         "extra_cpu": learners * _cpus_per_learner(config),
-        "extra_gpu": learners * config.num_gpus,
+        "extra_gpu": sum(claim.count * claim.each for claim in gpu_claims(config)),
     }
     custom: dict[str, float] = {}
     evaluation = config.get_evaluation_config_object()
     for count, of in ((config.num_rollout_workers, config), (config.evaluation_num_workers, evaluation)):
         request["extra_cpu"] += count * of.num_cpus_per_worker
-        request["extra_gpu"] += count * of.num_gpus_per_worker
         for name, quantity in of.custom_resources_per_worker.items():
             custom[name] = custom.get(name, 0) + count * quantity
     return {**request, "extra_custom_resources": custom}

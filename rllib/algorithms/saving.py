@@ -1,10 +1,11 @@
 """Saving an algorithm and going on from there: files of policies, learners, counters and random streams."""
 
+import contextlib
 import json
 import operator
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ from rllib.algorithms.from_checkpoint import read_state, saved_class, saved_conf
 from rllib.algorithms.from_config import environment_name
 from rllib.algorithms.inference import Inference
 from rllib.checkpoint import write_checkpoint
+from rllib.errors import GpuMemoryError, LearnersLostError
 from rllib.evaluation import seeding
 from rllib.evaluation.return_scale import ReturnScale
 from rllib.evaluation.worker_set import NoWorkers, WorkerSet
@@ -47,6 +49,8 @@ class Saving:
     _return_scale: ReturnScale | None
     _learner_rng: np.random.Generator
     directory: Path
+    # What was saved or restored last.
+    _newest_checkpoint: Path | None = None
     _restores: int
     _stopped: bool
 
@@ -75,7 +79,18 @@ class Saving:
         """
         if checkpoint_dir is None:
             checkpoint_dir = self.directory / f"checkpoint_{self.metrics.iteration:06d}"
-        return write_checkpoint(checkpoint_dir, self.get_state())
+        self._newest_checkpoint = write_checkpoint(checkpoint_dir, self.get_state())
+        return self._newest_checkpoint
+
+    @contextlib.contextmanager
+    def _naming_the_checkpoint(self) -> Iterator[None]:
+        """Notes the newest checkpoint on a failure after which the run can go on from one."""
+        try:
+            yield
+        except (GpuMemoryError, LearnersLostError) as error:
+            if self._newest_checkpoint is not None and self._newest_checkpoint.exists():
+                error.add_note(f"The newest checkpoint of this run is {self._newest_checkpoint}.")
+            raise
 
     def export_policy_model(self, export_dir: str | Path, policy_id: str = DEFAULT_POLICY) -> Path:
         """Writes the policy alone, as Policy.from_checkpoint reads it: policy.json says what to build, and the spaces;
@@ -100,6 +115,7 @@ class Saving:
                 f"Algorithm.from_checkpoint, or build a {name}Config"
             )
         self.set_state(state)
+        self._newest_checkpoint = Path(checkpoint_path)
 
     @classmethod
     def from_checkpoint(
@@ -133,6 +149,7 @@ class Saving:
         except BaseException:
             algorithm.stop()
             raise
+        algorithm._newest_checkpoint = Path(checkpoint_path)
         return algorithm
 
     def get_state(self) -> dict[str, Any]:

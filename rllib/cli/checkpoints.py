@@ -28,7 +28,8 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
         load_user_code: as for Algorithm.from_checkpoint, which see for the errors.
         overrides: further settings to change.
     """
-    overrides = {"num_rollout_workers": 0, "evaluation_num_workers": 0, "num_learners": 0, **overrides}
+    alone = dict.fromkeys(("num_rollout_workers", "evaluation_num_workers", "num_learners", "num_gpus_per_worker"), 0)
+    overrides = {**alone, **overrides}
     settings = read_checkpoint(checkpoint, only="config.json").get("config.json", {})
     if settings.get("num_gpus") and not _has_gpu():
         overrides |= {"num_gpus": 0, "learner_collective": "auto"}

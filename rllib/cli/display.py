@@ -242,10 +242,10 @@ def _broken(parts: Sequence[str], width: int, between: str = ", ") -> str:
 
 
 def _learner(result: Mapping) -> list[str]:
-    """The share of the time in which it does not learn, and the use of its GPUs."""
-    learning = phase_shares(result).get("learn")
-    parts = [] if learning is None else [f"idle {1 - learning:.0%}"]
+    """The share of the time in which it does not learn, and the use of its GPUs; of several learners the mean."""
     perf = result.get("perf", {})
+    learning = perf.get("learner_util_percent", phase_shares(result).get("learn"))
+    parts = [] if learning is None else [f"idle {1 - learning:.0%}"]
     for name in sorted(perf):
         if name.startswith("vram_util_percent"):
             gpu = name.removeprefix("vram_util_percent")

@@ -17,7 +17,7 @@ from rllib.cli.run_directory import RunDirectory, refuse_used_name
 from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
-from rllib.errors import NotFiniteError
+from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed
 from rllib.runs.files import keep_failing_batch
 from rllib.tune.stoppers import ThresholdStopper
@@ -242,6 +242,8 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
     except Exception as error:
         if isinstance(error, NotFiniteError):
             keep_failing_batch(directory, error)
+        if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
+            error.add_note(f"Go on from there: rllib train --resume {directory}")
         (directory / "error.txt").write_text(traceback.format_exc())
         raise
     finally:

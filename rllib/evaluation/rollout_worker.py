@@ -103,9 +103,8 @@ class RolloutWorker(Worker):
         self._allocate_fragment = np.empty if self._makes_sequences else allocate
         first = max(worker_index - 1, 0) * settings.num_envs
         total = settings.num_envs * max(settings.num_workers, 1)
-        acts_elsewhere = worker_index and settings.acting_device and self.policy.act_on(settings.acting_device)
         # Whether the run's bits do not depend on how environments are shared out among workers.
-        self._is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE and not acts_elsewhere
+        self._is_alike = settings.acts_among_all and total <= ENVIRONMENTS_ALIKE and not self.acts_elsewhere
         if self._is_alike:
             self.policy.act_among(total, slice(first, first + settings.num_envs))
             if self.policy.filters_observations:

@@ -21,6 +21,7 @@ class Worker:
 
     Attributes:
         callbacks: the object with the user's hooks.
+        acts_elsewhere: whether the policy computes on another device (`Policy.act_on`).
         stream: the environments; None where there are none between evaluations.
         kind: what it is called in messages, followed by its index.
         if_silent: possible reasons for a missing answer, for messages.
@@ -44,6 +45,8 @@ class Worker:
     ):
         self.settings, self.worker_index = settings, worker_index
         self.policy = policy or Policy(settings.policy)
+        device = settings.acting_device if worker_index else None
+        self.acts_elsewhere = device is not None and self.policy.act_on(device)
         self.callbacks = settings.callbacks()
         if policy is None:
             self.callbacks.on_create_policy(policy_id=DEFAULT_POLICY, policy=self.policy)

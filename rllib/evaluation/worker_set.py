@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from rllib.evaluation.rollout_worker import Gradient, RolloutWorker, SampleRepor
 from rllib.evaluation.settings import RolloutSettings
 from rllib.policy import Snapshot
 from rllib.sample_batch import SampleBatch
+from runtime.errors import UnschedulableError
 from runtime.machine import cpu_count
+from runtime.session import engine
 from runtime.util.fleet import FaultTolerance, Fleet, Request
 
 logger = logging.getLogger(__name__)
@@ -263,6 +265,46 @@ def num_cores() -> int:
     """Cores that this process may use; in a trial or another actor the CPUs that it holds, at least 1."""
     held = runtime.get_runtime_context().get_assigned_resources() if runtime.is_initialized() else {}
     return max(1, int(held["CPU"])) if "CPU" in held else cpu_count()
+
+
+class GpuClaim(NamedTuple):
+    """GPUs that processes of one kind ask for.
+
+    Attributes:
+        count: number of the processes.
+        each: GPUs of each; several processes share one GPU if this is a fraction.
+        what: the processes.
+        setting: name of the setting that says `each`.
+    """
+
+    count: int
+    each: float
+    what: str
+    setting: str
+
+
+def check_gpus(claims: Sequence[GpuClaim]) -> None:
+    """Refuses what would wait for GPUs for ever: the processes of a run hold theirs at the same time.
+
+    Raises:
+        UnschedulableError: if they ask for more than the session has, and no autoscaler adds nodes.
+    """
+    claims = [claim for claim in claims if claim.count and claim.each]
+    if not claims:
+        return
+    ensure_runtime()
+    asked, total = sum(claim.count * claim.each for claim in claims), runtime.cluster_resources().get("GPU", 0)
+    # A fraction is of one GPU: three processes with 0.6 each need three. Fractions have four digits (options.py).
+    per_gpu = [int(1 / claim.each + 1e-3) or 1 / claim.each for claim in claims]
+    fits = all(claim.count <= total * number for claim, number in zip(claims, per_gpu))
+    if (fits and asked <= total + 1e-3) or engine().can_grow():
+        return
+    parts = " and ".join(f"{claim.count} {claim.what} with {claim.setting}={claim.each:g} each" for claim in claims)
+    raise UnschedulableError(
+        f"{parts} ask for {asked:g} GPUs, but this session has {total:g}. Use fewer of these processes or smaller "
+        "fractions of a GPU, such as .resources(num_gpus=0.5), or give the session more: "
+        "runtime.init(num_gpus=...), or further nodes of a Ray cluster."
+    )
 
 
 def ensure_runtime() -> None:

@@ -9,6 +9,7 @@ new one takes over those of another, and they go on with the step that was inter
 """
 
 import logging
+import math
 import os
 import time
 import traceback
@@ -26,6 +27,7 @@ from rllib.learners.collective import SharedBlock, SharedSums, Unfinished
 from rllib.learners.learner import Learner
 from rllib.learners.objective import ModuleVector
 from rllib.learners.target_copy import TargetCopy
+from rllib.metrics import gpu_usage
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 from runtime.machine import cpu_count, ip_address
@@ -85,6 +87,8 @@ class Outcome(NamedTuple):
         found: what its backend returned, if it was asked for that.
         weights: the flat vector after the update, likewise.
         failure: what its backend raised.
+        busy_s: duration of the call (seconds).
+        gpus: what `gpu_usage` says there, at most a second old.
     """
 
     num_done: float
@@ -92,6 +96,8 @@ class Outcome(NamedTuple):
     found: Any = None
     weights: np.ndarray | None = None
     failure: Exception | None = None
+    busy_s: float = 0.0
+    gpus: Mapping[str, float] = {}
 
 
 class LearnerActor:
@@ -112,6 +118,7 @@ class LearnerActor:
         self._backend.use_threads(threads)
         self._mirrored = mirrored(self._learner.vector, targets)
         self._store: Any = None
+        self._gpus, self._gpus_read_at = {}, -math.inf
 
     def process_id(self) -> int:
         """Number of the process."""
@@ -186,6 +193,14 @@ class LearnerActor:
         return self._outcome(lambda: self._backend.apply_gradient(gradient, lr), True)
 
     def _outcome(self, work: Callable, reports: bool) -> Outcome:
+        began = time.monotonic()
+        outcome = self._outcome_of(work, reports)
+        now = time.monotonic()
+        if now - self._gpus_read_at >= 1.0:
+            self._gpus, self._gpus_read_at = gpu_usage(), now
+        return outcome._replace(busy_s=now - began, gpus=self._gpus)
+
+    def _outcome_of(self, work: Callable, reports: bool) -> Outcome:
         try:
             found = work()
         except Unfinished as error:
@@ -235,6 +250,20 @@ def mirrored(vector: ModuleVector, targets: Iterable[TargetCopy]) -> list[np.nda
     return [vector.flat, *(target.weights for target in targets), *noises]
 
 
+def _warn_of_few_cores(num_learners: int) -> None:
+    machines = runtime.nodes()
+    # What a session on one machine calls its CPUs is up to the user; those of a cluster's machines are the cluster's.
+    cores = cpu_count() if len(machines) == 1 else int(runtime.cluster_resources().get("CPU", 0))
+    if num_learners > cores:
+        logger.warning(
+            "num_learners=%d learners share %d cores and take turns, which is slower than a core for each. Use "
+            ".learners(num_learners=%d).",
+            num_learners,
+            cores,
+            max(1, cores),
+        )
+
+
 class LearnerGroup:
     """The processes, in the form of a backend of the driver's Learner (numpy_learner.py: NumpyBackend).
 
@@ -266,7 +295,11 @@ class LearnerGroup:
         self._known: list[np.ndarray | None] = [None] * len(self._host)
         self._block: SharedBlock | None = None
         self._is_joined = False
+        # Since the last `usage`: seconds of all processes together, and when that was.
+        self._busy_s, self._busy_since = 0.0, time.monotonic()
+        self._gpus: dict[str, float] = {}
         ensure_runtime()
+        _warn_of_few_cores(settings.num_learners)
         of_targets = [(target.module, target.tau, target.every) for target in targets]
         self._recipe = runtime.put(Recipe(make, vector.policy.spec, of_targets))
         # What a learner's code raises is no fault of its process: the others would raise it, too.
@@ -345,6 +378,15 @@ class LearnerGroup:
         self._forget()
         self.fleet = self._start()
         self._informed.clear()
+
+    def usage(self) -> dict[str, float]:
+        """learner_util_percent, the share (0 to 1) of their time since the last call in which the processes were in
+        updates, and what `gpu_usage` says of their GPUs.
+        """
+        busy_s, since, now = self._busy_s, self._busy_since, time.monotonic()
+        self._busy_s, self._busy_since = 0.0, now
+        share = min(1.0, busy_s / max(now - since, 1e-9) / self._settings.num_learners)
+        return {"learner_util_percent": share, **self._gpus}
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """Nothing: arrays are sent with `train`."""
@@ -479,6 +521,10 @@ class LearnerGroup:
     def _outcomes(self, method: str, *arguments, meanwhile: Callable[[], None] | None = None) -> dict[int, Outcome]:
         """The same for work whose failure is everybody's: it is raised here."""
         outcomes = self._ask(method, *arguments, meanwhile=meanwhile)
+        self._busy_s += sum(outcome.busy_s for outcome in outcomes.values())
+        # Learners that share a GPU say the same of it; of equal numbers on several machines the fullest counts.
+        gpus = [item for outcome in outcomes.values() for item in outcome.gpus.items()]
+        self._gpus |= {name: max(value for other, value in gpus if other == name) for name, _ in gpus}
         failures = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]
         if failures:
             self._break_off()

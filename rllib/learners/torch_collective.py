@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rllib.learners.collective import Unfinished
+from rllib import spans
+from rllib.learners.collective import WAIT, Unfinished
 
 
 def open_store(host: str, timeout_s: float) -> dist.TCPStore:
@@ -56,7 +57,8 @@ class TorchSums:
         tensors = [torch.as_tensor(array) for array in arrays]
         whole = tensors[0] if len(tensors) == 1 else torch.cat([tensor.reshape(-1) for tensor in tensors])
         try:
-            self._group.allreduce([whole]).wait()
+            with spans.span(WAIT):  # and the sum itself; of nccl only what starts it
+                self._group.allreduce([whole]).wait()
         except RuntimeError as error:  # closed by a process that ended, or too late
             raise Unfinished(str(error)) from error
         if len(tensors) > 1:

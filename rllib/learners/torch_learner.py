@@ -1,14 +1,18 @@
 """The update in torch, on the CPU or one GPU: autograd, one flat vector, one synchronisation per update."""
 
+import contextlib
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rllib.errors import LearnerError
+from rllib import spans
+from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.collective import Collective
 from rllib.learners.minibatches import Cuts
 from rllib.learners.numpy_learner import check_identity, raise_not_finite
@@ -17,6 +21,7 @@ from rllib.learners.optimizers import OptimizerSettings
 from rllib.learners.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
+from rllib.models.cuda import memory_of, why_no_cuda
 from rllib.models.torch_acting import encoded
 from rllib.models.torch_network import backward
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, rows_of_sequences
@@ -30,8 +35,12 @@ MEMORY = {
 }
 
 
+# What torch says of operands on several devices; each kind of operation has other words.
+_OTHER_DEVICE = re.compile(r"same device|expected device|device type tensor|and weight type \(|different from other t")
+
+
 def as_a_whole(method: Callable) -> Callable:
-    """Takes a failed update back on a GPU, and says of one that does not fit into the memory what makes it smaller."""
+    """Takes a failed update back on a GPU, and says what to do where the memory or a tensor's device is the reason."""
 
     @functools.wraps(method)
     def guarded(self, columns: Mapping, inputs: np.ndarray, *others, **more):
@@ -43,12 +52,22 @@ def as_a_whole(method: Callable) -> Callable:
         except torch.OutOfMemoryError as error:
             self.take_back()
             batch = sum(column.nbytes for column in columns.values()) + inputs.nbytes
-            raise LearnerError(
+            raise GpuMemoryError(
                 f"an update does not fit into the memory of {self.device}: a batch of {len(inputs)} rows "
                 f"({batch / 2**20:.0f} MiB) and {len(self._vector.flat)} weights. Halve sgd_minibatch_size or, for "
                 "algorithms without it, train_batch_size; "
                 '.framework(torch_autocast="bfloat16") halves what networks keep. Weights and checkpoints are those of '
                 "the update before."
+            ) from error
+        except (RuntimeError, TypeError) as error:
+            with contextlib.suppress(RuntimeError):  # a device that has failed keeps nothing, and the error says so
+                self.take_back()
+            if _OTHER_DEVICE.search(str(error)) is None:
+                raise
+            raise LearnerError(
+                f"an update on {self.device} has met a tensor on another device: {error}. A network or a loss of your "
+                "own has to make its tensors where those are that it is given: torch.zeros(n, device=outputs.device) "
+                "or outputs.new_zeros(n), and constants of a module by self.register_buffer(name, tensor)."
             ) from error
 
     return guarded
@@ -86,6 +105,20 @@ class TorchBackend:
         self._vector = vector
         self._on_gpu = self.device.type == "cuda"
         self._transfers = PinnedTransfers(self.device) if self._on_gpu else InPlace()
+        sizes = f"{len(vector.flat)} weights, their gradients and the optimizer's memory"
+        advice = "Use a smaller network, or .resources(num_gpus=0) to learn on the CPU."
+        with memory_of(self.device, lambda: sizes, advice):
+            self._make_modules(objectives, targets, options)
+        self.collective: Collective | None = None
+        self.num_done = 0.0
+        # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before it.
+        self._kept: list[tuple[Tensor, Tensor]] = []
+
+    def _make_modules(
+        self, objectives: Sequence[Objective], targets: Iterable[TargetCopy], options: TorchOptions
+    ) -> None:
+        """What lies on the device: weights, gradients, optimizers."""
+        vector = self._vector
         # Weights that change outside, and those on the device; on the CPU these are the same memory.
         targets = targets if any(each.is_over_modules for each in objectives) else []
         shared = [torch.from_numpy(array) for array in (vector.flat, *(target.weights for target in targets))]
@@ -103,10 +136,6 @@ class TorchBackend:
         self._descents = [_Descent(each, modules, vector, self._on_gpu) for each in objectives]
         if self._on_gpu and options.cuda_graphs:
             self.record_steps(CudaGraphs(self.device))
-        self.collective: Collective | None = None
-        self.num_done = 0.0
-        # On a GPU: the optimizers' tensors that the running update changes, each with a copy from before it.
-        self._kept: list[tuple[Tensor, Tensor]] = []
 
     def _module(self, name: str, flat: Tensor, acting):
         """The module on these weights; the policy's shares the noise of the network `acting`."""
@@ -180,7 +209,7 @@ class TorchBackend:
             self._kept = [(tensor, tensor.clone()) for descent, *_ in active for tensor in descent.memory.values()]
         num_walked, collective = 0, self.collective
         batch = self._batch(columns, inputs)
-        for number, order in enumerate(self._orders_on_device(orders)):
+        for number, order in enumerate(sent_orders(orders, columns.get(SEQ_LENS), self._transfers.take)):
             if refresh is not None and number:
                 if self._on_gpu:
                     np.copyto(self._vector.flat, self._flat.cpu().numpy())
@@ -308,13 +337,6 @@ class TorchBackend:
                 raise_not_finite(self._vector, descent.whole_gradient(), columns)
         np.copyto(out, weights)
         return rows
-
-    def _orders_on_device(self, orders) -> Iterable[Tensor | None]:
-        """The permutations of all epochs in one transfer, so that no epoch waits for its own."""
-        orders = list(orders)
-        if orders[0] is None or isinstance(orders[0], Tensor):
-            return orders
-        return self._transfers.take(np.stack(orders))
 
     def stage(self, arrays: Iterable[np.ndarray]) -> None:
         """On a GPU: begins to send arrays that `train` will be given, beside what the device computes."""
@@ -530,13 +552,9 @@ def _device(name: str) -> torch.device:
     device = torch.device(name)
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"the torch learner runs on 'cpu' or 'cuda', but device={name!r} was given")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        why = "is built for CPUs: install a CUDA build on a machine with a GPU"
-        if torch.version.cuda is not None:
-            why = f"is built for CUDA {torch.version.cuda} and finds no device: is its driver new enough?"
+    if device.type == "cuda" and (reason := why_no_cuda()) is not None:
         raise ValueError(
-            f"device={name!r} was asked for, but torch {torch.__version__} {why}. "
-            "Use .resources(num_gpus=0) to learn on the CPU."
+            f"device={name!r} was asked for, but {reason}. Use .resources(num_gpus=0) to learn on the CPU."
         )
     if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
         raise ValueError(f"device={name!r} was asked for, but there are {count} GPUs: cuda:0 to cuda:{count - 1}")
@@ -578,6 +596,47 @@ def _make_optimizer(settings: OptimizerSettings, flats: list[Tensor]) -> torch.o
 # ---------------------------------------------------------------------- a batch on its way to the device, and there
 
 
+class Order(NamedTuple):
+    """The order of an epoch, on the device and in this process's memory: reading it back would wait for the device.
+
+    Attributes:
+        rows, host_rows: permutation of the rows [B]; the second is None where it was drawn on the device.
+        sequences, host_sequences: of the sequences [S], where rows stand in such.
+    """
+
+    rows: Tensor
+    host_rows: np.ndarray | None = None
+    sequences: Tensor | None = None
+    host_sequences: np.ndarray | None = None
+
+    def of(self, mask: np.ndarray | None) -> np.ndarray | None:
+        """A mask of the rows in this order."""
+        if mask is None:
+            return None
+        return mask[self.rows.cpu().numpy() if self.host_rows is None else self.host_rows]
+
+
+def sent_orders(
+    orders: Iterable, seq_lens: np.ndarray | None, take: Callable[[np.ndarray], Tensor]
+) -> list[Order | None]:
+    """The orders of all epochs, sent at once, so that no epoch waits for its own.
+
+    Args:
+        orders: permutations of the rows, or of the sequences; those drawn on the device are tensors. None: as it is.
+        seq_lens: int [S], lengths of the sequences, where rows stand in such.
+        take: sends an array to the device.
+    """
+    orders = list(orders)
+    if orders[0] is None:
+        return orders
+    if isinstance(orders[0], Tensor):
+        return [Order(order) for order in orders]
+    rows = orders if seq_lens is None else [rows_of_sequences(seq_lens, order) for order in orders]
+    of_rows = take(np.stack(rows))
+    of_sequences = of_rows if seq_lens is None else take(np.stack(orders))
+    return [Order(*each) for each in zip(of_rows, rows, of_sequences, orders)]
+
+
 class Epoch:
     """Rows, each of which stands for itself.
 
@@ -593,12 +652,12 @@ class Epoch:
         self._columns, self._mask = columns, mask
         self.cuts = Cuts(None, mask)
 
-    def reordered(self, order: Tensor | None) -> "Epoch":
-        """These rows in another order [B]."""
+    def reordered(self, order: Order | None) -> "Epoch":
+        """These rows in another order."""
         if order is None:
             return self
-        mask = None if self._mask is None else self._mask[order.cpu().numpy()]
-        return Epoch({name: column.index_select(0, order) for name, column in self._columns.items()}, mask)
+        columns = {name: column.index_select(0, order.rows) for name, column in self._columns.items()}
+        return Epoch(columns, order.of(self._mask))
 
     def __getitem__(self, rows: slice) -> dict[str, Tensor]:
         """Views of some rows by column."""
@@ -617,19 +676,15 @@ class EpochOfSequences(Epoch):
         super().__init__(columns, mask)
         self._seq_lens, self.cuts = seq_lens, Cuts(seq_lens, mask)
 
-    def reordered(self, order: Tensor | None) -> "EpochOfSequences":
-        """These sequences in another order [S]."""
+    def reordered(self, order: Order | None) -> "EpochOfSequences":
+        """These sequences in another order."""
         if order is None:
             return self
-        by_sequence = order.cpu().numpy()
-        by_row = rows_of_sequences(self._seq_lens, by_sequence)
-        rows = torch.from_numpy(by_row).to(order.device)
         columns = {
-            name: column.index_select(0, order if name in PER_SEQUENCE else rows)
+            name: column.index_select(0, order.sequences if name in PER_SEQUENCE else order.rows)
             for name, column in self._columns.items()
         }
-        mask = None if self._mask is None else self._mask[by_row]
-        return EpochOfSequences(columns, self._seq_lens[by_sequence], mask)
+        return EpochOfSequences(columns, self._seq_lens[order.host_sequences], order.of(self._mask))
 
     def __getitem__(self, rows: slice) -> dict[str, Tensor]:
         first, last = np.searchsorted(self.cuts.ends, (rows.start, rows.stop - 1), side="right")
@@ -688,9 +743,10 @@ class PinnedTransfers:
 
     def _send(self, array: np.ndarray) -> tuple[Tensor, torch.cuda.Event]:
         dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
-        pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
-        np.copyto(pinned.numpy(), array)
-        with torch.cuda.stream(self._stream):
-            tensor = pinned.to(self._device, non_blocking=True)
-            complete = self._stream.record_event()
+        with spans.span("to device"):
+            pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
+            np.copyto(pinned.numpy(), array)
+            with torch.cuda.stream(self._stream):
+                tensor = pinned.to(self._device, non_blocking=True)
+                complete = self._stream.record_event()
         return tensor, complete

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rllib.models.cuda import memory_of
 from rllib.models.encoders import MaskedEncoder
 from rllib.models.layer_norm import EPSILON
 from rllib.models.layout import LayersLayout
@@ -373,6 +374,9 @@ class ActingNetwork:
         return self.forward(inputs)[1]
 
 
+_SMALLER = "Halve num_envs_per_worker, or act on the CPU: .resources(num_gpus_per_worker=0)."
+
+
 class DeviceNetwork:
     """A torch network for acting on a device, for many or large observations at a time; methods as in NumpyNetwork.
 
@@ -394,11 +398,13 @@ class DeviceNetwork:
     @torch.inference_mode()
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distribution inputs [B, K] and values [B]."""
-        rows = torch.from_numpy(np.require(inputs, requirements="W")).to(self._weights.device)
-        dist_inputs, values = self._network(rows)
-        # In one transfer: each waits for the device.
-        packed = torch.cat([dist_inputs, values.reshape(len(values), -1)], dim=1) if len(values) else dist_inputs
-        found = packed.cpu().numpy()
+        device = self._weights.device
+        with memory_of(device, lambda: f"{len(inputs)} observations to act on ({inputs.nbytes >> 20} MiB)", _SMALLER):
+            rows = torch.from_numpy(np.require(inputs, requirements="W")).to(device)
+            dist_inputs, values = self._network(rows)
+            # In one transfer: each waits for the device.
+            packed = torch.cat([dist_inputs, values.reshape(len(values), -1)], dim=1) if len(values) else dist_inputs
+            found = packed.cpu().numpy()
         return found[:, : dist_inputs.shape[1]], found[:, -1] if len(values) else np.empty(0, np.float32)
 
     def forward_policy(self, inputs: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:

@@ -280,6 +280,9 @@ class Engine(Protocol):
     def resources(self) -> tuple[dict[str, float], dict[str, float]]:
         """Total and free resources."""
 
+    def can_grow(self) -> bool:
+        """Whether the totals may become more for what waits, as by an autoscaler."""
+
     def address_info(self) -> dict[str, str]:
         """ "address", "session_dir", "session_id", "node_id" and "node_ip_address", for what `init` returns."""
 

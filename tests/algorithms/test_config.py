@@ -302,11 +302,55 @@ def test_a_single_mistake_is_a_single_line():
     assert "\n" not in message
 
 
-def test_a_gpu_that_is_not_there_is_refused():
+TOO_OLD = (
+    "The NVIDIA driver on your system is too old (found version 11040).\nPlease update your GPU driver or install "
+    "a PyTorch version that has been compiled with your version of the CUDA driver."
+)
+
+
+@pytest.mark.parametrize(
+    ("built_for", "error", "visible", "reason"),
+    [
+        (None, None, None, "is built for CPUs: install a CUDA build, on a machine with a GPU. Use .resources(num_g"),
+        (
+            "12.8",
+            TOO_OLD,
+            None,
+            "is built for CUDA 12.8 and finds no device: The NVIDIA driver on your system is too old (found version "
+            "11040). Please update your GPU driver or install a PyTorch version that has been compiled with your "
+            "version of the CUDA driver. Use .resources(num_gpus=0)",
+        ),
+        ("12.8", "No CUDA GPUs are available", "", "no device (CUDA_VISIBLE_DEVICES=''): No CUDA GPUs are available."),
+        ("12.8", None, None, "finds no device: is its driver new enough?"),
+    ],
+)
+def test_a_gpu_that_is_not_there_is_refused(built_for, error, visible, reason, monkeypatch):
+    no_cuda(monkeypatch, built_for, error)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert reason in message_of(config().resources(num_gpus=1))
+
+
+def no_cuda(monkeypatch, built_for, error=None):
+    """Lets torch find no CUDA device, for this reason."""
     torch = pytest.importorskip("torch")
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
-    assert "torch finds no CUDA device here. Use .resources(num_gpus=0)." in message_of(config().resources(num_gpus=1))
+
+    def init():
+        if error is not None:
+            raise RuntimeError(error)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "init", init)
+    monkeypatch.setattr(torch.version, "cuda", built_for)
+
+
+def test_gpus_of_no_worker_are_refused():
+    message = message_of(config().rollouts(num_rollout_workers=0).resources(num_gpus_per_worker=1))
+    assert "num_gpus_per_worker=1 has no effect with num_rollout_workers=0: this process acts on the CPU." in message
+    config().rollouts(num_rollout_workers=0).evaluation(
+        evaluation_num_workers=1, evaluation_interval=1
+    ).resources(num_gpus_per_worker=1).validate()
 
 
 @pytest.mark.parametrize(

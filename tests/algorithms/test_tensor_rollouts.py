@@ -8,6 +8,7 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 
 from rllib import Algorithm, DefaultCallbacks, SampleBatch
+from rllib.algorithms import from_config
 from rllib.algorithms.registry import get_algorithm_config
 from rllib.env.torch_cartpole import TorchCartPole
 from rllib.env.torch_pendulum import TorchPendulum
@@ -253,6 +254,20 @@ REFUSED = [
 def test_what_cannot_stay_on_the_device_is_refused(settings, remedy):
     with pytest.raises(ValueError, match=rf"(?s)hands over torch tensors on cpu.*{remedy}.*tensor_rollouts=False"):
         configured(**{**SHORT, **settings}).build()
+
+
+@pytest.mark.parametrize(
+    ("found", "num_gpus", "message"),
+    [
+        ("cpu", 1, r'tensors on cpu.*num_gpus=1: the learner has to be on the same .*env_config={"device": "cuda"}'),
+        ("cuda:0", 0, r"tensors on cuda:0.*num_gpus=0: the learner has to be on the same device. Use .*num_gpus=1\)"),
+    ],
+)
+def test_environments_and_learner_on_two_devices_are_refused(found, num_gpus, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(from_config, "device_for", lambda *_, **__: found)
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        configured(**SHORT, num_gpus=num_gpus).build()
 
 
 def test_everything_is_refused_at_once():

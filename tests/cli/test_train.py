@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 import rllib.cli.display
 from rllib.cli.display import PanelDisplay, phase_shares, sparkline
-from rllib.errors import NotFiniteError
+from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
 from rllib.progress import elapsed, number
 from rllib.runs.files import keep_failing_batch
 
@@ -36,6 +36,20 @@ def test_a_run_leaves_its_files_and_says_where_they_are(rllib_command, behaviour
     assert "rllib evaluate results/run/checkpoint_000005" in result.output
     assert len((run / "result.json").read_text().splitlines()) == 5
     assert FakeAlgorithm.stopped == 1
+
+
+@pytest.mark.parametrize("error", [LearnersLostError, GpuMemoryError])
+def test_a_failure_after_which_a_run_can_go_on_names_the_command(error, rllib_command, behaviour, tmp_path):
+    def fail():
+        raise error("all 2 have ended.")
+
+    behaviour[3] = fail
+    result = rllib_command(*TRAIN, "--checkpoint-freq", 2, "--stop", "iterations=9")
+    assert result.exit_code == 1
+    assert f"{error.__name__}: all 2 have ended.\nGo on from there: rllib train --resume results/run" in result.stderr
+    behaviour[1] = fail
+    result = rllib_command(*TRAIN[:-1], "other", "--checkpoint-freq", 2, "--stop", "iterations=9")
+    assert result.exit_code == 1 and "--resume" not in result.stderr, "there is no checkpoint"
 
 
 def test_settings_reach_the_config(rllib_command, behaviour, tmp_path):
@@ -346,6 +360,23 @@ def test_long_numbers_stay_in_their_column_and_lines_break_between_phrases(width
     gpus = (f"GPU {gpu} 50% busy, memory 50%" for gpu in range(8))
     for part in ("10,000 /s, iteration 123,456", *gpus, *goal.split(" or ")):
         assert part in text, text
+
+
+@pytest.mark.parametrize(
+    ("perf", "line"),
+    [
+        ({}, "idle 70%"),  # 3 of 10 ms are the learn timer's
+        ({"learner_util_percent": 0.25, "vram_util_percent1": 0.5}, "idle 75%, GPU 1 memory 50%"),
+        ({"vram_util_percent0": 0.5, "gpu_util_percent0": 0.1}, "idle 70%, GPU 0 10% busy, memory 50%"),
+    ],
+)
+def test_the_panel_shows_how_idle_the_learner_is(perf, line):
+    display = PanelDisplay()
+    display.start("PPO", "", "results/run")
+    display.on_result({**FakeAlgorithm(FakeConfig({})).train(), "perf": perf}, 0.0)
+    lines = [each for each in shown_at(100, display) if "idle" in each]
+    display.close()
+    assert len(lines) == 1 and line in re.sub(r" +", " ", lines[0]), lines
 
 
 def test_the_panels_clock_is_that_of_the_results():

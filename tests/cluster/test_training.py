@@ -12,6 +12,7 @@ import runtime
 from rllib import tune
 from rllib.algorithms.ppo import PPOConfig
 from rllib.cli.values import read_file
+from runtime.errors import UnschedulableError
 from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 pytestmark = [*needs_ray, pytest.mark.timeout(300)]
@@ -122,3 +123,9 @@ def test_training_goes_on_when_a_node_dies(session, two_nodes):
         assert len(set(algorithm.workers.foreach_worker(_node_id))) == 1
     finally:
         algorithm.stop()
+
+
+def test_more_gpus_than_the_cluster_has_are_refused(session, cluster):
+    session("ray", address=cluster(2, head=("--num-gpus=1",)).address, log_to_driver=False)
+    with pytest.raises(UnschedulableError, match=r"2 learners with num_gpus=1 each ask for 2 GPUs, but .* has 1\."):
+        PPOConfig().environment("CartPole-v1").learners(num_learners=2).resources(num_gpus=1).build()

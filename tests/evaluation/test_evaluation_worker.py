@@ -37,6 +37,13 @@ def test_a_worker_makes_the_environments_of_its_evaluations_alone(tmp_path):
     assert told.read_text().splitlines() == ["2 evaluation"] * 3
 
 
+def test_a_worker_acts_on_the_device_that_it_claims():
+    there, here = (EvaluationWorker(settings(CountingEnv, acting_device="cpu"), index) for index in (1, 0))
+    assert there.acts_elsewhere and not here.acts_elsewhere
+    lengths = [sorted(each.length for each in player.play_episodes(Duration(6), 1)) for player in (there, here)]
+    assert lengths[0] == lengths[1] and not there.policy.network.closed_form
+
+
 def test_evaluation_actors_make_no_training_environments(tmp_path):
     told = tmp_path / "told"
     config = (

@@ -34,6 +34,7 @@ def build(env=TorchCartPole, *, num_envs=N, length=T, env_config=None, training=
                 "model": {"fcnet_hiddens": [16, 16]}, "lambda_": 0.9, "gamma": 0.95, **(training or {}),
             }
         )
+        .resources(num_gpus=int((env_config or {}).get("device") == "cuda"))
         .debugging(**{"seed": 7, **debugging})
         .build()
     )  # fmt: skip
@@ -170,13 +171,15 @@ class NextStep(TorchCartPole):
         return self.states, rewards, terminated, truncated, {}
 
 
-def test_observations_are_filtered_and_counted():
-    with build(rollouts={"observation_filter": "MeanStdFilter"}) as algo:
+@pytest.mark.parametrize("device", DEVICES)
+def test_observations_are_filtered_and_counted(device):
+    with build(rollouts={"observation_filter": "MeanStdFilter"}, env_config={"device": device}) as algo:
         batches = []
         for _ in range(3):
             before = algo.policy.filter.count
             batch = algo.sample(T * N)
-            batches.append(batch[sb.OBS].numpy())
+            assert batch[sb.OBS].device.type == device
+            batches.append(batch[sb.OBS].cpu().numpy())
             assert algo.policy.filter.count - before == T * N + (N if not before else 0)
             algo.policy.values(batches[-1])
         assert abs(batches[-1].mean()) < 1 and 0.2 < batches[-1].std() < 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.learners.torch_learner import epoch_of
+from rllib.learners.torch_learner import epoch_of, sent_orders
 from rllib.sample_batch import SEQ_LENS, STATE_IN, SampleBatch
 
 LENGTHS = np.array([3, 1, 4, 2, 5])
@@ -18,7 +18,8 @@ def batch() -> SampleBatch:
 
 @pytest.mark.parametrize("size", [1, 4, 6, 100])
 def test_sequences_stay_together_in_any_order(size):
-    for order in (None, torch.tensor([4, 2, 0, 1, 3])):
+    for permutation in (None, np.array([4, 2, 0, 1, 3])):
+        [order] = sent_orders([permutation], LENGTHS, torch.from_numpy)
         columns = {name: torch.from_numpy(column) for name, column in batch().items()}
         epoch = epoch_of(columns, LENGTHS).reordered(order)
         seen, parts = [], epoch.cuts.parts(0, 15, size)
@@ -31,7 +32,7 @@ def test_sequences_stay_together_in_any_order(size):
             assert minibatch["obs"].tolist() == expected
             assert minibatch[SEQ_LENS].tolist() == LENGTHS[sequences].tolist()
             seen += sequences
-        assert seen == (list(range(5)) if order is None else order.tolist())
+        assert seen == (list(range(5)) if order is None else permutation.tolist())
         assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]] and parts[-1].stop == 15
 
 

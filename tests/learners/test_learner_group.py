@@ -1,13 +1,17 @@
 """Several learners equal one, with every kind of sum, and also when some of them die."""
 
+import contextlib
 import os
+import re
 import signal
+import threading
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 import pytest
+import torch
 
 import runtime
 from rllib import (
@@ -22,9 +26,12 @@ from rllib import (
     TD3Config,
 )
 from rllib.errors import LearnerError, LearnersLostError
+from rllib.learners import learner_group
 from rllib.learners.learner import Learner
 from rllib.sample_batch import ADVANTAGES, SampleBatch
 from runtime import errors
+from tests.gpu import DEVICES
+from tests.runtime.runtime_support import MARKER, Leftovers
 
 NET = {"fcnet_hiddens": [16, 16]}
 NOTHING: dict = {}
@@ -236,6 +243,21 @@ def test_checkpoints_move_between_numbers_of_learners(tmp_path, recorded):
             np.testing.assert_allclose(replay(algo, updates[2:]), expected, rtol=0, atol=1e-5)
 
 
+def test_results_say_how_busy_the_processes_are_and_how_full_their_gpus(monkeypatch):
+    with config("PPO", {}, num_learners=2).build() as algo:
+        perf = algo.train()["perf"]
+        assert 0 < perf["learner_util_percent"] <= 1 and "vram_util_percent0" not in perf
+        group = algo.learner.backend
+        group.usage()
+        assert group.usage()["learner_util_percent"] == 0, "nothing since"
+        full = [{"vram_util_percent0": 0.5, "vram_util_percent1": 0.25}, {"vram_util_percent0": 0.75}]
+        answers = {rank: learner_group.Outcome(0, busy_s=1e-9, gpus=gpus) for rank, gpus in enumerate(full)}
+        monkeypatch.setattr(group, "_ask", lambda *_, **__: answers)
+        group._outcomes("train")
+        perf = group.usage()
+        assert (perf["vram_util_percent0"], perf["vram_util_percent1"]) == (0.75, 0.25)
+
+
 # ---------------------------------------------------------------------- those who die
 
 
@@ -278,6 +300,38 @@ def test_learners_that_are_killed_while_three_sum(learner, collective, recorded)
             weights = replay(algo, [update], lambda victim=victim: (time.sleep(0.003), os.kill(victim, signal.SIGKILL)))
         assert algo.learner.backend.fleet.num_restarts >= 5
     np.testing.assert_array_equal(weights, undisturbed)
+
+
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("count", [1, 2])
+def test_learners_on_a_gpu_that_they_share(device, count, recorded):
+    """A whole GPU for one, half of it for each of two, of which one is killed in each update."""
+    updates = recorded("PPO", 4)
+    one = replayed("PPO", updates, {"learner": "torch"})
+    learners = {"num_learners": count, "learner_collective": "auto" if count == 1 else "gloo"}
+    settings = config("PPO", {"learner": "torch"}, **learners).resources(num_gpus=float(device == "cuda") / count)
+    with settings.build() as algo:
+        for update in updates:
+            victim = process_ids(algo)[-1]
+            kill = None if count == 1 else lambda victim=victim: os.kill(victim, signal.SIGKILL)
+            weights = replay(algo, [update], kill)
+        assert algo.learner.backend.fleet.num_restarts >= (0 if count == 1 else 3)
+        assert ("vram_util_percent0" in algo.learner.backend.usage()) == (device == "cuda")
+    np.testing.assert_allclose(weights, one, rtol=0, atol=1e-5 if device == "cpu" else 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("device", "collective"), [("cpu", "gloo"), pytest.param("cuda", "nccl", marks=[pytest.mark.gpu, TWO_GPUS])]
+)
+def test_learners_with_a_gpu_each(device, collective, recorded):
+    updates = recorded("PPO", 4)
+    one = replayed("PPO", updates, {"learner": "torch"})
+    settings = config("PPO", {"learner": "torch"}, num_learners=2, learner_collective=collective)
+    with settings.resources(num_gpus=int(device == "cuda")).build() as algo:
+        np.testing.assert_allclose(replay(algo, updates), one, rtol=0, atol=1e-4)
 
 
 def test_learners_that_were_interrupted_have_one_state_again(recorded):
@@ -362,38 +416,79 @@ def test_when_all_learners_die_the_last_checkpoint_is_asked_for(tmp_path, record
         for _ in range(2):
             with pytest.raises(LearnersLostError, match=r"all 2 have ended.*algo.restore\(path\)"):
                 replay(algo, updates[2:])
+        with pytest.raises(LearnersLostError) as lost:
+            algo.train()
+        assert lost.value.__notes__ == [f"The newest checkpoint of this run is {tmp_path / 'checkpoint'}."]
         with pytest.raises(LearnersLostError):
             algo.save(tmp_path / "without a memory")
         algo.restore(tmp_path / "checkpoint")
         np.testing.assert_array_equal(replay(algo, updates[2:]), replayed("PPO", updates, num_learners=2))
 
 
+class Killer(threading.Thread):
+    """Kills one of the processes of `victims` at random times, until `stop`.
+
+    Attributes:
+        victims: pids, which the test renews.
+        num_during_updates: kills that fell within an update, by `is_updating`.
+    """
+
+    def __init__(self, seed: int):
+        super().__init__(daemon=True)
+        self.victims, self.is_updating, self.num_during_updates = [], False, 0
+        self._rng, self._stopped = np.random.default_rng(seed), threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(self._rng.uniform(0.3, 1.2)):
+            if self.victims:
+                pid = self.victims[self._rng.integers(len(self.victims))]
+                self.victims = []  # until the test has found out who lives
+                during = self.is_updating
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.num_during_updates += during and self.is_updating
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
 @pytest.mark.slow
-def test_cartpole_is_solved_while_learners_are_killed():
-    """One of two every second: PPO reaches 475, every step is counted once, and no process is left."""
+def test_cartpole_is_solved_while_learners_are_killed(monkeypatch, session_parent):
+    """One of two at any time: PPO reaches 475, every step is counted once, and nothing is left."""
+    runtime.shutdown()
+    monkeypatch.setenv(MARKER, str(os.getpid()))
+    children = set(psutil.Process().children(recursive=True))
+    before = Leftovers(str(os.getpid()), session_parent)
     settings = {"lr": 1e-3, "train_batch_size": 1024, "sgd_minibatch_size": 256, "num_sgd_iter": 10}
     built = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=2, num_envs_per_worker=4)
     built = built.training(**settings).learners(num_learners=2).debugging(seed=0)
-    rng, seen, best = np.random.default_rng(0), set(), 0.0
+    killer, best, update = Killer(0), 0.0, learner_group.LearnerGroup.train
+
+    def watched(group, *arguments, **more):
+        killer.is_updating = True
+        try:
+            return update(group, *arguments, **more)
+        finally:
+            killer.is_updating = False
+
+    monkeypatch.setattr(learner_group.LearnerGroup, "train", watched)
     with built.build() as algo:
-        due = time.monotonic() + 1
-        while best < 475:
-            result = algo.train()
-            best = max(best, result["episode_reward_mean"])
-            sampled, iteration = result["num_env_steps_sampled"], result["training_iteration"]
-            assert result["num_env_steps_trained"] == sampled == 1024 * iteration
-            assert iteration < 300
-            if time.monotonic() > due:
-                pids = process_ids(algo)
-                seen.update(pids)
-                os.kill(pids[rng.integers(2)], signal.SIGKILL)
-                due = time.monotonic() + 1
-        seen.update(process_ids(algo))
-        assert result["info"]["num_learner_restarts"] >= 3
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in seen):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        killer.start()
+        try:
+            while best < 475:
+                killer.victims = process_ids(algo)
+                result = algo.train()
+                best = max(best, result["episode_reward_mean"])
+                sampled, iteration = result["num_env_steps_sampled"], result["training_iteration"]
+                assert result["num_env_steps_trained"] == sampled == 1024 * iteration
+                assert iteration < 300
+        finally:
+            killer.stop()
+        assert killer.num_during_updates >= 3 and result["info"]["num_learner_restarts"] >= 5
+    runtime.shutdown()
+    before.check(timeout_s=10.0, own=False)  # processes, session directories, shared memory
+    assert set(psutil.Process().children(recursive=True)) == children, "zombies count as well"
 
 
 # ---------------------------------------------------------------------- what is wrong
@@ -435,9 +530,73 @@ def test_what_cannot_be_shared_is_refused(build, message):
         build().build()
 
 
-def test_more_gpus_than_there_are_are_refused():
-    with pytest.raises(errors.UnschedulableError, match="GPU"):
-        config("PPO", {}, num_learners=64).resources(num_gpus=1).build()
+def gpu_config(num_learners=0, num_gpus=0.0, workers=0, per_worker=0.0, evaluators=0):
+    made = config("PPO", {}, num_learners=num_learners).rollouts(num_rollout_workers=workers)
+    made.evaluation(evaluation_num_workers=evaluators, evaluation_interval=1 if evaluators else None)
+    return made.training(train_batch_size=130 * max(workers, 1)).resources(
+        num_gpus=num_gpus, num_gpus_per_worker=per_worker
+    )
+
+
+@pytest.fixture
+def one_gpu():
+    """A session with one GPU, which need not exist."""
+    runtime.shutdown()
+    runtime.init(num_cpus=2, num_gpus=1)
+    yield
+    runtime.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"num_learners": 2, "num_gpus": 1}, "2 learners with num_gpus=1 each ask for 2 GPUs, but this session has 1"),
+        ({"num_learners": 3, "num_gpus": 0.4}, "3 learners with num_gpus=0.4 each ask for 1.2 GPUs"),
+        ({"workers": 2, "per_worker": 1}, "2 rollout workers with num_gpus_per_worker=1 each ask for 2 GPUs"),
+        ({"workers": 1, "per_worker": 2}, "1 rollout workers with num_gpus_per_worker=2 each ask for 2 GPUs"),
+        (
+            {"num_learners": 1, "num_gpus": 0.5, "workers": 1, "per_worker": 0.25, "evaluators": 2},
+            "1 learners with num_gpus=0.5 each and 1 rollout workers with num_gpus_per_worker=0.25 each and 2 "
+            "evaluation workers with num_gpus_per_worker=0.25 each ask for 1.25 GPUs, but this session has 1",
+        ),
+    ],
+    ids=str,
+)
+def test_more_gpus_than_there_are_are_refused(asked, message, one_gpu):
+    with pytest.raises(errors.UnschedulableError, match=re.escape(message)):
+        gpu_config(**asked).build()
+
+
+def test_fractions_that_need_more_gpus_than_they_add_up_to():
+    runtime.shutdown()
+    runtime.init(num_cpus=2, num_gpus=2)
+    try:
+        with pytest.raises(errors.UnschedulableError, match=r"3 learners with num_gpus=0\.6 each ask for 1\.8 GPUs"):
+            gpu_config(num_learners=3, num_gpus=0.6).build()
+    finally:
+        runtime.shutdown()
+
+
+def test_gpus_without_cuda_are_refused_by_the_processes(one_gpu):
+    """Fractions that add up to the GPU; that torch has no CUDA here is then what each process says."""
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    for asked in ({"num_learners": 3, "num_gpus": 1 / 3}, {"workers": 2, "per_worker": 0.5}):
+        with pytest.raises(ValueError, match=r"(is built for CPUs|finds no device).* Use .resources\(num_gpus.*=0\)"):
+            gpu_config(**asked).build()
+
+
+def test_learners_that_share_cores_are_told_of_once(monkeypatch, caplog):
+    monkeypatch.setattr(learner_group, "cpu_count", lambda: 2)
+    with config("PPO", {}, num_learners=3).build() as algo:
+        algo.train()
+    with config("PPO", {}, num_learners=2).build():
+        pass
+    told = [record.getMessage() for record in caplog.records if "num_learners" in record.getMessage()]
+    assert told == [
+        "num_learners=3 learners share 2 cores and take turns, which is slower than a core for each. Use "
+        ".learners(num_learners=2)."
+    ]
 
 
 def test_several_learners_need_several_processes():

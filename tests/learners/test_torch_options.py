@@ -13,7 +13,7 @@ import torch
 from learner_support import SETTINGS, make_batch, make_policy
 
 from rllib import DQNConfig, PPOConfig, SACConfig
-from rllib.errors import LearnerError
+from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.learner import make_learner
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
@@ -21,7 +21,7 @@ from rllib.learners.recorded_steps import EAGER_STEPS, TIMED_STEPS, CudaGraphs
 from rllib.learners.torch_options import DEFAULTS, TorchOptions
 from rllib.losses.ppo import PPO_LOSS
 from tests.envs import MaskedProbe
-from tests.gpu import needs_gpu
+from tests.gpu import DEVICES
 from tests.tensor_envs import counted_waits
 
 torch.set_num_threads(1)
@@ -216,6 +216,33 @@ def test_algorithms_with_recorded_steps(make_config, least):
     np.testing.assert_allclose(others, weights, atol=1e-4)
 
 
+@pytest.mark.parametrize("model", [{}, {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 10}], ids=["", "lstm"])
+def test_an_update_waits_as_often_with_eight_epochs_as_with_one(model, monkeypatch):
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0, rollout_fragment_length=128)
+    config.training(learner="torch", train_batch_size=128, model={"fcnet_hiddens": [8], **model}).debugging(seed=0)
+    waits, transfers = [], []
+    with config.build() as algo:
+        backend = algo.learner.backend
+        for part in (backend, *backend._descents):
+            part._on_gpu = True  # the CPU stands for one
+        take = backend._transfers.take
+        batch = algo.sample(128)
+        for num_epochs in (1, 8):
+            transfers.append(0)
+
+            def counted(array):
+                transfers[-1] += 1
+                return take(array)
+
+            monkeypatch.setattr(backend._transfers, "take", counted)
+            with counted_waits() as counts:
+                algo.learner.update(batch, num_epochs=num_epochs, rng=np.random.default_rng(0), lr=0.0, **SETTINGS)
+            counts.pop("operations")
+            waits.append(dict(counts))
+    assert waits[0] == waits[1] and transfers[0] == transfers[1]
+    assert waits[0].get("cpu") == 1, "the results come back in one transfer"
+
+
 def test_steps_are_recorded_on_the_device_of_the_learner(monkeypatch):
     """What runs on another device than the recorded stream is not in the graph, and its repetition does nothing."""
     now = {"device": "cuda:0", "stream": "default of cuda:0"}
@@ -252,11 +279,13 @@ def test_steps_are_recorded_on_the_device_of_the_learner(monkeypatch):
     assert now == {"device": "cuda:0", "stream": "default of cuda:0"}
 
 
-@needs_gpu
-def test_cuda_graphs():
-    weights, *_ = updated(device="cuda", options=TorchOptions(cuda_graphs=False))
-    others, _, recorded = updated(CudaGraphs(torch.device("cuda")), device="cuda")
-    np.testing.assert_allclose(others, weights, atol=1e-5)
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("autocast", [None, "bfloat16"])
+def test_cuda_graphs(device, autocast):
+    weights, *_ = updated(device=device, options=TorchOptions(autocast, cuda_graphs=False))
+    graphs = CudaGraphs(torch.device("cuda")) if device == "cuda" else Replays()
+    others, _, recorded = updated(graphs, device=device, options=TorchOptions(autocast))
+    np.testing.assert_allclose(others, weights, atol=1e-5 if autocast is None else 5e-3)
     assert recorded.num_repeated >= TIMED_STEPS, recorded.why_off
 
 
@@ -302,3 +331,42 @@ def test_too_little_memory_names_batch_network_and_settings(monkeypatch):
     with pytest.raises(LearnerError, match=r"a batch of 100 rows \(0 MiB\) and \d+ weights. Halve sgd_minibatch_size"):
         learner.update(make_batch(policy, 100), rng=np.random.default_rng(0), lr=1e-3, **SETTINGS)
     np.testing.assert_array_equal(policy.weights, before)
+
+
+def out_of_memory(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def test_too_little_memory_for_the_learner_itself(monkeypatch):
+    monkeypatch.setattr(torch.optim, "Adam", out_of_memory)
+    with pytest.raises(GpuMemoryError, match=r"\d+ weights, their gradients .* memory of cpu. Use a smaller network"):
+        make_learner(make_policy(), PPO_LOSS, kind="torch")
+
+
+def test_too_little_memory_to_act(monkeypatch):
+    policy = make_policy()
+    assert policy.act_on("cpu")
+    monkeypatch.setattr(torch, "cat", out_of_memory)
+    with pytest.raises(GpuMemoryError, match=r"7 observations to act on \(0 MiB\) .* Halve num_envs_per_worker"):
+        policy.values(np.zeros((7, 4), np.float32))
+    monkeypatch.setattr(torch, "zeros", out_of_memory)
+    with pytest.raises(GpuMemoryError, match=r"\d+ weights to act by do not fit .*num_gpus_per_worker=0"):
+        policy.act_on("cpu")
+
+
+def constants_elsewhere(loss, minibatch, outputs, model):
+    return loss + (minibatch["advantages"] * torch.ones(len(minibatch["advantages"]), device="meta")).sum()
+
+
+def constants_here(loss, minibatch, outputs, model):
+    """As if the learner, and so the minibatch, were elsewhere."""
+    return loss + (minibatch["advantages"].to("meta") * torch.ones(len(minibatch["advantages"]))).sum()
+
+
+@pytest.mark.parametrize("custom", [constants_elsewhere, constants_here])
+def test_tensors_of_a_user_s_loss_on_another_device_are_named(custom):
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    config.training(train_batch_size=128, custom_loss=custom)
+    with config.build() as algo, pytest.raises(LearnerError, match="an update on cpu has met a tensor on another") as e:
+        algo.train()
+    assert "outputs.new_zeros(n)" in str(e.value) and isinstance(e.value.__cause__, RuntimeError)

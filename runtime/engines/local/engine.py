@@ -270,6 +270,9 @@ class LocalEngine:
         with self._entered():
             return dict(self.totals), quantities(self._resources.free)
 
+    def can_grow(self):
+        return False
+
     def context(self):
         with self._entered():
             return self._contexts.current

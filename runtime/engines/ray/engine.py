@@ -332,6 +332,10 @@ class RayEngine:
         self._enter()
         return dict(self._cluster.ask()), named(ray.available_resources())
 
+    def can_grow(self):
+        self._enter()
+        return placement.cluster_grows()
+
     def address_info(self):
         theirs = ray.get_runtime_context()
         address = getattr(theirs, "gcs_address", "")

@@ -322,6 +322,9 @@ class Client:
     def resources(self):
         return dict(self.totals), quantities(self.held().free)
 
+    def can_grow(self):
+        return False
+
     def held(self) -> structs.Free:
         """What the session has left and holds, by the node's account."""
         self.enter()

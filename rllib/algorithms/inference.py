@@ -289,6 +289,9 @@ class Inference:
         action = row.zeros if action is None else row.of(action)
         return told.added_to(observation, action, 0.0 if reward is None else reward)
 
+        added = self._augmentation
+        if added and isinstance(observation, Mapping) and observation.keys() == {OBSERVATIONS, added.mask_key}:
+            observation, action_mask = observation[OBSERVATIONS], observation[added.mask_key]
     def _with_mask(self, observation, action_mask):
         """The observation as the policy's environments give it."""
         added = self._augmentation
@@ -298,8 +301,6 @@ class Inference:
                     f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
                     "observation alone. Leave it out, or use .environment(action_mask_from='info')."
                 )
-            return observation
-        if isinstance(observation, Mapping) and observation.keys() == {OBSERVATIONS, added.mask_key}:
             return observation
         if action_mask is None:
             raise ValueError(

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from rllib import __version__
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.from_config import playable_environment, previous_step
-from rllib.env.previous_steps import PreviousStepFactory
+from rllib.algorithms.from_config import playable_environment, with_additions
+from rllib.env.actions import action_mapper, of_each
 from rllib.env.registry import EnvContext
 from rllib.models.masks import parts_of_mask
 from rllib.sample_batch import DEFAULT_POLICY
@@ -282,42 +282,56 @@ def _batches(algorithm: Algorithm, rng: np.random.Generator, is_recurrent: bool)
 
 
 def _sampled(space: spaces.Space, algorithm: Algorithm, rng: np.random.Generator):
-    observation, policy = space.sample(), algorithm.get_policy()
-    if policy.is_masked:  # each part of an action needs a legal choice
-        mask = observation[algorithm.config.action_mask_key]
-        for columns, _ in parts_of_mask(policy.distribution):
-            part = mask[columns]
-            part[rng.integers(len(part))] = 1
+    observation = space.sample()
+    for part in _mask_parts(observation, algorithm):  # each part of an action needs a legal choice
+        part[rng.integers(len(part))] = 1
     return observation
 
 
-def _met(algorithm: Algorithm, count: int) -> list:
-    """The first observations of an environment under random actions; none where there is none of one's own to make."""
-    config = algorithm.config
-    if config.env is None or config.action_mask_from != "observation":
+def _mask_parts(observation, algorithm: Algorithm) -> list[np.ndarray]:
+    """Views of an observation's mask, one for each part of an action; none for a policy without masks."""
+    policy = algorithm.get_policy()
+    if not policy.is_masked:
         return []
-    factory = playable_environment(config)
-    if told := previous_step(config):
-        factory = PreviousStepFactory(factory, told)
-    env = factory.make(EnvContext(config.env_config, in_evaluation=True))
+    mask = observation[algorithm.config.action_mask_key]
+    return [np.ravel(mask)[columns] for columns, _ in parts_of_mask(policy.distribution)]
+
+
+def _met(algorithm: Algorithm, count: int) -> list:
+    """The first observations of an environment under random legal actions; none where it cannot be made."""
+    config = algorithm.config
+    if config.env is None:
+        return []
+    env = with_additions(playable_environment(config), config).make(EnvContext(config.env_config, in_evaluation=True))
     if getattr(env, "num_envs", 1) != 1:
         env.close()
         return []
     with contextlib.closing(env):
-        env.action_space.seed(0)
+        draw = _legal_actions(algorithm, env.action_space)
         found, (observation, _) = [], env.reset(seed=0)
         while len(found) < count:
-            found.append(_kept(observation, config.ignore_observation_keys))
-            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            found.append(observation)
+            observation, _, terminated, truncated, _ = env.step(draw(observation))
             if terminated or truncated:
                 observation, _ = env.reset()
     return found
 
 
-def _kept(observation, ignored: Sequence[str]):
-    if not ignored or not isinstance(observation, dict):
-        return observation
-    return {key: value for key, value in observation.items() if key not in ignored}
+def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any], Any]:
+    """What draws an action of the space that is legal after an observation."""
+    space.seed(0)
+    policy, config, rng = algorithm.get_policy(), algorithm.config, np.random.default_rng(0)
+    if not policy.is_masked:
+        return lambda observation: space.sample()
+    distribution = policy.distribution
+    to_env = action_mapper(space, distribution, config.normalize_actions, config.clip_actions).to_env
+
+    def draw(observation):
+        legal = [np.flatnonzero(part) for part in _mask_parts(observation, algorithm)]
+        choices = np.array([rng.choice(each) for each in legal], distribution.action_dtype)
+        return of_each(to_env(choices.reshape(1, *distribution.action_shape)))[0]
+
+    return draw
 
 
 def _arrays(module: ExportedPolicy, space: spaces.Space, observations: list) -> list[np.ndarray]:

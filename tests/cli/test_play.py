@@ -202,3 +202,13 @@ def test_the_checkpoint_is_not_changed(rllib_command, tmp_path):
     before = json.loads((path / "manifest.json").read_text())
     assert rllib_command("record", "run").exit_code == 0
     assert json.loads((path / "manifest.json").read_text()) == before
+
+
+@pytest.mark.parametrize("output", ["file/a.mp4", "directory.mp4"])
+def test_a_video_that_cannot_be_written_is_one_line(rllib_command, tmp_path, output):
+    checkpoint_of(Drawn, tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "directory.mp4").mkdir()
+    result = rllib_command("record", "run", "-o", output)
+    assert result.exit_code == 2 and result.output.startswith(f"Error: {output} cannot be written: "), result.output
+    assert result.output.count("\n") == 1

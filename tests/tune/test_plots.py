@@ -209,3 +209,15 @@ def test_command_reads_runs_and_experiments(tmp_path):
 def test_what_is_refused(make, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         make(tmp_path)
+
+
+@pytest.mark.parametrize("output", ["file/plot.html", "directory.html"])
+def test_a_plot_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    _write(tmp_path / "runs", _runs(seeds=1))
+    (tmp_path / "file").write_text("")
+    (tmp_path / "directory.html").mkdir()
+    result = CliRunner().invoke(command, ["plot", "runs", "-o", output, "--metric", "ret"])
+    assert result.exit_code == 2 and result.output.startswith(f"Error: {output} cannot be written: "), result.output
+    assert result.output.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "file", "directory.html"}

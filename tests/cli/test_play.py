@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 from typing import ClassVar
 
 import gymnasium
@@ -15,6 +16,7 @@ from rllib.cli import play
 from rllib.video import VideoFile
 from tests.envs import CountingEnv
 
+CHECKPOINTS = Path(__file__).parents[1] / "checkpoints"
 ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
 
@@ -212,3 +214,12 @@ def test_a_video_that_cannot_be_written_is_one_line(rllib_command, tmp_path, out
     result = rllib_command("record", "run", "-o", output)
     assert result.exit_code == 2 and result.output.startswith(f"Error: {output} cannot be written: "), result.output
     assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "play", "record", "export"])
+def test_a_checkpoint_of_something_else_is_named(rllib_command, verb):
+    result = rllib_command(verb, CHECKPOINTS / "format_1")
+    last = result.output.splitlines()[-1]
+    assert result.exit_code == 2 and last.startswith("Error: "), result.output
+    assert "format_1 is a checkpoint, but not one of an algorithm: its algorithm.json has no algorithm" in last
+    assert "Give what Algorithm.save() or `rllib train` wrote" in last

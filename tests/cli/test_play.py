@@ -216,6 +216,14 @@ def test_a_video_that_cannot_be_written_is_one_line(rllib_command, tmp_path, out
     assert result.output.count("\n") == 1
 
 
+def test_play_has_another_name(rllib_command, tmp_path, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    checkpoint_of(Drawn, tmp_path)
+    result = rllib_command("enjoy", "run", "--episodes", 1)
+    assert result.exit_code == 0 and "episode 1  return 6  length 3" in result.output, result.output
+
+
 @pytest.mark.parametrize("verb", ["evaluate", "play", "record", "export"])
 def test_a_checkpoint_of_something_else_is_named(rllib_command, verb):
     result = rllib_command(verb, CHECKPOINTS / "format_1")

@@ -1,6 +1,7 @@
 """Exports of policies: a torch program (.pt2) or an ONNX graph (.onnx), compared with the policy before it is kept."""
 
 import contextlib
+import errno
 import importlib.util
 import json
 import logging
@@ -24,6 +25,8 @@ from rllib.algorithms.from_config import playable_environment, with_additions
 from rllib.env.actions import action_mapper, of_each
 from rllib.env.registry import EnvContext
 from rllib.models.masks import parts_of_mask
+from rllib.policy import WEIGHTS, Policy
+from rllib.runs.files import write_whole
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.exported_policy import (
     ACTION,
@@ -36,9 +39,12 @@ from rllib.serving.exported_policy import (
     Port,
     leaves_of,
 )
+from rllib.tensor_file import TensorFile
 
 Format = Literal["torch", "onnx"]
 SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
+# Of weights alone.
+WEIGHTS_SUFFIX = ".safetensors"
 # Of the operators in an ONNX graph.
 OPSET = 18
 BATCH_SIZES = (1, 2, 7, 64)
@@ -106,23 +112,53 @@ def export_policy(
         ExportError: (a ValueError) for a policy with parts that cannot be exported, or if the export does not do what
             the policy does. Nothing is written then.
         ImportError: if the extra onnx is missing.
+        OSError: if the file cannot be written.
     """
     if format not in SUFFIXES:
         raise ExportError(f"format must be one of {', '.join(SUFFIXES)}, but got {format!r}")
-    path = Path(path)
-    path = path if path.suffix else path.with_suffix(SUFFIXES[format])
+    path = _with_suffix(path, SUFFIXES[format])
     module = ExportedPolicy(algorithm, policy_id).eval()
     write, load = (_write_torch, _load_torch) if format == "torch" else (_write_onnx, _load_onnx)
     path.parent.mkdir(parents=True, exist_ok=True)
+    described_in = path.with_name(f"{path.name}.json")
+    for target in (path, described_in):
+        if target.is_dir():  # which the other file would be left beside
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
         written = Path(directory, path.name)
         write(module, written)
         parity = _compared(load(written, module), module, algorithm, policy_id) if verify else None
-        description = Path(directory, f"{path.name}.json")
+        description = Path(directory, described_in.name)
         description.write_text(json.dumps(_described(module, algorithm, policy_id, format, parity), indent=2))
         os.replace(written, path)
-        os.replace(description, path.with_name(description.name))
+        os.replace(description, described_in)
     return Export(path, tuple(module.inputs), tuple(module.outputs), parity)
+
+
+def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
+    """Writes a policy's parameters by name, and its observation filter's statistics, as a safetensors file.
+
+    Args:
+        policy: has them; `Policy.parameters` and, with "filter." before their names, its filter's state are written.
+        path: of the file; it gets the suffix .safetensors if it has none.
+
+    Returns:
+        the path.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    path = _with_suffix(path, WEIGHTS_SUFFIX)
+    arrays = {**policy.parameters(), **policy.get_state()}
+    del arrays[WEIGHTS]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, b"".join(TensorFile(arrays).parts()))
+    return path
+
+
+def _with_suffix(path: str | os.PathLike, suffix: str) -> Path:
+    path = Path(path)
+    return path if path.suffix else path.with_suffix(suffix)
 
 
 def _described(

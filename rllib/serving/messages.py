@@ -91,7 +91,8 @@ class Messages:
         previous_step: PreviousStep | None = None,
     ):
         self._initial_state, self._space, self._action_space = list(initial_state), observation_space, action_space
-        self._unread = [part for part in ("action", "reward") if not getattr(previous_step, part, False)]
+        unread = [part for part in ("action", "reward") if not getattr(previous_step, part, False)]
+        self._unread = [f"prev_{part}{plural}" for part in unread for plural in ("", "s")]
         self._from_json, self._from_msgpack = msgspec.json.Decoder(ActRequest), msgspec.msgpack.Decoder(ActRequest)
         self._to = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
 
@@ -134,9 +135,9 @@ class Messages:
         return Question(request.observations, request.explore, self._states(states, len(request.observations)), *rest)
 
     def _check_previous(self, request: ActRequest) -> None:
-        for name in (f"prev_{part}{plural}" for part in self._unread for plural in ("", "s")):
+        for name in self._unread:
             given = getattr(request, name)
-            if given is not None and (not name.endswith("s") or any(each is not None for each in given)):
+            if given is not None and (not isinstance(given, list) or any(each is not None for each in given)):
                 raise BadRequest(422, f"this policy does not read the step before: leave out {name}, or give null")
 
     def _alone(self, request: ActRequest) -> Question:

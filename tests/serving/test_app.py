@@ -262,12 +262,14 @@ def test_what_the_policy_does_not_read_is_refused():
             await client.act({**of_several, f"{name}s": [None, value]})
             for name, value in (("prev_action", 0), ("prev_reward", 1.0))
         ]
+        several.append(await client.act({**of_several, "prev_actions": 0}))
         nothing = {"prev_actions": [None, None], "prev_rewards": None}
         return alone, several, await client.act({**of_several, **nothing})
 
     alone, several, unread = served(CARTPOLE, scenario)
-    assert [answer.status for answer in (*alone, *several)] == [422] * 6
-    for answer, name in zip((*alone[:2], *several), ("prev_action", "prev_reward", "prev_actions", "prev_rewards")):
+    assert [answer.status for answer in (*alone, *several)] == [422] * 7
+    names = "prev_action", "prev_reward", "prev_actions", "prev_rewards", "prev_actions"
+    for answer, name in zip((*alone[:2], *several), names, strict=True):
         assert f"leave out {name}," in answer.json()["error"]
     assert unread.status == 200
 

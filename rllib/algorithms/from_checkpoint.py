@@ -18,7 +18,7 @@ from rllib.sample_batch import DEFAULT_POLICY
 
 State = Mapping[str, Mapping[str, Any]]
 LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
-# What algorithm.json says of each.
+# Keys of algorithm.json that are read here.
 _OF_AN_ALGORITHM = {"algorithm", "class", "metrics", "seed", "state"}
 # Where APPO's checkpoints held the target before the learner's state did.
 OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"

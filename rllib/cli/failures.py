@@ -43,7 +43,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named, directory = Path(error.filename or "").absolute(), path.absolute().parent
+        if not isinstance(error.filename, str):  # the disk is full, say
+            raise
+        named, directory = Path(error.filename).absolute(), path.absolute().parent
         if named != directory and directory not in named.parents and named not in directory.parents:
             raise
         raise Mistake(f"{path} cannot be written: {error.strerror}. Give another place with -o.") from error

@@ -17,6 +17,7 @@ import resource
 import selectors
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -264,18 +265,24 @@ def measure(servers: dict[str, Served], options) -> None:
         server_us, client_us = costs[name]
         cost = f"processor time of each: server {server_us:.0f} us, client {client_us:.0f} us"
         print(f"{name:<14} {answers_a_second:7,.0f} requests/s, {cost}")
-        for each in rates:
-            with Clients(servers[name].address, options.connections) as clients:
-                latencies = clients.latencies(each, options.seconds)
-            assert not clients.failed
-            print(f"{'':<14} at {each:,.0f}/s: {percentiles(latencies)}")
+    for each in rates:
+        rounds = {name: [] for name in servers}
+        for _ in range(options.rounds):
+            for name, server in servers.items():
+                with Clients(server.address, options.connections) as clients:
+                    rounds[name].append(percentiles(clients.latencies(each, options.seconds)))
+                assert not clients.failed
+        for name, found_ms in rounds.items():
+            p50, p99 = (statistics.median(part) for part in zip(*found_ms))
+            spread = f"{min(p99 for _, p99 in found_ms):.2f} to {max(p99 for _, p99 in found_ms):.2f}"
+            print(f"{name:<14} at {each:6,.0f}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms ({spread})")
     print(f"{first} / {second}: {found.median(first.replace(' ', '_')) / found.median(second.replace(' ', '_')):.2f}")
 
 
-def percentiles(latencies: list[float]) -> str:
-    """Of sorted seconds."""
+def percentiles(latencies: list[float]) -> tuple[float, float]:
+    """p50 and p99 in ms of sorted seconds."""
     p50, p99 = (latencies[int(len(latencies) * part)] * 1e3 for part in (0.5, 0.99))
-    return f"p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+    return p50, p99
 
 
 def swap(server: Served, run: Path, later: list[Path], options) -> None:
@@ -288,9 +295,10 @@ def swap(server: Served, run: Path, later: list[Path], options) -> None:
         latencies = clients.latencies(BAR / 2, every * len(later))
     with urllib.request.urlopen("http://{}:{}/metrics".format(*server.address)) as answer:
         taken_up = int(re.search(rb"^rllib_serve_reloads_total (\d+)", answer.read(), re.MULTILINE)[1])
+    p50, p99 = percentiles(latencies)
     print(
-        f"{taken_up} newer checkpoints taken up at {BAR / 2:,.0f}/s: {percentiles(latencies)}, {clients.failed} of "
-        f"{len(latencies):,} answers failed"
+        f"{taken_up} newer checkpoints taken up at {BAR / 2:,.0f}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms, "
+        f"{clients.failed} of {len(latencies):,} answers failed"
     )
 
 

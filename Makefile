@@ -3,6 +3,7 @@
 #   make test       lint and the quick tests, at most four at a time
 #   make faults     all tests of the runtime, with the longer ones
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed (SEED=n repeats a run)
+#   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
 #   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
 #   make engines    the configuration of make train on the engines zeromq and ray, side by side
@@ -22,7 +23,7 @@ BENCHMARKS := actor_calls put_get actor_start learner_update sampling ppo_throug
 	masked_throughput memory_throughput continuous_throughput vectorized_throughput tensor_environments \
 	environment_processes scale serving
 
-.PHONY: train test faults soak learning ray engines docs types benchmark gpu wheel release-check clean
+.PHONY: train test extras faults soak learning ray engines docs types benchmark gpu wheel release-check clean
 .DELETE_ON_ERROR:
 
 train: $(VENV)/installed
@@ -31,6 +32,19 @@ train: $(VENV)/installed
 test: $(VENV)/installed
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not learning and not slow and not ray"
+
+# jax, array-api-compat, ipykernel and nbclient belong to no extra: tests of adapters and of notebooks use them.
+EXTRAS := .[test,box2d,dm-control,envpool,joblib,minigrid,mlflow,mujoco,robotics,wandb]
+
+extras: .venv-extras/installed
+	@.venv-extras/bin/python -m pytest -n logical --maxprocesses 4 -m "extras and not learning and not ray" --need-extras
+
+.venv-extras/installed: pyproject.toml constraints.txt
+	@echo "Installing into .venv-extras: some 4 GB, several minutes the first time ..."
+	@$(PYTHON) -m venv .venv-extras
+	@.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		"$$(grep '^torch==' constraints.txt)" -e '$(EXTRAS)' jax array-api-compat ipykernel nbclient
+	@touch $@
 
 faults: $(VENV)/installed
 	@$(BIN)/python -m pytest -m "not ray" tests/runtime --timeout 600
@@ -94,5 +108,5 @@ release-check: $(VENV)/installed
 	@$(BIN)/python tools/release.py check
 
 clean:
-	rm -rf $(VENV) .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-extras .venv-ray-* build dist .pytest_cache .ruff_cache .hypothesis
 	find rllib runtime tests -name __pycache__ -type d -prune -exec rm -rf {} +

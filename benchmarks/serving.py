@@ -4,7 +4,8 @@ Both sides are one server process of uvicorn with the same settings, asked by th
 kept open. `rllib serve` answers with the action of a 64x64 policy for CartPole; the bare handler reads the request and
 answers with constant JSON, so it is what HTTP alone costs. The highest rate is that of clients that send the next
 request when the last is answered. Latencies are those of requests that are due at fixed times: from when a request was
-due to its answer, so that a server which falls behind cannot hide it. At the end, 10,000 connections ask at once.
+due to its answer, so that a server which falls behind cannot hide it. Then newer checkpoints take the place of the
+present one at half of the bar, and answers other than 200 are counted. At the end, 10,000 connections ask at once.
 
 The client's own cost is printed as well: client and server share the machine.
 """
@@ -16,10 +17,13 @@ import resource
 import selectors
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 from collections import Counter, deque
 from pathlib import Path
 
@@ -29,6 +33,8 @@ OBSERVATION = {"observation": [0.02, 0.31, -0.04, 0.27]}
 CONNECTIONS = 32
 # Requests a second that are asked for, on two cores; latencies are measured at half of it, and of what was reached.
 BAR = 5000
+# Newer checkpoints that are taken up under load.
+SWAPS = 4
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -40,13 +46,18 @@ def request() -> bytes:
     return head.encode() + b"\r\n\r\n" + body
 
 
-def checkpoint(directory: Path) -> Path:
-    """Of an untrained PPO on CartPole with two layers of 64."""
+def checkpoints(directory: Path, count: int) -> list[Path]:
+    """Of PPO on CartPole with two layers of 64, after one update more each."""
     from rllib import PPOConfig
 
-    config = PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [64, 64]}).debugging(seed=1)
+    config = PPOConfig().environment("CartPole-v1").debugging(seed=1)
+    config.training(model={"fcnet_hiddens": [64, 64]}, train_batch_size=128, sgd_minibatch_size=128, num_sgd_iter=1)
+    saved = []
     with config.build() as algo:
-        return algo.save(directory / "checkpoint")
+        while len(saved) < count:
+            saved.append(algo.save(directory / f"checkpoint_{len(saved):06}"))
+            algo.train()
+    return saved
 
 
 class Served:
@@ -110,12 +121,17 @@ def is_whole(answer: bytes) -> bool:
 
 
 class Clients:
-    """Connections that are kept open, each with at most one request under way."""
+    """Connections that are kept open, each with at most one request under way.
+
+    Attributes:
+        failed: number of answers with another status than 200.
+    """
 
     def __init__(self, address, count: int = CONNECTIONS):
         self._selector, self._request = selectors.DefaultSelector(), request()
         self._idle: deque[socket.socket] = deque()
         self._parts: dict[int, bytes] = {}  # of answers, by descriptor
+        self.failed = 0
         for _ in range(count):
             connection = socket.create_connection(address)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,7 +179,7 @@ class Clients:
         for key, _ in self._selector.select(wait_s):
             answer = self._parts.pop(key.fd, b"") + key.fileobj.recv(65536)
             if is_whole(answer):
-                assert answer.startswith(b"HTTP/1.1 200"), answer
+                self.failed += not answer.startswith(b"HTTP/1.1 200")
                 yield key.fileobj
             else:
                 self._parts[key.fd] = answer
@@ -211,10 +227,15 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory() as directory:
-        ours = Served("-m", "rllib", "serve", checkpoint(Path(directory)), "--port", 0)
+        run = Path(directory, "run")
+        run.mkdir()
+        first, *later = checkpoints(Path(directory), 1 + SWAPS)
+        first.rename(run / first.name)
+        ours = Served("-m", "rllib", "serve", run, "--watch", "--port", 0)
         plain = Served(__file__, "--bare")
         try:
             measure({"rllib serve": ours, "bare handler": plain}, options)
+            swap(ours, run, later, options)
             print("10,000 connections at once:", dict(at_once(ours.address, min(10_000, hard - 100))))
         finally:
             ours.stop()
@@ -230,6 +251,7 @@ def measure(servers: dict[str, Served], options) -> None:
         with Clients(server.address, options.connections) as clients:
             used, own = server.cpu_s(), time.process_time()
             found = clients.rate(options.seconds)
+            assert not clients.failed
             answers = found * options.seconds
             costs[name] = (server.cpu_s() - used) / answers * 1e6, (time.process_time() - own) / answers * 1e6
         return found
@@ -243,12 +265,41 @@ def measure(servers: dict[str, Served], options) -> None:
         server_us, client_us = costs[name]
         cost = f"processor time of each: server {server_us:.0f} us, client {client_us:.0f} us"
         print(f"{name:<14} {answers_a_second:7,.0f} requests/s, {cost}")
-        for each in rates:
-            with Clients(servers[name].address, options.connections) as clients:
-                latencies = clients.latencies(each, options.seconds)
-            p50, p99 = (latencies[int(len(latencies) * part)] * 1e3 for part in (0.5, 0.99))
-            print(f"{'':<14} at {each:,.0f}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    for each in rates:
+        rounds = {name: [] for name in servers}
+        for _ in range(options.rounds):
+            for name, server in servers.items():
+                with Clients(server.address, options.connections) as clients:
+                    rounds[name].append(percentiles(clients.latencies(each, options.seconds)))
+                assert not clients.failed
+        for name, found_ms in rounds.items():
+            p50, p99 = (statistics.median(part) for part in zip(*found_ms))
+            spread = f"{min(p99 for _, p99 in found_ms):.2f} to {max(p99 for _, p99 in found_ms):.2f}"
+            print(f"{name:<14} at {each:6,.0f}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms ({spread})")
     print(f"{first} / {second}: {found.median(first.replace(' ', '_')) / found.median(second.replace(' ', '_')):.2f}")
+
+
+def percentiles(latencies: list[float]) -> tuple[float, float]:
+    """p50 and p99 in ms of sorted seconds."""
+    p50, p99 = (latencies[int(len(latencies) * part)] * 1e3 for part in (0.5, 0.99))
+    return p50, p99
+
+
+def swap(server: Served, run: Path, later: list[Path], options) -> None:
+    """Prints the latencies while newer checkpoints appear in the run that is served, and how many answers failed."""
+    every = max(options.seconds / len(later), 1.0)  # the server looks twice a second
+    timers = [threading.Timer(every * i, path.rename, (run / path.name,)) for i, path in enumerate(later)]
+    for timer in timers:
+        timer.start()
+    with Clients(server.address, options.connections) as clients:
+        latencies = clients.latencies(BAR / 2, every * len(later))
+    with urllib.request.urlopen("http://{}:{}/metrics".format(*server.address)) as answer:
+        taken_up = int(re.search(rb"^rllib_serve_reloads_total (\d+)", answer.read(), re.MULTILINE)[1])
+    p50, p99 = percentiles(latencies)
+    print(
+        f"{taken_up} newer checkpoints taken up at {BAR / 2:,.0f}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms, "
+        f"{clients.failed} of {len(latencies):,} answers failed"
+    )
 
 
 if __name__ == "__main__":

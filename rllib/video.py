@@ -69,12 +69,14 @@ class VideoFile:
 
         Raises:
             ValueError: for anything else.
+            OSError: if the file cannot be written.
         """
         frame = np.ascontiguousarray(frame)
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
             raise ValueError(f"a frame is uint8 [height, width, 3], but got {frame.dtype} {list(frame.shape)}")
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.open("wb").close()  # its error names the path; ffmpeg's is a broken pipe
             size = frame.shape[1], frame.shape[0]
             encoding = _ENCODINGS[self.path.suffix]
             self._writer = self._write_frames(str(self.path), size, fps=self._fps, ffmpeg_log_level="error", **encoding)

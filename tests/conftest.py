@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import importlib.util
 import signal
 import tempfile
 from pathlib import Path
@@ -7,6 +8,18 @@ from pathlib import Path
 import pytest
 
 import runtime
+
+
+def pytest_addoption(parser):
+    parser.addoption("--need-extras", action="store_true", help="fail where the package of a mark `extras` is missing")
+
+
+def pytest_runtest_setup(item):
+    for mark in item.iter_markers("extras"):
+        for package in mark.args:
+            if importlib.util.find_spec(package) is None:
+                end = pytest.fail if item.config.getoption("--need-extras") else pytest.skip
+                end(f"{package} is not installed: make extras installs it and runs this test")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -168,12 +168,12 @@ print(analysis.best_result["episode_reward_mean"])
 
 
 @pytest.mark.slow
+@pytest.mark.extras("ipykernel", "nbclient", "nbformat")
 def test_a_notebook_in_its_kernel(tmp_path, monkeypatch):
     """Classes of cells travel to workers, the newest definition counts, an interrupt leaves the algorithm usable."""
-    reason = "pip install ipykernel nbclient"
-    pytest.importorskip("ipykernel", reason=reason)
-    nbclient = pytest.importorskip("nbclient", reason=reason)
-    nbformat = pytest.importorskip("nbformat.v4", reason=reason)
+    import nbclient
+    from nbformat import v4 as nbformat
+
     kernel = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python",
               "display_name": "of the tests"}  # fmt: skip
     (tmp_path / "kernels" / "tests").mkdir(parents=True)

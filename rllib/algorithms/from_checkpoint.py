@@ -18,6 +18,8 @@ from rllib.sample_batch import DEFAULT_POLICY
 
 State = Mapping[str, Mapping[str, Any]]
 LEARNER_FILE = f"policies/{DEFAULT_POLICY}/learner.safetensors"
+# Keys of algorithm.json that are read here.
+_OF_AN_ALGORITHM = {"algorithm", "class", "metrics", "seed", "state"}
 # Where APPO's checkpoints held the target before the learner's state did.
 OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 
@@ -29,8 +31,13 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
         CheckpointError: if it is missing, cut off, or no checkpoint of an algorithm.
     """
     state = read_checkpoint(path, load_user_code=load_user_code)
-    if "algorithm.json" not in state:
-        raise CheckpointError(f"{os.fspath(path)} is a checkpoint, but not one of an algorithm")
+    lacks = _OF_AN_ALGORITHM - state.get("algorithm.json", {}).keys()
+    if lacks or "config.json" not in state:
+        what = f"its algorithm.json has no {', '.join(sorted(lacks))}" if lacks else "it has no config.json"
+        raise CheckpointError(
+            f"{os.fspath(path)} is a checkpoint, but not one of an algorithm: {what}. Give what Algorithm.save() or "
+            "`rllib train` wrote; rllib.load_policy() reads a policy alone."
+        )
     _modernise(state)
     return state
 

@@ -31,13 +31,18 @@ def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
     """
     if config.env is None:
         return None
-    factory = _preprocessed(config)
+    factory = with_additions(_preprocessed(config), config)
+    if config.gym_env_vectorize_mode == "async":
+        factory = AsyncFactory(factory, config.sub_environment_timeout_s)
+    return factory
+
+
+def with_additions(factory: EnvFactory, config: AlgorithmConfig) -> EnvFactory:
+    """Makes the factory's environments with what is added to their observations: previous step and mask, if wanted."""
     if told := previous_step(config):
         factory = PreviousStepFactory(factory, told)
     if added := augmentation(config):
         factory = AugmentedFactory(factory, added)
-    if config.gym_env_vectorize_mode == "async":
-        factory = AsyncFactory(factory, config.sub_environment_timeout_s)
     return factory
 
 

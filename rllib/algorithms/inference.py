@@ -112,6 +112,33 @@ class Acting:
             return actions[0]
         return actions[0], states[0], {name: rows[0] for name, rows in fetches.items()}
 
+    def predict(
+        self,
+        observation,
+        state: Sequence[np.ndarray] | None = None,
+        *,
+        deterministic: bool = False,
+        action_masks: Sequence | None = None,
+    ):
+        """The action for one observation and the state after it, in the form of Stable-Baselines3.
+
+        Args:
+            observation: as the environment gives it.
+            state: of a policy with a memory; None with the first observation of an episode.
+            deterministic: take the most likely action instead of a sampled one.
+            action_masks: the mask of the legal actions, where the environment gives masks in the info or by a method.
+
+        Returns:
+            the action, and the state for the next observation; None for a policy without a memory.
+
+        Raises:
+            ValueError: as for `compute_single_action`.
+        """
+        state = self.get_policy().get_initial_state() if state is None else state
+        how = {"explore": not deterministic, "full_fetch": True, "action_mask": action_masks}
+        action, state, _ = self.compute_single_action(observation, state, **how)
+        return action, state or None
+
     def compute_actions(
         self,
         observations: Sequence | Mapping,
@@ -262,6 +289,9 @@ class Inference:
 
     def _row(self, observation, state, prev_action, prev_reward, action_mask) -> np.ndarray:
         """The observation as batches store it."""
+        added = self._augmentation
+        if added and isinstance(observation, Mapping) and observation.keys() == {OBSERVATIONS, added.mask_key}:
+            observation, action_mask = observation[OBSERVATIONS], observation[added.mask_key]
         if self._ignored and isinstance(observation, Mapping):
             observation = {key: value for key, value in observation.items() if key not in self._ignored}
         observation = self._with_previous(observation, state, prev_action, prev_reward)
@@ -298,8 +328,6 @@ class Inference:
                     f"action_mask={action_mask!r:.80} has no use here: this policy takes masks as a part of the "
                     "observation alone. Leave it out, or use .environment(action_mask_from='info')."
                 )
-            return observation
-        if isinstance(observation, Mapping) and observation.keys() == {OBSERVATIONS, added.mask_key}:
             return observation
         if action_mask is None:
             raise ValueError(

@@ -22,6 +22,8 @@ _COMMANDS = {
     "dashboard": "Look at runs in the browser.",
     "check-env": "Check an environment.",
 }
+# Other names of commands.
+_ALIASES = {"enjoy": "play"}
 
 
 class LazyGroup(click.Group):
@@ -36,6 +38,7 @@ class LazyGroup(click.Group):
         return importlib.import_module(f"rllib.cli.{cmd_name.replace('-', '_')}").command
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
+        args = [_ALIASES.get(args[0], args[0]), *args[1:]]
         if args[0] not in _COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0].lower(), _COMMANDS, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""

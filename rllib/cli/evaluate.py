@@ -1,5 +1,6 @@
 """`rllib evaluate`."""
 
+import json
 import math
 import statistics
 from pathlib import Path
@@ -9,29 +10,44 @@ import click
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import reported, user_input
 
+# What of the result is printed as JSON.
+_IN_JSON = "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "hist_stats"
+
 
 @click.command("evaluate", short_help="Play episodes with a trained policy.")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
 @click.option("--seed", type=int, help="Of environments and policy [default: that of the training run].")
 @click.option("--explore", is_flag=True, help="Sample actions, instead of taking the most likely ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the return and length of each episode.")
 @click.option("--load-user-code", is_flag=True, help="Run functions and pickled code that CHECKPOINT holds.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(
-    checkpoint: Path, episodes: int, seed: int | None, explore: bool, load_user_code: bool, verbose: bool
+    checkpoint: Path,
+    episodes: int,
+    seed: int | None,
+    explore: bool,
+    as_json: bool,
+    load_user_code: bool,
+    verbose: bool,
 ) -> None:
     """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
     checkpoint is taken. The seeds of the environments are ones that training has not seen.
     """
     with reported(verbose):
         overrides = {} if seed is None else {"seed": seed}
+        checkpoint = latest(checkpoint)
         with user_input():
-            algorithm = acting_algorithm(latest(checkpoint), load_user_code, **overrides)
+            algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
         with algorithm:
             result = algorithm.evaluate(episodes, explore=explore or None)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
     count = len(returns)
     error = statistics.stdev(returns) / math.sqrt(count) if count > 1 else 0.0
+    if as_json:
+        summary = {"checkpoint": str(checkpoint), "episodes": count, "episode_reward_standard_error": error}
+        click.echo(json.dumps({**summary, **{key: result[key] for key in _IN_JSON}}))
+        return
     click.echo(f"return  {statistics.fmean(returns):.2f} ± {error:.2f} (mean ± standard error of {count} episodes)")
     click.echo(f"        {min(returns):g} to {max(returns):g}, median {statistics.median(returns):g}")
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")

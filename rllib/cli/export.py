@@ -5,12 +5,15 @@ from pathlib import Path
 import click
 
 from rllib.cli.checkpoints import acting_algorithm, latest
-from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.sample_batch import DEFAULT_POLICY
-from rllib.serving.export import SUFFIXES, ExportError, export_policy
+from rllib.serving.export import SUFFIXES, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
 from rllib.serving.exported_policy import Port
+from rllib.serving.loaded_policy import load_policy
 
 EXIT_CHECK_FAILED = 3
+# The format of weights alone.
+WEIGHTS = "safetensors"
 
 
 class DiffersError(click.ClickException):
@@ -21,7 +24,8 @@ class DiffersError(click.ClickException):
 
 @click.command("export", short_help="Write a policy as a file for torch or ONNX.")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--format", "format_", type=click.Choice(list(SUFFIXES)), default="torch", show_default=True)
+@click.option("--format", "format_", type=click.Choice([*SUFFIXES, WEIGHTS]), default="torch", show_default=True,
+              help="safetensors: the weights by name, without the program.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file [default: beside the checkpoint].")
 @click.option("--policy", default=DEFAULT_POLICY, show_default=True, help="Id of the policy.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the file with the policy.")
@@ -29,17 +33,22 @@ class DiffersError(click.ClickException):
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks of errors.")
 def command(checkpoint, format_, output, policy, no_verify, load_user_code, verbose) -> None:
     """Write the policy of CHECKPOINT, or of the last checkpoint of a run's directory, as one file: a torch program
-    (.pt2) or an ONNX graph (.onnx). It reads observations and writes actions in the environment's own units, with
-    filter, mask and memory inside, and needs no rllib.
+    (.pt2), an ONNX graph (.onnx), or its weights by name (.safetensors). The first two read observations and write
+    actions in the environment's own units, with filter, mask and memory inside, and need no rllib.
     """
     with reported(verbose):
         checkpoint = latest(checkpoint).absolute()
-        output = output or checkpoint.with_name(checkpoint.name + SUFFIXES[format_])
+        output = output or checkpoint.with_name(checkpoint.name + SUFFIXES.get(format_, WEIGHTS_SUFFIX))
+        if format_ == WEIGHTS:
+            with user_input(), writing(output):
+                path = export_weights(load_policy(checkpoint, policy, load_user_code=load_user_code).policy, output)
+            click.echo(_size_of(path))
+            return
         with user_input():
             algorithm = acting_algorithm(checkpoint, load_user_code)
         with algorithm:
             try:
-                with user_input():
+                with user_input(), writing(output):
                     export = export_policy(algorithm, output, format_, policy_id=policy, verify=not no_verify)
             except ImportError as error:
                 raise Mistake(str(error)) from error
@@ -47,12 +56,16 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
                 if isinstance(mistake.__cause__, ExportError) and mistake.__cause__.is_difference:
                     raise DiffersError(str(mistake)) from mistake
                 raise
-    click.echo(f"{export.path}  {export.path.stat().st_size / 2**20:.2f} MiB")
+    click.echo(_size_of(export.path))
     click.echo(f"reads   {', '.join(map(_described, export.inputs))}")
     click.echo(f"writes  {', '.join(map(_described, export.outputs))}")
     if export.parity is not None:
         worst = max(export.parity.max_error.values())
         click.echo(f"equal   to the policy on {export.parity.num_rows} observations (largest difference {worst:.1g})")
+
+
+def _size_of(path: Path) -> str:
+    return f"{path}  {path.stat().st_size / 2**20:.2f} MiB"
 
 
 def _described(port: Port) -> str:

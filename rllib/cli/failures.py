@@ -38,6 +38,20 @@ def user_input() -> Iterator[None]:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """An OSError raised inside that names the path, what is beside it or a directory above is the user's mistake."""
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(error.filename, str):  # the disk is full, say
+            raise
+        named, directory = Path(error.filename).absolute(), path.absolute().parent
+        if named != directory and directory not in named.parents and named not in directory.parents:
+            raise
+        raise Mistake(f"{path} cannot be written: {error.strerror}. Give another place with -o.") from error
+
+
+@contextmanager
 def reported(verbose: bool) -> Iterator[None]:
     """Turns an exception of a command into a message and an exit code.
 

@@ -10,7 +10,7 @@ import gymnasium
 
 from rllib.algorithms.playing import drawn_environment, fps_of, play_episode
 from rllib.cli.checkpoints import acting_algorithm, latest
-from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.video import VideoFile, draw_without_display, has_display
 
 
@@ -89,6 +89,7 @@ def show(
             except ImportError as error:
                 raise Mistake(str(error)) from error
             draw = lambda: video.add(env.render())  # noqa: E731
+            stack.enter_context(writing(output))
         for number in range(episodes):
             try:
                 total, length = play_episode(algorithm, env, seed if number == 0 else None, explore, draw)

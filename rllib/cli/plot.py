@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rllib.cli.failures import Mistake, reported, user_input
+from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.tune.plots import KINDS, plot, read_objective, read_runs
 
 
@@ -34,7 +34,8 @@ def command(directories, out, metric, mode, x, kinds) -> None:
             title += f" and {len(directories) - 3} more"
         for path in out or [Path("plot.html")]:
             try:
-                written = plot(runs, path, metric or "episode_reward_mean", mode or "max", x, kinds, title)
+                with writing(path):
+                    written = plot(runs, path, metric or "episode_reward_mean", mode or "max", x, kinds, title)
             except ImportError as error:
                 raise Mistake(str(error)) from None
             click.echo(f"{len(runs)} run{'s' if len(runs) > 1 else ''} drawn: {written}")

@@ -11,8 +11,8 @@ from rllib.cli.play import options, show, video_of
 
 @click.command("record", short_help="Write a video of a trained policy.")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File, .mp4, .webm or .gif "
-              "[default: CHECKPOINT.mp4].")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(path_type=Path),
+              help="File, .mp4, .webm or .gif [default: CHECKPOINT.mp4].")  # fmt: skip
 @click.option("--episodes", type=click.IntRange(min=1), default=1, show_default=True, help="How many to play.")
 @options
 def command(checkpoint, output, episodes, seed, explore, fps, load_user_code, verbose) -> None:

@@ -111,11 +111,15 @@ def numbered(path: Path) -> Iterator[Path]:
 def write_whole(path: Path, content: bytes) -> None:
     """Replaces a file in one step, with its content on the disk before."""
     draft = path.with_name(f".{path.name}.tmp")
-    with open(draft, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    try:
+        with open(draft, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def keep_failing_batch(directory: Path, error: NotFiniteError) -> None:

@@ -44,7 +44,8 @@ class App:
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._batcher = Batcher(model, counts, settings.max_batch, settings.max_wait_us * 1e-6, settings.max_queue)
         policy = model.policy
-        self._messages = Messages(policy.get_initial_state(), policy.observation_space, policy.action_space)
+        spaces = policy.observation_space, policy.action_space
+        self._messages = Messages(policy.get_initial_state(), *spaces, policy.previous_step)
         numbers = policy.policy.spec.encoder.size + policy.policy.state_size
         self._body_limit = max(LEAST_BODY_LIMIT, numbers * _BYTES_A_NUMBER * settings.max_batch)
         self._reloading = asyncio.Lock()

@@ -1,6 +1,7 @@
 """Exports of policies: a torch program (.pt2) or an ONNX graph (.onnx), compared with the policy before it is kept."""
 
 import contextlib
+import errno
 import importlib.util
 import json
 import logging
@@ -20,10 +21,12 @@ from torch import Tensor
 
 from rllib import __version__
 from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.from_config import playable_environment, previous_step
-from rllib.env.previous_steps import PreviousStepFactory
+from rllib.algorithms.from_config import playable_environment, with_additions
+from rllib.env.actions import action_mapper, of_each
 from rllib.env.registry import EnvContext
 from rllib.models.masks import parts_of_mask
+from rllib.policy import WEIGHTS, Policy
+from rllib.runs.files import write_whole
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.serving.exported_policy import (
     ACTION,
@@ -36,9 +39,12 @@ from rllib.serving.exported_policy import (
     Port,
     leaves_of,
 )
+from rllib.tensor_file import TensorFile
 
 Format = Literal["torch", "onnx"]
 SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
+# Of weights alone.
+WEIGHTS_SUFFIX = ".safetensors"
 # Of the operators in an ONNX graph.
 OPSET = 18
 BATCH_SIZES = (1, 2, 7, 64)
@@ -106,23 +112,53 @@ def export_policy(
         ExportError: (a ValueError) for a policy with parts that cannot be exported, or if the export does not do what
             the policy does. Nothing is written then.
         ImportError: if the extra onnx is missing.
+        OSError: if the file cannot be written.
     """
     if format not in SUFFIXES:
         raise ExportError(f"format must be one of {', '.join(SUFFIXES)}, but got {format!r}")
-    path = Path(path)
-    path = path if path.suffix else path.with_suffix(SUFFIXES[format])
+    path = _with_suffix(path, SUFFIXES[format])
     module = ExportedPolicy(algorithm, policy_id).eval()
     write, load = (_write_torch, _load_torch) if format == "torch" else (_write_onnx, _load_onnx)
     path.parent.mkdir(parents=True, exist_ok=True)
+    described_in = path.with_name(f"{path.name}.json")
+    for target in (path, described_in):
+        if target.is_dir():  # which the other file would be left beside
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
         written = Path(directory, path.name)
         write(module, written)
         parity = _compared(load(written, module), module, algorithm, policy_id) if verify else None
-        description = Path(directory, f"{path.name}.json")
+        description = Path(directory, described_in.name)
         description.write_text(json.dumps(_described(module, algorithm, policy_id, format, parity), indent=2))
         os.replace(written, path)
-        os.replace(description, path.with_name(description.name))
+        os.replace(description, described_in)
     return Export(path, tuple(module.inputs), tuple(module.outputs), parity)
+
+
+def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
+    """Writes a policy's parameters by name, and its observation filter's statistics, as a safetensors file.
+
+    Args:
+        policy: has them; `Policy.parameters` and, with "filter." before their names, its filter's state are written.
+        path: of the file; it gets the suffix .safetensors if it has none.
+
+    Returns:
+        the path.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    path = _with_suffix(path, WEIGHTS_SUFFIX)
+    arrays = {**policy.parameters(), **policy.get_state()}
+    del arrays[WEIGHTS]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, b"".join(TensorFile(arrays).parts()))
+    return path
+
+
+def _with_suffix(path: str | os.PathLike, suffix: str) -> Path:
+    path = Path(path)
+    return path if path.suffix else path.with_suffix(suffix)
 
 
 def _described(
@@ -282,42 +318,56 @@ def _batches(algorithm: Algorithm, rng: np.random.Generator, is_recurrent: bool)
 
 
 def _sampled(space: spaces.Space, algorithm: Algorithm, rng: np.random.Generator):
-    observation, policy = space.sample(), algorithm.get_policy()
-    if policy.is_masked:  # each part of an action needs a legal choice
-        mask = observation[algorithm.config.action_mask_key]
-        for columns, _ in parts_of_mask(policy.distribution):
-            part = mask[columns]
-            part[rng.integers(len(part))] = 1
+    observation = space.sample()
+    for part in _mask_parts(observation, algorithm):  # each part of an action needs a legal choice
+        part[rng.integers(len(part))] = 1
     return observation
 
 
-def _met(algorithm: Algorithm, count: int) -> list:
-    """The first observations of an environment under random actions; none where there is none of one's own to make."""
-    config = algorithm.config
-    if config.env is None or config.action_mask_from != "observation":
+def _mask_parts(observation, algorithm: Algorithm) -> list[np.ndarray]:
+    """Views of an observation's mask, one for each part of an action; none for a policy without masks."""
+    policy = algorithm.get_policy()
+    if not policy.is_masked:
         return []
-    factory = playable_environment(config)
-    if told := previous_step(config):
-        factory = PreviousStepFactory(factory, told)
-    env = factory.make(EnvContext(config.env_config, in_evaluation=True))
+    mask = observation[algorithm.config.action_mask_key]
+    return [np.ravel(mask)[columns] for columns, _ in parts_of_mask(policy.distribution)]
+
+
+def _met(algorithm: Algorithm, count: int) -> list:
+    """The first observations of an environment under random legal actions; none where it cannot be made."""
+    config = algorithm.config
+    if config.env is None:
+        return []
+    env = with_additions(playable_environment(config), config).make(EnvContext(config.env_config, in_evaluation=True))
     if getattr(env, "num_envs", 1) != 1:
         env.close()
         return []
     with contextlib.closing(env):
-        env.action_space.seed(0)
+        draw = _legal_actions(algorithm, env.action_space)
         found, (observation, _) = [], env.reset(seed=0)
         while len(found) < count:
-            found.append(_kept(observation, config.ignore_observation_keys))
-            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            found.append(observation)
+            observation, _, terminated, truncated, _ = env.step(draw(observation))
             if terminated or truncated:
                 observation, _ = env.reset()
     return found
 
 
-def _kept(observation, ignored: Sequence[str]):
-    if not ignored or not isinstance(observation, dict):
-        return observation
-    return {key: value for key, value in observation.items() if key not in ignored}
+def _legal_actions(algorithm: Algorithm, space: spaces.Space) -> Callable[[Any], Any]:
+    """What draws an action of the space that is legal after an observation."""
+    space.seed(0)
+    policy, config, rng = algorithm.get_policy(), algorithm.config, np.random.default_rng(0)
+    if not policy.is_masked:
+        return lambda observation: space.sample()
+    distribution = policy.distribution
+    to_env = action_mapper(space, distribution, config.normalize_actions, config.clip_actions).to_env
+
+    def draw(observation):
+        legal = [np.flatnonzero(part) for part in _mask_parts(observation, algorithm)]
+        choices = np.array([rng.choice(each) for each in legal], distribution.action_dtype)
+        return of_each(to_env(choices.reshape(1, *distribution.action_shape)))[0]
+
+    return draw
 
 
 def _arrays(module: ExportedPolicy, space: spaces.Space, observations: list) -> list[np.ndarray]:

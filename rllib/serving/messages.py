@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from msgspec import UNSET
 
+from rllib.env.previous_steps import PreviousStep
 from rllib.models.flat_spaces import parts
 
 JSON, MSGPACK, RAW = "application/json", "application/msgpack", "application/octet-stream"
@@ -79,10 +80,19 @@ class Messages:
     Args:
         initial_state: of the policy's memory; [] without one.
         observation_space, action_space: of what is sent and answered.
+        previous_step: what the policy reads of the step before; None: nothing.
     """
 
-    def __init__(self, initial_state: Sequence[np.ndarray], observation_space, action_space):
+    def __init__(
+        self,
+        initial_state: Sequence[np.ndarray],
+        observation_space,
+        action_space,
+        previous_step: PreviousStep | None = None,
+    ):
         self._initial_state, self._space, self._action_space = list(initial_state), observation_space, action_space
+        unread = [part for part in ("action", "reward") if not getattr(previous_step, part, False)]
+        self._unread = [f"prev_{part}{plural}" for part in unread for plural in ("", "s")]
         self._from_json, self._from_msgpack = msgspec.json.Decoder(ActRequest), msgspec.msgpack.Decoder(ActRequest)
         self._to = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
 
@@ -109,6 +119,7 @@ class Messages:
     def _question(self, request: ActRequest) -> Question:
         if (request.observation is UNSET) == (request.observations is UNSET):
             raise BadRequest(422, f"either observation or observations is needed. A request is {_FORM}")
+        self._check_previous(request)
         if request.observation is not UNSET:
             return self._alone(request)
         rest = request.action_masks, request.prev_actions, request.prev_rewards
@@ -122,6 +133,12 @@ class Messages:
                 raise BadRequest(422, f"{name} must be a list with one item for each of the observations")
         states = states if states is UNSET or states is None else list(map(self._state, states))
         return Question(request.observations, request.explore, self._states(states, len(request.observations)), *rest)
+
+    def _check_previous(self, request: ActRequest) -> None:
+        for name in self._unread:
+            given = getattr(request, name)
+            if given is not None and (not isinstance(given, list) or any(each is not None for each in given)):
+                raise BadRequest(422, f"this policy does not read the step before: leave out {name}, or give null")
 
     def _alone(self, request: ActRequest) -> Question:
         state = request.state if request.state is UNSET else [self._state(request.state)]

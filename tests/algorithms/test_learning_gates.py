@@ -33,20 +33,23 @@ def test_a_control_must_not_learn():
     assert "| < 150 | **miss** |" in learning_gates.row("A50-control", outcomes(100, 200))
 
 
-# Parts of the names of examples -> the package that their tasks need, and the extra that brings it.
+# Parts of the names of examples -> the package that their tasks need.
 NEEDS = {
-    "doorkey": ("minigrid", "minigrid"),
-    "lunarlander": ("Box2D", "box2d"),
-    **dict.fromkeys(("swimmer", "halfcheetah", "hopper", "walker2d", "inverted"), ("mujoco", "mujoco")),
+    "doorkey": "minigrid",
+    "lunarlander": "Box2D",
+    **dict.fromkeys(("swimmer", "halfcheetah", "hopper", "walker2d", "inverted"), "mujoco"),
 }
 
 
+def gates():
+    for name, gate in learning_gates.GATES.items():
+        needed = [package for part, package in NEEDS.items() if part in gate.example]
+        yield pytest.param(name, marks=[pytest.mark.extras(*needed)] if needed else [])
+
+
 @pytest.mark.learning
-@pytest.mark.parametrize("name", learning_gates.GATES)
+@pytest.mark.parametrize("name", gates())
 def test_it_is_learned(name):
     gate = learning_gates.GATES[name]
-    for part, (package, extra) in NEEDS.items():
-        if part in gate.example:
-            pytest.importorskip(package, reason=f"{gate.example} needs the extra {extra}")
     finals = [learning_gates.train(name, seed).final for seed in range(3000, 3000 + gate.seeds)]
     assert gate.passes(finals), finals

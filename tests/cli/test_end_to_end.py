@@ -33,6 +33,14 @@ def test_train_then_evaluate(rllib):
     assert evaluations[0] == evaluations[1]
     code, output = evaluations[0]
     assert code == 0 and "mean ± standard error of 5 episodes" in output, output
+    code, output = rllib("evaluate", run, "--episodes", 5, "--seed", 7, "--json")
+    found = json.loads(output)
+    returns = found["hist_stats"]["episode_reward"]
+    assert code == 0 and found["episodes"] == len(returns) == 5 and found["checkpoint"].endswith("checkpoint_000003")
+    assert f"return  {found['episode_reward_mean']:.2f} ± {found['episode_reward_standard_error']:.2f} (" in (
+        evaluations[0][1]
+    )
+    assert found["episode_reward_mean"] == sum(returns) / 5 and found["episode_reward_max"] == max(returns)
 
 
 def test_equal_seeds_give_equal_runs(rllib):

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 from typing import ClassVar
 
 import gymnasium
@@ -15,6 +16,7 @@ from rllib.cli import play
 from rllib.video import VideoFile
 from tests.envs import CountingEnv
 
+CHECKPOINTS = Path(__file__).parents[1] / "checkpoints"
 ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
 
@@ -202,3 +204,30 @@ def test_the_checkpoint_is_not_changed(rllib_command, tmp_path):
     before = json.loads((path / "manifest.json").read_text())
     assert rllib_command("record", "run").exit_code == 0
     assert json.loads((path / "manifest.json").read_text()) == before
+
+
+@pytest.mark.parametrize("output", ["file/a.mp4", "directory.mp4"])
+def test_a_video_that_cannot_be_written_is_one_line(rllib_command, tmp_path, output):
+    checkpoint_of(Drawn, tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "directory.mp4").mkdir()
+    result = rllib_command("record", "run", "-o", output)
+    assert result.exit_code == 2 and result.output.startswith(f"Error: {output} cannot be written: "), result.output
+    assert result.output.count("\n") == 1
+
+
+def test_play_has_another_name(rllib_command, tmp_path, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    checkpoint_of(Drawn, tmp_path)
+    result = rllib_command("enjoy", "run", "--episodes", 1)
+    assert result.exit_code == 0 and "episode 1  return 6  length 3" in result.output, result.output
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "play", "record", "export"])
+def test_a_checkpoint_of_something_else_is_named(rllib_command, verb):
+    result = rllib_command(verb, CHECKPOINTS / "format_1")
+    last = result.output.splitlines()[-1]
+    assert result.exit_code == 2 and last.startswith("Error: "), result.output
+    assert "format_1 is a checkpoint, but not one of an algorithm: its algorithm.json has no algorithm" in last
+    assert "Give what Algorithm.save() or `rllib train` wrote" in last

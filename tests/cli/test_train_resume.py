@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,15 +21,29 @@ PPO = ("train", "PPO", "tests.envs:DelayedReward", "num_rollout_workers=2", "tra
        "sgd_minibatch_size=40", "rollout_fragment_length=40", "model.fcnet_hiddens=[8]", "lr=0.01")  # fmt: skip
 ES = ("train", "ES", "CartPole-v1", "num_rollout_workers=1", "episodes_per_batch=4", "train_batch_size=1",
       "noise_size=100000", "model.fcnet_hiddens=[8]", "observation_filter=MeanStdFilter")  # fmt: skip
+# Two steps of an episode in each fragment, and a replay that has turned over once.
+OFF_POLICY = ("num_rollout_workers=0", "rollout_fragment_length=2", "train_batch_size=16", "lr=0.01",
+              "num_steps_sampled_before_learning_starts=16", "store_buffer_in_checkpoints=true",
+              "replay_buffer_config.capacity=100", "min_sample_timesteps_per_iteration=40",
+              "min_time_s_per_iteration=0")  # fmt: skip
+DQN = ("train", "DQN", "tests.envs:DelayedReward", *OFF_POLICY, "model.fcnet_hiddens=[8]", "hiddens=[]",
+       "target_network_update_freq=30", "replay_buffer_config.type=MultiAgentPrioritizedReplayBuffer")  # fmt: skip
+SAC = ("train", "SAC", "tests.envs:BoundedAction", *OFF_POLICY, "policy_model_config.fcnet_hiddens=[8]",
+       "q_model_config.fcnet_hiddens=[8]")  # fmt: skip
 
 
 def results_of(run) -> list[dict]:
     return [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
 
 
-def weights_of(run, iteration):
-    (path,) = (run / f"checkpoint_{iteration:06}" / "policies").glob("*/weights.safetensors")
-    return load_file(path)
+def arrays_of(run, iteration):
+    """All arrays of a checkpoint, by file and name: weights, the learner's, and the replay where there is one."""
+    checkpoint = run / f"checkpoint_{iteration:06}"
+    return {
+        (str(path.relative_to(checkpoint)), name): array
+        for path in checkpoint.rglob("*.safetensors")
+        for name, array in load_file(path).items()
+    }
 
 
 def killed_after(process, run, iterations) -> None:
@@ -42,7 +57,7 @@ def killed_after(process, run, iterations) -> None:
     process.wait()
 
 
-@pytest.mark.parametrize("arguments", [PPO, ES], ids=["PPO", "ES"])
+@pytest.mark.parametrize("arguments", [PPO, ES, DQN, SAC], ids=lambda arguments: arguments[1])
 def test_a_killed_run_goes_on_to_the_same_bits(rllib, tmp_path, arguments):
     common = (*arguments, "--seed", "4", "--checkpoint-freq", "2")
     code, output = rllib(*common, "--name", "whole", "--stop", "iterations=9")
@@ -57,9 +72,12 @@ def test_a_killed_run_goes_on_to_the_same_bits(rllib, tmp_path, arguments):
     assert [[line[key] for key in same] for line in ours] == [[line[key] for key in same] for line in theirs]
     assert (run / "progress.csv").read_text().count("\n") == 10
     assert len(list(run.glob("events.out.tfevents*"))) == 1
-    last, expected = weights_of(run, 9), weights_of(whole, 9)
+    last, expected = arrays_of(run, 9), arrays_of(whole, 9)
     assert last.keys() == expected.keys()
-    assert all((last[name] == expected[name]).all() for name in last)
+    assert [name for name, array in last.items() if array.tobytes() != expected[name].tobytes()] == []
+    files = {Path(file).name for file, _ in last}
+    assert files >= {"weights.safetensors", "learner.safetensors"}
+    assert ("replay.safetensors" in files) == (arguments in (DQN, SAC))
 
 
 def test_a_run_that_has_reached_its_goal_goes_on_to_the_next(rllib, tmp_path):

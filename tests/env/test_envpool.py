@@ -24,8 +24,8 @@ def steps_of(stream, count):
         yield before, row, ended
 
 
+@pytest.mark.extras("envpool")
 def test_rows_are_transitions_and_final_observations_are_true():
-    pytest.importorskip("envpool", reason="EnvPool is not installed")
     with make_stream(resolve("envpool:CartPole-v1"), num_envs=3, seeds=SEEDS, env_config={"num_threads": 1}) as stream:
         ends = []
         for _, row, ended in steps_of(stream, 40):
@@ -37,8 +37,8 @@ def test_rows_are_transitions_and_final_observations_are_true():
         assert len(ends) >= 9 and all(abs(final[2]) > 12 * 2 * np.pi / 360 for _, final in ends)
 
 
+@pytest.mark.extras("envpool")
 def test_seeds_decide_the_first_observations():
-    pytest.importorskip("envpool", reason="EnvPool is not installed")
     with make_stream(resolve("envpool:CartPole-v1"), num_envs=3, seeds=SEEDS) as stream:
         first = next(steps_of(stream, 1))[0]
         stream.reseed([5, 6, 7])
@@ -49,8 +49,8 @@ def test_seeds_decide_the_first_observations():
     assert not np.isin(first, other).any() and len(np.unique(first[:, 0])) == 3
 
 
+@pytest.mark.extras("envpool")
 def test_ppo_trains_and_evaluates():
-    pytest.importorskip("envpool", reason="EnvPool is not installed")
     config = PPOConfig().environment("envpool:CartPole-v1", env_config={"num_threads": 1, "max_episode_steps": 20})
     config.rollouts(num_rollout_workers=0, num_envs_per_worker=8).debugging(seed=0)
     with config.training(train_batch_size=256, sgd_minibatch_size=64, num_sgd_iter=2).build() as algo:

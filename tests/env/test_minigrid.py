@@ -13,8 +13,8 @@ def test_without_minigrid_it_says_what_to_install(monkeypatch):
         FlatMiniGrid({"id": "MiniGrid-DoorKey-5x5-v0"})
 
 
+@pytest.mark.extras("minigrid")
 def test_a_task_is_a_vector():
-    pytest.importorskip("minigrid", reason="needs the extra minigrid")
     with pytest.raises(ValueError, match="needs a task"):
         FlatMiniGrid({})
     env = FlatMiniGrid({"id": "MiniGrid-DoorKey-5x5-v0"})

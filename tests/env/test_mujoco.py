@@ -5,18 +5,16 @@ import pytest
 
 from rllib import PPOConfig
 
-# (package, task, numbers in an observation, steps of an episode)
+# (task, numbers in an observation, steps of an episode)
 TASKS = [
-    ("mujoco", "Reacher-v5", 10, 50),
-    ("dm_control", "shimmy:dm_control/cartpole-swingup-v0", 5, 1000),
-    ("gymnasium_robotics", "gymnasium_robotics:FetchReach-v4", 16, 50),
+    pytest.param("Reacher-v5", 10, 50, marks=pytest.mark.extras("mujoco")),
+    pytest.param("shimmy:dm_control/cartpole-swingup-v0", 5, 1000, marks=pytest.mark.extras("dm_control", "shimmy")),
+    pytest.param("gymnasium_robotics:FetchReach-v4", 16, 50, marks=pytest.mark.extras("gymnasium_robotics")),
 ]
-EXTRAS = {"mujoco": "mujoco", "dm_control": "dm-control", "gymnasium_robotics": "robotics"}
 
 
-@pytest.mark.parametrize("package, task, size, length", TASKS)
-def test_ppo_trains_and_episodes_are_cut_not_ended(package, task, size, length):
-    pytest.importorskip(package, reason=f"needs the extra {EXTRAS[package]}")
+@pytest.mark.parametrize("task, size, length", TASKS)
+def test_ppo_trains_and_episodes_are_cut_not_ended(task, size, length):
     config = PPOConfig().environment(task).rollouts(num_rollout_workers=0).debugging(seed=0)
     config.training(train_batch_size=100, sgd_minibatch_size=50, num_sgd_iter=1, model={"fcnet_hiddens": [16]})
     with config.build() as algo:

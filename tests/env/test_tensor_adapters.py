@@ -110,15 +110,17 @@ def test_functions_of_a_state():
         assert algo.train()["num_env_steps_sampled"] == 64
 
 
+@pytest.mark.extras("jax")
 def test_brax():
-    jnp = pytest.importorskip("jax.numpy", reason="JAX is not installed")
+    import jax.numpy as jnp
+
     make = lambda context: from_brax(Counting(jnp, context.num_envs), context.num_envs)  # noqa: E731
     with PPOConfig().environment(make).update_from_dict(SHORT).build() as algo:
         assert algo.rollout_device is not None and algo.train()["episode_len_mean"] <= 5
 
 
+@pytest.mark.extras("array_api_compat")  # of gymnasium.wrappers.vector.NumpyToTorch
 def test_gymnasiums_wrapper():
-    pytest.importorskip("array_api_compat", reason="gymnasium.wrappers.vector.NumpyToTorch needs array-api-compat")
     make = lambda context: wrappers.NumpyToTorch(make_vec("CartPole-v1", num_envs=context.num_envs))  # noqa: E731
     with PPOConfig().environment(make).update_from_dict(SHORT).build() as algo:
         assert algo.rollout_device == "cpu"

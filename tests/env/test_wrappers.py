@@ -253,7 +253,7 @@ def test_what_is_not_installed_is_said_at_build(monkeypatch):
         settings.build()
 
 
+@pytest.mark.extras("minigrid")
 def test_minigrids_wrappers_may_be_named():
-    pytest.importorskip("minigrid", reason="minigrid is not installed")
     env = made("minigrid.wrappers.FlatObsWrapper", env="minigrid:MiniGrid-Empty-5x5-v0")
     assert isinstance(env.observation_space, Box)

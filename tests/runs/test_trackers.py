@@ -59,7 +59,6 @@ def logged(content: bytes):
 @pytest.fixture
 def wandb_runs(tmp_path, monkeypatch):
     """Options for runs offline, and what they have written: settings, rows and exit code of each."""
-    pytest.importorskip("wandb", reason="needs the extra `wandb`")
     from wandb.proto import wandb_internal_pb2
 
     monkeypatch.setenv("WANDB_SILENT", "true")
@@ -96,6 +95,7 @@ def wandb_runs(tmp_path, monkeypatch):
     return {"project": "cart", "mode": "offline", "dir": str(tmp_path)}, read_ended
 
 
+@pytest.mark.extras("wandb")
 def test_wandb_has_settings_and_results_by_steps(wandb_runs):
     options, read = wandb_runs
     results = train(config(wandb=options))
@@ -106,6 +106,7 @@ def test_wandb_has_settings_and_results_by_steps(wandb_runs):
     assert [row["episode_len_mean"] for row in run["rows"]] == [result["episode_len_mean"] for result in results]
 
 
+@pytest.mark.extras("wandb")
 def test_wandb_is_told_that_a_run_has_failed(wandb_runs):
     options, read = wandb_runs
     with pytest.raises(RuntimeError), config(wandb=options).build() as algo:
@@ -114,6 +115,7 @@ def test_wandb_is_told_that_a_run_has_failed(wandb_runs):
     assert [run["exit"] for run in read()] == [1]
 
 
+@pytest.mark.extras("wandb")
 def test_each_trial_is_a_run_of_wandb(wandb_runs, tmp_path, one_cpu):
     options, read = wandb_runs
     callback = tune.WandbLoggerCallback(**options)
@@ -125,7 +127,8 @@ def test_each_trial_is_a_run_of_wandb(wandb_runs, tmp_path, one_cpu):
 @pytest.fixture
 def mlflow_runs(tmp_path):
     """Options for a store in a file, and what is in it."""
-    mlflow = pytest.importorskip("mlflow", reason="needs the extra `mlflow`")
+    import mlflow
+
     options = {"tracking_uri": f"sqlite:///{tmp_path}/runs.db", "experiment_name": "cart"}
     try:
         client = mlflow.MlflowClient(options["tracking_uri"])
@@ -143,6 +146,7 @@ def mlflow_runs(tmp_path):
     return options, read
 
 
+@pytest.mark.extras("mlflow")
 def test_mlflow_has_settings_and_results_by_steps(mlflow_runs):
     options, read = mlflow_runs
     results = train(config(mlflow=options))
@@ -152,6 +156,7 @@ def test_mlflow_has_settings_and_results_by_steps(mlflow_runs):
     assert found == [(result["timesteps_total"], result["episode_len_mean"]) for result in results]
 
 
+@pytest.mark.extras("mlflow")
 def test_mlflow_is_told_that_a_run_has_failed(mlflow_runs):
     options, read = mlflow_runs
     with pytest.raises(RuntimeError), config(mlflow=options).build() as algo:
@@ -160,6 +165,7 @@ def test_mlflow_is_told_that_a_run_has_failed(mlflow_runs):
     assert [status for status, _, _ in read()] == ["FAILED"]
 
 
+@pytest.mark.extras("mlflow")
 def test_each_trial_is_a_run_of_mlflow(mlflow_runs, tmp_path, one_cpu):
     options, read = mlflow_runs
     callback = tune.MLflowLoggerCallback(**options)

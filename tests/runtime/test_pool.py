@@ -217,8 +217,10 @@ def test_the_default_is_one_process_per_cpu(engine):
         assert len(pool._processes) == 4
 
 
+@pytest.mark.extras("joblib")
 def test_joblib(engine):
-    joblib = pytest.importorskip("joblib")
+    import joblib
+
     from runtime.util.joblib import register_runtime
 
     register_runtime()

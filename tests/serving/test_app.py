@@ -252,6 +252,28 @@ def test_a_memory_goes_with_the_client(tmp_path):
     assert any(np.any(part) for part in state)
 
 
+def test_what_the_policy_does_not_read_is_refused():
+    given = [{"prev_action": 0}, {"prev_reward": 0.0}, {"action_mask": [1, 1]}, {"state": [[1.0]]}]
+
+    async def scenario(client):
+        alone = [await client.act({"observation": OBSERVATION, **each}) for each in given]
+        of_several = {"observations": [OBSERVATION] * 2}
+        several = [
+            await client.act({**of_several, f"{name}s": [None, value]})
+            for name, value in (("prev_action", 0), ("prev_reward", 1.0))
+        ]
+        several.append(await client.act({**of_several, "prev_actions": 0}))
+        nothing = {"prev_actions": [None, None], "prev_rewards": None}
+        return alone, several, await client.act({**of_several, **nothing})
+
+    alone, several, unread = served(CARTPOLE, scenario)
+    assert [answer.status for answer in (*alone, *several)] == [422] * 7
+    names = "prev_action", "prev_reward", "prev_actions", "prev_rewards", "prev_actions"
+    for answer, name in zip((*alone[:2], *several), names, strict=True):
+        assert f"leave out {name}," in answer.json()["error"]
+    assert unread.status == 200
+
+
 def test_masks_come_beside_the_observation(tmp_path):
     path = saved(tmp_path / "masked", MaskedProbe, {"mask": "info"}, action_mask_from="info")
 

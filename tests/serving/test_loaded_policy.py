@@ -266,3 +266,27 @@ def test_nothing_of_the_trainer_is_loaded():
     loaded = set(found.stderr.split())
     assert int(found.stdout) in (0, 1)
     assert not loaded & {"torch", "runtime", "zmq", "psutil", "asyncio", "rllib.algorithms.algorithm", "rllib.learners"}
+
+
+# ---------------------------------------------------------------------- in the form of Stable-Baselines3
+
+
+def test_predict_takes_the_most_likely_action_if_asked(tmp_path):
+    policy = rllib.load_policy(CHECKPOINTS / "format_1_ppo")
+    rows = cartpole_rows(40)
+    found = [policy.predict(row, deterministic=True) for row in rows]
+    assert found == [(policy.compute_single_action(row, explore=False), None) for row in rows]
+    assert {int(policy.predict(rows[0])[0]) for _ in range(200)} == {0, 1}
+    with Algorithm.from_checkpoint(CHECKPOINTS / "format_1_ppo", {"num_rollout_workers": 0}) as algo:
+        assert [algo.predict(row, deterministic=True) for row in rows] == found
+
+
+def test_predict_hands_on_the_state_and_the_mask(tmp_path):
+    config = on_policy(MaskedProbe, {"use_lstm": True, "lstm_cell_size": 4}, {"mask": "info"}, action_mask_from="info")
+    with built(config) as algo:
+        player, state = algo.make_player(), None
+        for step, row in enumerate(np.eye(2, dtype=np.float32)):
+            mask = np.eye(3, dtype=np.int8)[step]
+            action, state = algo.predict(row, state, deterministic=True, action_masks=mask)
+            assert action == player.act(row, action_mask=mask) == step
+            assert [part.shape for part in state] == [(4,), (4,)] and np.any(state[0])

@@ -76,6 +76,7 @@ def test_newer_checkpoints_are_taken_up_without_a_failed_request(serve, tmp_path
             (tmp_path / "checkpoint_000004" / "config.json").write_text("{")
             until(lambda: b"reload_errors_total 1" in server.ask("GET", "/metrics").body)
             shutil.rmtree(tmp_path / "checkpoint_000001")
+            assert not any(one.done() for one in asking)  # no request has failed while versions were swapped
             server.kill_worker()  # what takes its place acts by the third still
         finally:
             ended = True

@@ -48,6 +48,23 @@ def test_iqm_is_the_trimmed_mean():
     assert iqm(np.array([[1.0], [2.0], [9.0]]))[0] == 4
 
 
+@pytest.mark.parametrize(
+    ("values", "expected", "low", "high"),
+    [
+        ([100.0, 109.0, 91.8], 100.26666666666667, 91.8, 109.0),
+        ([73.3, 86.4, 70.3, 101.8, 140.2], 87.16666666666667, 71.3, 127.4),
+        ([85.2, 81.4, 114.7, 110.7, 103.2, 72.1, 99.1, 120.9, 59.7, 86.3], 94.31666666666666, 79.75, 107.967),
+    ],
+)
+def test_iqm_and_interval_are_those_of_rliable(values, expected, low, high):
+    """rliable 1.2.0: aggregate_iqm of a column, and get_interval_estimates with 50,000 resamples of it."""
+    column = np.array(values)[:, None]
+    assert iqm(column)[0] == pytest.approx(expected, abs=1e-12)
+    found = interval(column, resamples=50_000)[:, 0]
+    # The percentiles are drawn on both sides: within a hundredth of the width.
+    assert found == pytest.approx([low, high], abs=0.01 * (high - low))
+
+
 def test_the_interval_covers_the_mean_as_often_as_it_says():
     rng = np.random.default_rng(1)
     low, high = interval(rng.normal(size=(20, 400)))
@@ -209,3 +226,15 @@ def test_command_reads_runs_and_experiments(tmp_path):
 def test_what_is_refused(make, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         make(tmp_path)
+
+
+@pytest.mark.parametrize("output", ["file/plot.html", "directory.html"])
+def test_a_plot_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    _write(tmp_path / "runs", _runs(seeds=1))
+    (tmp_path / "file").write_text("")
+    (tmp_path / "directory.html").mkdir()
+    result = CliRunner().invoke(command, ["plot", "runs", "-o", output, "--metric", "ret"])
+    assert result.exit_code == 2 and result.output.startswith(f"Error: {output} cannot be written: "), result.output
+    assert result.output.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "file", "directory.html"}

@@ -1,6 +1,6 @@
 # Every target does all it needs from a fresh clone: Python >= 3.11, make and a package index are enough.
 #   make train      trains PPO on CartPole with four rollout workers, and says where the results are
-#   make test       lint and the quick tests, at most four at a time
+#   make test       lint and the quick tests, at most four at a time; it ends with what was skipped, and why
 #   make faults     all tests of the runtime, with the longer ones
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed (SEED=n repeats a run)
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
@@ -31,7 +31,8 @@ train: $(VENV)/installed
 
 test: $(VENV)/installed
 	@$(BIN)/ruff check .
-	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not learning and not slow and not ray"
+	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -r s \
+		-m "not learning and not slow and not ray"
 
 # jax, array-api-compat, ipykernel and nbclient belong to no extra: tests of adapters and of notebooks use them.
 EXTRAS := .[test,box2d,dm-control,envpool,joblib,minigrid,mlflow,mujoco,robotics,wandb]

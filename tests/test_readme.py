@@ -1,13 +1,22 @@
-"""Every snippet of README.md and of the pages for users in docs/ runs."""
+"""README.md and docs/: every snippet of Python runs, and every `rllib ...` is a command that begins what it says."""
 
+import ast
 import os
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
+
+from rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib.cli import command
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -17,19 +26,13 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-USERS = (
-    *("tune", "callbacks", "action_spaces", "memory", "networks", "losses", "masks", "policy_gradient_settings"),
-    *("exploration", "continuous_control", "profiling", "runs", "accelerated_environments"),
-    *("environments", "evaluation", "checkpoints", "schedules", "filters", "reproducibility"),
-    *("from_rllib", "from_sb3", "from_cleanrl", "export", "deployment"),
-    *("custom_loops", "add_algorithm", "add_network", "add_column"),
-)
-PAGES = ["README.md", *(f"docs/{name}.md" for name in USERS)]
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
 SNIPPETS = [
     pytest.param(snippet, id=f"{page}-{number}")
     for page in PAGES
     for number, snippet in enumerate(blocks(page, "python"))
 ]
+OPTIONAL = ("onnxruntime",)  # what a snippet may need that the tests do not bring
 
 
 def run(command, directory):
@@ -38,6 +41,9 @@ def run(command, directory):
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_snippet_runs(snippet, tmp_path):
+    for name in OPTIONAL:
+        if f"import {name}" in snippet and not find_spec(name):
+            pytest.skip(f"needs {name}")
     path = tmp_path / "snippet.py"
     path.write_text(snippet)
     found = run([sys.executable, path], tmp_path)
@@ -54,4 +60,121 @@ def test_the_shell_commands_of_tune(tmp_path):
 
 
 def test_there_are_snippets():
-    assert len(SNIPPETS) >= 10
+    assert len(SNIPPETS) >= 60
+
+
+def indented_blocks(page: str) -> list[str]:
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"(?:^    .*\n(?:\n(?=    ))*)+", text, re.MULTILINE)
+    return [textwrap.dedent(block).strip() for block in found]
+
+
+def is_python(block: str) -> bool:
+    """Whether a block, or its first lines, are statements of Python, or `.methods()` without what they belong to."""
+    names = (ast.Call, ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef, ast.ClassDef)
+    for end in range(1, block.count("\n") + 2):
+        beginning = "\n".join(block.split("\n")[:end])
+        for code in (beginning, re.sub(r"^\.", "x.", beginning)):
+            try:
+                tree = ast.parse(code)
+            except SyntaxError:
+                continue
+            if any(isinstance(node, names) for node in ast.walk(tree)):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_is_fenced(page):
+    """What is only indented does not run here."""
+    assert [block for block in indented_blocks(page) if is_python(block)] == []
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("algo = config.build()", True),
+        (".rollouts(num_envs_per_worker=64)\n.resources(num_gpus=1)", True),
+        (".reporting(log_dir=1)\nrllib train PPO CartPole-v1", True),
+        ("from a import b\n\nassert b", True),
+        ("rllib train PPO CartPole-v1 lr=1e-3", False),
+        ("make test    # lint and tests", False),
+        ("config:\n  env_wrappers:\n    - gymnasium.wrappers.ClipReward: {max_reward: 1}", False),
+        ("ValueError: Walk: the observation[0] = 5.0 lies above (returned by\nstep()).", False),
+    ],
+)
+def test_python_is_recognised(block, expected):
+    assert is_python(block) is expected
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_programs_of_other_libraries_are_marked(page):
+    """```py is for these: highlighted, and not run."""
+    assert all("import stable_baselines3" in block or "from stable_baselines3" in block for block in blocks(page, "py"))
+
+
+# ---- shell
+
+PLACEHOLDERS = {"N": "1", "FILE": "ppo/cartpole", "FILE.yaml": "ppo/cartpole", "ALGO": "PPO", "{...}": "{}"}
+
+
+def shell_commands(page: str) -> Iterator[list[str]]:
+    """Arguments of every `rllib ...` in a page's code that is no Python, by line and in the text."""
+    text = re.sub(r"^```py.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^    .*\n", text, re.MULTILINE)
+    lines = "".join([*fenced, *indented]).replace("\\\n", " ").splitlines()
+    text = re.sub(r"^```.*?^```$|^    .*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for line in [*lines, *re.findall(r"`([^`]*)`", text)]:
+        if re.search(r"\brllib [a-z-]", line) and "import " not in line:
+            yield from _commands(line)
+
+
+def _commands(line: str) -> Iterator[list[str]]:
+    words = shlex.split(line, comments=True)
+    for number, word in enumerate(words):
+        if " rllib " in word:
+            yield from _commands(word)  # given to another command, as one word
+        elif word.rpartition("/")[2] == "rllib":
+            yield [PLACEHOLDERS.get(each, each) for each in words[number + 1 :]]
+            return
+
+
+COMMANDS = sorted({(page, tuple(words)) for page in PAGES for words in shell_commands(page)})
+
+
+class Begun(BaseException):
+    """The command has read all that was given, and would begin now."""
+
+
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[" ".join(words) for _, words in COMMANDS])
+def test_a_command_of_a_page_is_understood(page, words, tmp_path, monkeypatch):
+    """Of all commands the options; of train, tune and config also algorithm, settings, file and stop criteria."""
+
+    def begin(*_):
+        raise Begun
+
+    verb, *arguments = words
+    if verb == "--help":
+        return
+    found = command.get_command(click.Context(command), verb)
+    assert found, f"there is no rllib {verb}"
+    options = {option for parameter in found.params for option in parameter.opts}
+    assert options.issuperset(word.partition("=")[0] for word in arguments if re.match("--?[a-z]", word))
+    if re.match(r"(train|tune|config) (\w|(-f|--file|--run) \S)", " ".join(words)):
+        (tmp_path / "search.yaml").write_text(blocks("docs/tune.md", "yaml")[0])
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["rllib", *words])
+        monkeypatch.setattr(AlgorithmConfig, "build", begin)
+        monkeypatch.setattr("rllib.cli.tune.prepare", begin)
+        try:
+            result = CliRunner().invoke(command, words)
+        except Begun:
+            return
+        assert verb == "config" and result.exit_code == 0, result.output
+    elif "--resume" in arguments or (arguments and verb not in ("train", "tune")):  # not a mention of an option
+        found.make_context(verb, arguments)
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) >= 40

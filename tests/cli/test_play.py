@@ -81,6 +81,21 @@ def test_a_video_has_a_frame_for_each_observation(rllib_command, tmp_path, name)
     np.testing.assert_allclose(frames, [0, 20, 40, 60, 0, 20, 40, 60, 80, 100], atol=6)
 
 
+def test_a_cart_and_its_pole_are_recorded(rllib_command, tmp_path):
+    """A new user's first video. All that it needs comes with the extra `video`."""
+    pytest.importorskip("pygame", reason="pygame is not installed: pip install 'rllib[video]'")
+    checkpoint_of("CartPole-v1", tmp_path, env_config={"max_episode_steps": 4})
+    result = rllib_command("record", "run", "-o", "cart.mp4", "--seed", 1)
+    assert result.exit_code == 0, result.output
+    reader = ffmpeg.read_frames(str(tmp_path / "cart.mp4"))
+    assert next(reader)["size"] == (600, 400)
+    frames = [np.frombuffer(frame, np.uint8).reshape(400, 600, 3).astype(int) for frame in reader]
+    assert len(frames) == 5
+    dark, brown = frames[0].max(-1) < 60, np.abs(frames[0] - (202, 152, 101)).max(-1) < 30
+    assert 1000 < dark.sum() < 5000 and 800 < brown.sum() < 4000  # the cart and its track, and the pole
+    assert np.abs(frames[-1] - frames[0]).max() > 100  # which move
+
+
 @pytest.mark.parametrize("name", ["one.gif", "one.webm"])
 def test_kind_place_and_speed_of_a_video_can_be_chosen(rllib_command, tmp_path, name):
     checkpoint_of(Drawn, tmp_path)

@@ -199,9 +199,23 @@ def test_every_view_fits_and_can_be_read(browser, results, runs, serve, size, da
             browser.wait("document.querySelectorAll('.chart path.line').length")
         assert browser.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0], route
         assert browser.evaluate(_LOW_CONTRAST) == [], route
+        if route == "tune":
+            assert browser.evaluate(_NAMES_OF_AXES) == ["x", "episode_reward_mean"]
         if directory := os.environ.get("SCREENSHOTS"):
             browser.screenshot(Path(directory) / f"{route}-{size}-{'dark' if dark else 'light'}.png")
 
+
+# Names of parallel coordinates that stand above their axes, inside the picture.
+_NAMES_OF_AXES = """(() => {
+  const picture = document.querySelector("[data-testid=parallel] svg");
+  const [whole, axes] = [picture.getBoundingClientRect(), [...picture.querySelectorAll("line.grid")]];
+  return axes.map((line) => {
+    const [axis, name] = [line.getBoundingClientRect(), line.nextElementSibling];
+    const { left, right } = name.getBoundingClientRect();
+    const stands = left <= axis.x && axis.x <= right && whole.left <= left && right <= whole.right;
+    return stands && name.textContent;
+  });
+})()"""
 
 # Texts whose contrast with what is behind them is below 4.5 (WCAG 2, AA).
 _LOW_CONTRAST = """(() => {

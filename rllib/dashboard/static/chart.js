@@ -289,10 +289,12 @@ export function parallel(axes, ids, names, chosen, width) {
       h("title", {}, names[number])));
   }
   for (const [index, axis] of axes.entries()) {
-    const anchor = index === 0 ? "start" : index === axes.length - 1 ? "end" : "middle";
+    const isLast = index === axes.length - 1;
     svg.append(h("line", { class: "grid", x1: x(index), x2: x(index), y1: top, y2: height - bottom }));
-    svg.append(h("text", { x: index === 0 ? 2 : index === axes.length - 1 ? width - 2 : x(index), y: 14, "text-anchor": anchor }, axis.name.split("/").at(-1)));
-    for (const [place, text] of axis.labels) svg.append(h("text", { x: x(index) + (anchor === "end" ? -5 : 5), y: y(place) + 4, "text-anchor": anchor === "end" ? "end" : "start" }, text));
+    const name = axis.name.split("/").at(-1);
+    const half = 3.5 * name.length; // about half of its width
+    svg.append(h("text", { x: Math.max(half, Math.min(width - half, x(index))), y: 14, "text-anchor": "middle" }, name));
+    for (const [place, text] of axis.labels) svg.append(h("text", { x: x(index) + (isLast ? -5 : 5), y: y(place) + 4, "text-anchor": isLast ? "end" : "start" }, text));
   }
   return svg;
 }

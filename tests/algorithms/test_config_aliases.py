@@ -10,9 +10,13 @@ from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.apex_dqn import ApexDQNConfig
 from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
+from rllib.algorithms.sac import SACConfig
 
 # A right value for each canonical setting that has other names.
 VALUES = {
+    "actor_lr": 1e-3,
+    "critic_lr": 2e-3,
+    "alpha_lr": 3e-3,
     "num_rollout_workers": 3,
     "num_envs_per_worker": 3,
     "num_cpus_per_worker": 2.0,
@@ -51,7 +55,7 @@ SAME_VALUE = sorted(aliases.ALIASES.keys() - aliases.VALUE_CHANGES.keys())
 
 def config_with(canonical):
     """A config of an algorithm that has this setting."""
-    return next(config() for config in (PPOConfig, DQNConfig) if canonical in config.settings)
+    return next(config() for config in (PPOConfig, DQNConfig, SACConfig) if canonical in config.settings)
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +137,7 @@ def test_what_has_no_effect_is_accepted_and_told(name, caplog):
 @pytest.mark.parametrize("name", sorted(aliases.UNAVAILABLE))
 def test_what_is_not_available_is_refused_unless_it_asks_for_nothing(name):
     unavailable = aliases.UNAVAILABLE[name]
-    config_class = next(config for config in (PPOConfig, DQNConfig) if name not in config.settings)
+    config_class = next(config for config in (PPOConfig, DQNConfig, SACConfig) if name not in config.settings)
     before = config_class().to_dict()
     for harmless in unavailable.harmless:
         assert config_class().update_from_dict({name: harmless}).to_dict() == before

@@ -216,14 +216,14 @@ class Policy:
             ValueError: if torch has no such device.
             GpuMemoryError: if the network does not fit there.
         """
-        if self.state_size or self.is_noisy or getattr(self.spec, "state_dependent_noise", False):
-            return False
         import torch
 
         from rllib.models.torch_network import DeviceNetwork
 
         if torch.device(device).type == "cuda" and (reason := why_no_cuda()) is not None:
             raise ValueError(f"num_gpus_per_worker is set, but {reason}. Use .resources(num_gpus_per_worker=0).")
+        if self.state_size or self.is_noisy or getattr(self.spec, "state_dependent_noise", False):
+            return False
         advice = "Use a smaller network, or act on the CPU: .resources(num_gpus_per_worker=0)."
         with memory_of(device, lambda: f"{len(self._weights)} weights to act by", advice):
             flat = torch.zeros(len(self._weights), device=device)

@@ -406,7 +406,9 @@ class AlgorithmConfig(ConfigObject):
         config = self.copy(copy_frozen=False).rollouts(num_rollout_workers=0).reporting(log_dir=None)
         config.resources(num_gpus_per_worker=0)
         with config.evaluation(evaluation_num_workers=0, evaluation_parallel_to_training=False).build(env) as algorithm:
-            return algorithm.rollout_settings, algorithm.policy.weights.copy()
+            # The algorithm has no workers; those that are made of the settings may have a GPU.
+            device = "cuda" if self.num_gpus_per_worker else None
+            return replace(algorithm.rollout_settings, acting_device=device), algorithm.policy.weights.copy()
 
     def _algorithm_class(self) -> type:
         if isinstance(self.algo_class, str):

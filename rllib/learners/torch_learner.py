@@ -414,8 +414,11 @@ class _Descent:
         return self.recorded
 
     def is_recorded(self, rows: slice, microbatch_size: int, collective: Collective | None) -> bool:
-        """Whether the step of these rows may come from a recording: in one piece, by this learner alone, unchecked."""
-        is_alone = self.recorded is not None and self.recorded.is_on and collective is None
+        """Whether the step of these rows may come from a recording: in one piece, by this learner alone, unchecked.
+
+        The lengths of sequences decide what a step does, and may differ in a minibatch of the same shapes.
+        """
+        is_alone = self.recorded is not None and self.recorded.is_on and collective is None and len(self._reads) == 1
         return is_alone and microbatch_size >= rows.stop - rows.start and not self._is_to_check(rows)
 
     def _is_to_check(self, rows: slice) -> bool:
@@ -689,7 +692,9 @@ class EpochOfSequences(Epoch):
     def __getitem__(self, rows: slice) -> dict[str, Tensor]:
         first, last = np.searchsorted(self.cuts.ends, (rows.start, rows.stop - 1), side="right")
         sequences = slice(int(first), int(last) + 1)
-        return {name: column[sequences if name in PER_SEQUENCE else rows] for name, column in self._columns.items()}
+        part = {name: column[sequences if name in PER_SEQUENCE else rows] for name, column in self._columns.items()}
+        part[SEQ_LENS].on_host = self._seq_lens[sequences]  # a network that asks the device for them waits
+        return part
 
 
 def epoch_of(columns: Mapping[str, Tensor], seq_lens: np.ndarray | None, mask: np.ndarray | None = None) -> Epoch:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -37,13 +38,13 @@ class TorchMemoryNetwork(nn.Module):
 
         Args:
             inputs: what `Policy.encode` gives, [B, ...], sequence after sequence.
-            seq_lens: int [S], lengths of the sequences.
+            seq_lens: int [S], lengths of the sequences; on a GPU they are waited for, unless they have them as an array
+                in their attribute `on_host`.
             state: [S, state_size] before their first rows.
         """
-        order = StepOrder(seq_lens.cpu().numpy())
-        rows, back, by_length = (
-            torch.from_numpy(each).to(inputs.device) for each in (order.rows, order.back, order.by_length)
-        )
+        lengths = getattr(seq_lens, "on_host", None)  # as learners give them
+        order = StepOrder(seq_lens.cpu().numpy() if lengths is None else lengths)
+        rows, back, by_length = (_sent(each, inputs.device) for each in (order.rows, order.back, order.by_length))
         features, states = self._features(inputs[rows]), self._states(state[by_length])
         counts = torch.from_numpy(order.counts)
         towers = range(self.layout.num_towers)
@@ -117,6 +118,12 @@ class TorchMemoryNetwork(nn.Module):
     def receive(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of `leaves` into `flat.grad`, overwriting it."""
         torch._foreach_copy_(self._gradients, gradients)
+
+
+def _sent(array: np.ndarray, device: torch.device) -> Tensor:
+    """The array on the device; to a GPU from page-locked memory, so that nothing waits."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _affine(parts: dict[str, Tensor], name: str, features: Tensor) -> Tensor:

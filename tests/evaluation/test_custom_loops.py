@@ -1,6 +1,8 @@
 """Workers for training loops of users: RolloutWorker.from_config."""
 
 import numpy as np
+import pytest
+import torch
 
 from rllib import PPOConfig, RolloutWorker
 from rllib import sample_batch as sb
@@ -27,6 +29,16 @@ def test_it_samples_what_the_algorithm_samples():
     assert {*batch} == {*expected, sb.EPS_ID} and report.env_steps == 50
     for name, column in expected.items():
         np.testing.assert_array_equal(batch[name], column)
+
+
+def test_workers_of_a_config_with_gpus_ask_for_them(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    given = config(num_rollout_workers=1).resources(num_gpus_per_worker=1)
+    assert not RolloutWorker.from_config(given).acts_elsewhere
+    for model in ({}, {"use_lstm": True}):
+        with pytest.raises(ValueError, match=r"num_gpus_per_worker is set, but torch .* is built for CPUs"):
+            RolloutWorker.from_config(given.copy().training(model=model), worker_index=1, num_workers=1)
 
 
 def test_each_episode_has_an_id_of_its_own_over_workers_and_fragments():

@@ -3,6 +3,9 @@
 Ours is the numpy learner, and below it our torch learner. The limit is what the matrix products alone take. The peer
 is the loop that everyone writes: torch modules, a hand-written loss on shuffled rows, clip_grad_norm_, fused Adam. It
 computes the same update: the script compares the weights. With CUDA, our torch learner stands beside that loop there.
+
+Below: the products of such a step in GFLOP/s, over the time of the whole step, beside one large product on the same
+core; and two learners beside one, the batch sent and the weights returned with each update.
 """
 
 import time
@@ -27,6 +30,7 @@ SETTINGS = {"clip_param": 0.2, "kl_coeff": 0.2, "vf_loss_coeff": 0.5, "entropy_c
 LR = 3e-4
 GRAD_CLIP = 0.5
 EPOCHS = 4
+LARGE = 1024  # rows and columns of the product that shows what a core can do
 
 
 class Work:
@@ -45,9 +49,11 @@ class Work:
         """A side of `alternate`: our learner."""
         objective = Objective(PPO_LOSS, optimizer=OptimizerSettings(adam_epsilon=1e-5), grad_clip=GRAD_CLIP)
         learner = make_learner(self.policy, objective, kind=kind, device=device)
+        return self._update(learner)
 
+    def _update(self, learner):
         def side() -> float:
-            self.policy.set_weights(self.first_weights)
+            learner.policy.set_weights(self.first_weights)
             rng = np.random.default_rng(1)
             started = time.perf_counter()
             learner.update(
@@ -71,8 +77,34 @@ class Work:
 
         return side
 
+    def group(self, learners: int):
+        """A side of `alternate`: the learner of an algorithm, with so many processes; and the algorithm."""
+        from rllib import PPOConfig
+
+        model = {"fcnet_hiddens": [self.width, self.width]}
+        config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).training(model=model)
+        algo = config.learners(num_learners=learners).build()
+        return self._update(algo.learner), algo
+
     def products(self):
         """A side of `alternate`: the matrix products of forward and backward, on arrays that fit as they are."""
+        work = self._products()
+
+        def side() -> float:
+            started = time.perf_counter()
+            for _ in range(self.steps):
+                for a, b, out in work:
+                    np.matmul(a, b, out=out)
+            return (time.perf_counter() - started) * 1e3 / self.steps
+
+        return side
+
+    def gflop(self) -> float:
+        """Multiplications and additions of those products, in 1e9."""
+        return sum(2 * out.size * a.shape[-1] for a, _, out in self._products()) / 1e9
+
+    def _products(self) -> list[tuple]:
+        """Factors and results."""
         rows, width, inputs, outputs = self.minibatch_size, self.width, 5, 2
         one = lambda *shape: np.ones(shape, np.float32)  # noqa: E731
         x, h, d = one(rows, inputs), one(2, width + 1, rows), one(2, width, rows)
@@ -91,16 +123,7 @@ class Work:
             (second[:, :-1], d),
             (x.T, d.reshape(2 * width, rows).T),
         ]
-        work = [(a, b, np.matmul(a, b)) for a, b in pairs]
-
-        def side() -> float:
-            started = time.perf_counter()
-            for _ in range(self.steps):
-                for a, b, out in work:
-                    np.matmul(a, b, out=out)
-            return (time.perf_counter() - started) * 1e3 / self.steps
-
-        return side
+        return [(a, b, np.matmul(a, b)) for a, b in pairs]
 
     def check(self) -> float:
         """The largest difference of a weight after an update by the numpy learner and one by the plain loop."""
@@ -232,6 +255,37 @@ def on_cpu(widths: list[int], sizes: list[int], rounds: int, minibatches: int) -
     return rows
 
 
+def large_product() -> float:
+    """GFLOP/s of one core."""
+    a, out = np.ones((LARGE, LARGE), np.float32), np.empty((LARGE, LARGE), np.float32)
+    started = time.perf_counter()
+    for _ in range(5):
+        np.matmul(a, a, out=out)
+    return 5 * 2 * LARGE**3 / (time.perf_counter() - started) / 1e9
+
+
+def row_updates(rounds: int, minibatches: int) -> list[Row]:
+    """How much of a core the numpy learner's steps use."""
+    work = Work(64, 1024, minibatches)
+    learner, gflop = work.ours("numpy"), work.gflop()
+    found = alternate(rounds, ours=lambda: gflop / learner() * 1e3, limit=large_product)
+    return [Row.of(found, "", "row updates on one core, 64x64, minibatch 1024", "GFLOP/s", bar=">= 40")]
+
+
+def two_learners(rounds: int, minibatches: int) -> list[Row]:
+    """In updates of the usual length, and in ten times as long ones."""
+    rows = []
+    for count in (minibatches, 10 * minibatches):
+        work = Work(64, 256, count)
+        (one, of_one), (two, of_two) = work.group(0), work.group(2)
+        with of_one, of_two:
+            found = alternate(rounds, ours=two, one=one)
+        what = f"two learners, 64x64, minibatch 256, {work.steps} steps"
+        # A time: 1.5 times as fast.
+        rows.append(Row.of(found, "one", what, "ms", peer_name="one learner", bar="<= 0.667 peer"))
+    return rows
+
+
 def on_cuda(widths: list[int], sizes: list[int], rounds: int, minibatches: int) -> list[Row]:
     if not torch.cuda.is_available():
         print(f"# CUDA skipped: torch {torch.__version__} finds no device here", flush=True)
@@ -257,7 +311,8 @@ def main() -> None:
     print(machine())
     print(f"two towers, 4 observations, 2 actions, {EPOCHS} epochs; threads: torch {options.threads}, BLAS 1")
     cases = options.widths, options.sizes, options.rounds, options.minibatches
-    table([*on_cpu(*cases), *on_cuda(*cases)])
+    more = [*row_updates(options.rounds, options.minibatches), *two_learners(options.rounds, options.minibatches)]
+    table([*on_cpu(*cases), *more, *on_cuda(*cases)])
 
 
 if __name__ == "__main__":

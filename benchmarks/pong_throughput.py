@@ -1,8 +1,9 @@
-"""IMPALA on Pong with the network of the Nature paper, sampling and learning at once: environment steps a second.
+"""Pong with the network of the Nature paper, sampling and learning: environment steps a second of IMPALA and of PPO.
 
-8 environments in one worker; one gradient step on each batch. The peer is Stable-Baselines3's PPO on the same game with
-the same network and number of environments, in its settings for Atari (128 steps, 4 epochs, minibatches of 256). An
-environment step is four frames. Needs ale-py here (`pip install 'rllib[atari]'`) and there (`benchmarks/peers/setup
+IMPALA has 8 environments in one worker, and makes one gradient step on each batch. The peer is Stable-Baselines3's PPO
+on the same game with the same network and number of environments, in its settings for Atari (128 steps, 4 epochs,
+minibatches of 256); our PPO does the same work, its environments spread over two workers. An environment step is four
+frames. Needs ale-py here (`pip install 'rllib[atari]'`) and there (`benchmarks/peers/setup
 sb3`). What a process may use is left to each library: the peer's torch takes all cores, as it does by default.
 """
 
@@ -11,6 +12,7 @@ import time
 from measure import alternate, arguments, machine, peer_side, rows, table
 
 FRAGMENT = 20
+PPO_FRAGMENT = 128
 
 
 def build(name: str, env: str, envs: int, batch: int):
@@ -23,6 +25,31 @@ def build(name: str, env: str, envs: int, batch: int):
         .rollouts(num_rollout_workers=1, num_envs_per_worker=envs, rollout_fragment_length=FRAGMENT)
         .training(train_batch_size=batch, model={"conv_filters": "nature", "vf_share_layers": True})
         .reporting(min_time_s_per_iteration=1)
+        .build()
+    )
+
+
+def build_ppo(env: str, envs: int):
+    """PPO with so many environments in two workers, and the peer's settings."""
+    from rllib import PPOConfig
+
+    return (
+        PPOConfig()
+        .environment(env)
+        .rollouts(num_rollout_workers=2, num_envs_per_worker=envs // 2, rollout_fragment_length=PPO_FRAGMENT)
+        .training(
+            train_batch_size=envs * PPO_FRAGMENT,
+            sgd_minibatch_size=256,
+            num_sgd_iter=4,
+            lr=2.5e-4,
+            clip_param=0.1,
+            kl_coeff=0.0,
+            entropy_coeff=0.01,
+            vf_loss_coeff=0.5,
+            grad_clip=0.5,
+            model={"conv_filters": "nature", "vf_share_layers": True},
+        )
+        .reporting(min_time_s_per_iteration=0)
         .build()
     )
 
@@ -51,14 +78,25 @@ def main() -> None:
             training_rate(algo, 3)
             return training_rate(algo, options.seconds)
 
+    def ours_ppo() -> float:
+        with build_ppo(options.env, options.envs) as algo:
+            training_rate(algo, 3)
+            return training_rate(algo, options.seconds)
+
     peer = peer_side(
         "env_steps_per_s",
         "sb3",
         "sb3_pong_throughput",
         *("--env", options.env, "--envs", options.envs, "--iterations", options.peer_iterations),
     )
-    found = alternate(options.rounds, warm_up=0, ours=ours, sb3=None if options.no_peers else peer)
-    table(rows(found, "IMPALA Pong", "env steps/s", {"sb3": ("SB3 PPO", ">= 1.5 peer")}))
+    sb3 = None if options.no_peers else peer
+    found = alternate(options.rounds, warm_up=0, impala=ours, ppo=ours_ppo, sb3=sb3)
+    table(
+        [
+            *rows(found, "IMPALA Pong", "env steps/s", {"sb3": ("SB3 PPO", ">= 1.5 peer")}, ours="impala"),
+            *rows(found, "PPO Pong", "env steps/s", {"sb3": ("SB3 PPO", ">= 3 peer")}, ours="ppo"),
+        ]
+    )
 
 
 if __name__ == "__main__":

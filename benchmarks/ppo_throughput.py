@@ -56,7 +56,7 @@ def sides(iterations: int, peers: bool) -> dict:
 def main() -> None:
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="how many, one row each")
-    parser.add_argument("--learners", type=int, nargs="+", default=[0], help="processes that learn; 0: this one")
+    parser.add_argument("--learners", type=int, nargs="+", default=[0, 2], help="processes that learn; 0: this one")
     parser.add_argument("--iterations", type=int, default=20, help="of each side in each round; ours ten times as many")
     options = parser.parse_args()
     print(machine())
@@ -82,7 +82,11 @@ def main() -> None:
         "ray_workers": ("RLlib 2 x 4", ""),
         "sample_factory": ("Sample Factory", ""),
     }
-    made = [rows(found, name.replace("_", " "), "env steps/s", labels, ours=name) for name in algos]
+    of_two = {**labels, "sb3": ("SB3", ">= 7 peer")}
+    made = [
+        rows(found, name.replace("_", " "), "env steps/s", of_two if name.endswith("learners_2") else labels, ours=name)
+        for name in algos
+    ]
     table(list(itertools.chain(*made)))
 
 

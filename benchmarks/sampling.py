@@ -2,6 +2,9 @@
 
 Ours are samples as PPO gets them: acted by a 64x64 policy, with advantages, delivered to the driver. The limit is the
 bare environment (unwrapped, actions drawn beforehand) stepped by as many processes. The peers deliver as much.
+
+Asynchronous fragments are those of IMPALA: the workers have two requests each in flight, and the driver takes in what
+comes and throws it away. New weights go out as often as a learner makes them that takes train batches of 512 steps.
 """
 
 import time
@@ -55,6 +58,28 @@ def sampling_rate(algo, seconds: float) -> float:
     return steps / elapsed
 
 
+def build_asynchronous(workers: int):
+    """IMPALA with so many workers; its learner stands idle."""
+    from rllib import IMPALAConfig
+
+    return (
+        IMPALAConfig()
+        .environment("CartPole-v1")
+        .rollouts(num_rollout_workers=workers, num_envs_per_worker=ENVS, rollout_fragment_length=FRAGMENT // 2)
+        .training(train_batch_size=ENVS * FRAGMENT // 2, model={"fcnet_hiddens": [64, 64]})
+        .build()
+    )
+
+
+def fragment_rate(algo, seconds: float) -> float:
+    """Steps a second of fragments that reach the driver, one train batch after another."""
+    steps, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
+        steps += sum(fragment.env_steps for fragment in algo.next_fragments())
+        algo.metrics.counters["num_updates"] += 1  # the next requests carry new weights
+    return steps / elapsed
+
+
 def private_mib(worker) -> float:
     """Memory that a worker's process shares with no other (USS)."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
@@ -65,19 +90,32 @@ def measured(workers: int, seconds: float, rounds: int, **peers) -> tuple:
     """Rounds of ours, the limit and the peers; the largest private memory of a worker afterwards, None without."""
     processes = max(workers, 1)
     algo = build(workers)
+    fragments = build_asynchronous(workers) if workers else None
     try:
         sampling_rate(algo, 1)
+        if fragments:
+            fragment_rate(fragments, 1)
         found = alternate(
             rounds,
             warm_up=0,
             ours=lambda: sampling_rate(algo, seconds),
+            asynchronous=fragments and (lambda: resting(fragments, fragment_rate(fragments, seconds))),
             limit=lambda: sum(together(bare, processes, seconds)),
             **peers,
         )
         memory = max(algo.workers.foreach_worker(private_mib)) if workers else None
     finally:
         algo.stop()
+        if fragments:
+            fragments.stop()
     return found, memory
+
+
+def resting(algo, rate: float) -> float:
+    """The rate, when all that was asked for has been answered: the other sides have the cores to themselves."""
+    while algo.workers.fleet.num_in_flight:
+        algo.workers.fleet.take(10)
+    return rate
 
 
 def sides(options) -> dict:
@@ -101,7 +139,10 @@ def main() -> None:
     found, memory = measured(options.workers, options.seconds, options.rounds, **peers)
     alone, _ = measured(0, options.seconds, options.rounds, **one_process)
     labels = {"ray": ("RLlib", ">= 8 peer"), "sb3": ("SB3, one process", "")}
-    made = rows(found, f"{options.workers} workers", "env steps/s", labels)
+    what = f"{options.workers} workers"
+    made = [Row.of(found, "", f"{what}, a round at a time", "env steps/s", bar=">= 0.65 limit")]
+    made += [Row.of(found, "", f"{what}, asynchronous fragments", "env steps/s", "asynchronous", bar=">= 0.6 limit")]
+    made += rows(found, what, "env steps/s", labels) if peers else []
     made += rows(alone, "in the driver", "env steps/s", {"sb3": ("SB3", "")})
     table([*made, Row("a worker's private memory", "MiB", memory, bar="<= 40")])
 

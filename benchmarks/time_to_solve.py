@@ -58,7 +58,7 @@ def main() -> None:
         mine.append(solved(seed))
         theirs += [found for found in [None if options.no_peers else sb3(seed)] if found]
     found = Rounds({"ours": mine} | ({"sb3": [one["total_s"] for one in theirs]} if theirs else {}))
-    table([Row.of(found, "sb3", "CartPole-v1 to 475, median", "s", bar="<= 10", peer_name="SB3")])
+    table([Row.of(found, "sb3", "CartPole-v1 to 475, median", "s", bar="<= 2.0", peer_name="SB3")])
     without = f"; SB3 without imports {statistics.median(one['train_s'] for one in theirs):.1f} s" if theirs else ""
     print(found.spread("ours") + without)
 

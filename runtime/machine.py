@@ -7,6 +7,7 @@ import re
 import socket
 from pathlib import Path
 
+from .context import current_engine
 from .memory_limits import memory_limits
 
 
@@ -50,6 +51,12 @@ def ip_address() -> str:
             return unsent.getsockname()[0]
         except OSError:
             return "127.0.0.1"
+
+
+def node_ip_address() -> str:
+    """Where other machines of the session reach this one; without a session the address of the default route."""
+    engine = current_engine()
+    return ip_address() if engine is None else engine.address_info()["node_ip_address"]
 
 
 def gpu_ids() -> tuple[str, ...]:

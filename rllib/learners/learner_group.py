@@ -30,7 +30,7 @@ from rllib.learners.target_copy import TargetCopy
 from rllib.metrics import gpu_usage
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
-from runtime.machine import cpu_count, ip_address
+from runtime.machine import cpu_count, node_ip_address
 from runtime.util.fleet import FaultTolerance, Fleet
 
 logger = logging.getLogger(__name__)
@@ -124,6 +124,10 @@ class LearnerActor:
         """Number of the process."""
         return os.getpid()
 
+    def whereabouts(self) -> tuple[int, str]:
+        """Number of the process, and address of its machine."""
+        return os.getpid(), node_ip_address()
+
     # ------------------------------------------------------------------ joining the others
 
     def share_memory(self, place: tuple, timeout_s: float, patient: bool) -> bool:
@@ -140,7 +144,7 @@ class LearnerActor:
         from rllib.learners.torch_collective import open_store
 
         self._leave()
-        host = ip_address()
+        host = node_ip_address()
         self._store = open_store(host, timeout_s)
         return host, self._store.port
 
@@ -152,7 +156,7 @@ class LearnerActor:
             self._leave()
         store, self._store = self._store, None
         try:
-            self._backend.collective = TorchSums(kind, address, self._rank, size, timeout_s, store)
+            self._backend.collective = TorchSums(kind, address, self._rank, size, timeout_s, store, node_ip_address())
         except Unfinished as error:
             return str(error) or repr(error.__cause__)
         return ""
@@ -317,6 +321,7 @@ class LearnerGroup:
     def _start(self) -> Fleet:
         """New processes, all in the state of the beginning."""
         settings, recipe = self._settings, self._recipe
+        self._whereabouts: dict[int, str] = {}  # of those that have begun to join
         actor = runtime.remote(LearnerActor).options(oversubscribe=True, **settings.options)
         fleet = Fleet(
             lambda index, _: actor.options(label=f"learner {index}").remote(
@@ -327,7 +332,8 @@ class LearnerGroup:
             tolerance=self._tolerance,
             hint="an update may take long; else a process was stopped, or a GPU hangs",
             ready=lambda handle: handle.process_id.remote(),
-            on_lost=lambda index, member: self._break_off(),
+            about=lambda index: self._whereabouts.get(index, ""),
+            on_lost=lambda index, member: self._lose(index),
             logger=logger,
         )
         # The processes that have the state of the training, and whether they have come equally far.
@@ -532,6 +538,10 @@ class LearnerGroup:
             raise failures[0]
         return outcomes
 
+    def _lose(self, index: int) -> None:
+        self._whereabouts.pop(index, None)
+        self._break_off()
+
     def _break_off(self) -> None:
         """Ends the sums under way; the processes have to join anew."""
         self._is_joined = False
@@ -586,7 +596,9 @@ class LearnerGroup:
         """Lets all processes sum with one another, if all live so long; else says why they cannot."""
         self._is_joined = True  # until one is lost
         kind, num_gpus = self._settings.collective, self._settings.options.get("num_gpus") or 0
-        if os.getpid() in self._ask("process_id").values():
+        places = self._ask("whereabouts")
+        self._whereabouts |= {index: f"process {pid} on {address}" for index, (pid, address) in places.items()}
+        if os.getpid() in [pid for pid, _ in places.values()]:
             raise ValueError(
                 f"num_learners={self._settings.num_learners} need a process each, but the engine \"local\" runs all of "
                 "them in this one. Use .learners(num_learners=1), or another engine."

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import os
 from collections.abc import Sequence
 
 import torch
@@ -27,6 +28,8 @@ class TorchSums:
         size: number of processes; it returns when all have come.
         timeout_s: longest wait for the others (seconds).
         store: in the process that has opened it.
+        host: address at which gloo's other processes reach this one. Without it gloo takes what this machine's name
+            stands for, often 127.0.0.1. GLOO_SOCKET_IFNAME in the environment names a network instead.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class TorchSums:
         size: int,
         timeout_s: float,
         store: dist.TCPStore | None = None,
+        host: str = "127.0.0.1",
     ):
         self.rank, self.size = rank, size
         limit = datetime.timedelta(seconds=timeout_s)
@@ -47,8 +51,13 @@ class TorchSums:
                 options = dist.ProcessGroupNCCL.Options()
                 options._timeout = limit
                 self._group = dist.ProcessGroupNCCL(prefixed, rank, size, options)
-            else:
+            elif os.environ.get("GLOO_SOCKET_IFNAME"):
                 self._group = dist.ProcessGroupGloo(prefixed, rank, size, limit)
+            else:
+                options = dist.ProcessGroupGloo._Options()
+                options._timeout = limit
+                options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
+                self._group = dist.ProcessGroupGloo(prefixed, rank, size, options)
         except RuntimeError as error:
             raise Unfinished(str(error)) from error
 

@@ -145,6 +145,7 @@ class Fleet:
         tolerance: what happens to actors that fail.
         hint: ends the messages about an actor that does not answer: what may be the reason.
         ready: handle -> reference; a request to each actor at the start, whose answer is waited for without a limit.
+        about: index -> what is said of an actor beside its index in messages about its silence; "": nothing.
         on_lost: called with (index, member) when a failed actor is replaced or left out; the requests that it had
             pending are lost.
 
@@ -165,6 +166,7 @@ class Fleet:
         tolerance: FaultTolerance | None = None,
         hint: str = "",
         ready: Callable[[ActorHandle], ObjectRef] | None = None,
+        about: Callable[[int], str] = lambda index: "",
         on_lost: Callable[[int, Member], None] | None = None,
         logger: logging.Logger = logger,
     ):
@@ -172,6 +174,7 @@ class Fleet:
         self.members: dict[int, Member] = {}
         self.num_restarts = 0
         self._start, self._kind, self._on_lost, self._logger = start, kind, on_lost, logger
+        self._about = about
         self._hint = f"; {hint}" if hint else ""
         self._failures_in_a_row: Counter[int] = Counter()
         self._due: dict[int, tuple[float, int]] = {}  # index -> when it may be replaced, and the new incarnation
@@ -332,7 +335,8 @@ class Fleet:
 
     def _report_silence(self, index: int, times: int, patience: float) -> SilentActorError | None:
         """Logs that a request is unanswered after `times` * silence_s; the actor's death, if that is enough."""
-        tolerance, name = self.tolerance, f"{self._kind} {index}"
+        about = self._about(index)
+        tolerance, name = self.tolerance, f"{self._kind} {index}" + (f" ({about})" if about else "")
         if times >= patience:
             setting = f"{tolerance.name('silence_s')}={tolerance.silence_s:g} s"
             return SilentActorError(f"{name} did not answer within {patience:g} x {setting}{self._hint}")

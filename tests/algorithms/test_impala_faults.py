@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from learner_updates import process_ids
 
 from rllib.algorithms.appo import APPOConfig
 from rllib.algorithms.impala import IMPALAConfig
@@ -69,6 +70,35 @@ def test_killed_aggregators_are_replaced_and_nothing_is_lost(config_class, victi
             goes_on = np.flatnonzero(batch["loss_mask"] & ~batch["terminateds"])
             np.testing.assert_array_equal(batch["obs"][goes_on + 1, 0], batch["obs"][goes_on, 0] + 1)
         assert sum(batch.env_steps for batch in learned) == 11 * 80
+
+
+@pytest.mark.parametrize("config_class", [IMPALAConfig, APPOConfig])
+def test_two_learners_behind_an_aggregator_learn_from_every_row_once(config_class):
+    """Asynchronous workers, and a learner and the aggregator are killed: counts are right, and nothing is lost."""
+    made = config(config_class, CountingEnv, training={"num_aggregation_workers": 1, "num_sgd_iter": 2})
+    with made.learners(num_learners=2).build() as algo:
+        learned = watch(algo)
+        algo.train()
+        os.kill(process_ids(algo)[0], signal.SIGKILL)
+        algo.train()
+        os.kill(aggregators(algo)[0], signal.SIGKILL)
+        started = time.monotonic()
+        for _ in range(10):
+            result = algo.train()
+        assert time.monotonic() - started < 30
+        assert result["info"]["num_learner_restarts"] == 1
+        assert result["info"]["num_aggregation_worker_restarts"] == 1
+        assert result["num_remote_worker_restarts"] == 0
+        assert algo.num_updates == len(learned) == 12
+    goes_on = []
+    for batch in learned:
+        within = np.flatnonzero(batch["loss_mask"] & ~batch["terminateds"])
+        np.testing.assert_array_equal(batch["obs"][within + 1, 0], batch["obs"][within, 0] + 1)
+        goes_on.append(len(within))
+    assert min(goes_on) > 0
+    steps = sum(batch.env_steps for batch in learned)
+    assert steps == result["num_env_steps_trained"] == 12 * 80
+    assert result["num_env_steps_sampled"] >= steps
 
 
 def test_a_silent_aggregator_is_replaced():

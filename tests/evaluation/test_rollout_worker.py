@@ -14,7 +14,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.advantages import AdvantageEstimator, QLambda
 from rllib.evaluation.exploration import EpsilonGreedy, Explorer, StochasticSampling
 from rllib.evaluation.rollout_worker import RolloutWorker
-from rllib.evaluation.settings import RolloutSettings
+from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.models.catalog import policy_spec
 from rllib.models.q_values import QValues
 from rllib.policy import Snapshot
@@ -307,6 +307,58 @@ def test_a_step_of_sampling_takes_few_calls():
     sys.setprofile(None)
     assert 5 < calls["call"] / 500 <= 16, "Python frames of the library"
     assert 5 < calls["c_call"] / 500 <= 22, "functions of C, with the environment's"
+
+
+class EndlessVector(gymnasium.vector.VectorEnv):
+    """Arrays of step counts; no episode ends."""
+
+    single_observation_space, single_action_space = CountingEnv.observation_space, CountingEnv.action_space
+
+    def __init__(self, num_envs: int):
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}
+        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
+        self.counts = np.zeros((num_envs, 1), np.float32)
+        self.never = np.zeros(num_envs, bool)
+
+    def reset(self, *, seed=None, options=None):
+        self.counts[:] = 0
+        return self.counts.copy(), {}
+
+    def step(self, actions):
+        self.counts += 1
+        return self.counts.copy(), self.counts[:, 0].copy(), self.never.copy(), self.never.copy(), {}
+
+
+@pytest.mark.parametrize("kind", ["own", "envpool"])
+def test_a_step_of_a_vector_environment_touches_no_object_per_environment(kind):
+    """A step takes as many calls for 80 environments as for 8.
+
+    Once a fragment, noise is drawn from the stream of each, and values are computed, which are left out here, by blocks
+    of rows.
+    """
+    if kind == "own":
+        single, resolved, env_config = CountingEnv, resolve(lambda config: EndlessVector(config.num_envs)), {}
+    else:
+        pytest.importorskip("envpool", reason="EnvPool is not installed")
+        # Its episodes end after 200 steps.
+        single, resolved = lambda config: gymnasium.make("Pendulum-v1"), resolve("envpool:Pendulum-v1")
+        env_config = {"num_threads": 1}
+
+    def calls(num_envs: int, length: int) -> Counter:
+        made = settings(single, num_envs=num_envs, fragment_length=length)
+        made = replace(made, env=resolved, env_config=env_config, postprocess=NO_POSTPROCESS)
+        sampler, counted = started(made), Counter()
+        sampler.sample()
+        sys.setprofile(lambda frame, event, argument: counted.update([event]))
+        batch, report = sampler.sample()
+        sys.setprofile(None)
+        assert batch.count == length * num_envs and not report.episodes
+        return counted
+
+    few, many = ({event: calls(n, 90)[event] - calls(n, 40)[event] for event in ("call", "c_call")} for n in (8, 80))
+    assert few == many and 5 * 50 < few["call"] <= 60 * 50
 
 
 @pytest.mark.parametrize("env", [MatchPicture, CountingEnv])

@@ -36,6 +36,7 @@ from rllib.errors import LearnerError, LearnersLostError
 from rllib.learners import learner_group
 from rllib.sample_batch import ADVANTAGES, SampleBatch
 from runtime import errors
+from runtime.util import get_node_ip_address
 from tests.gpu import DEVICES
 from tests.runtime.runtime_support import MARKER, Leftovers
 
@@ -398,16 +399,19 @@ def test_a_learner_that_dies_between_updates_is_replaced(recorded):
         np.testing.assert_array_equal(replay(algo, updates[2:]), replayed("PPO", updates, num_learners=2))
 
 
-def test_a_learner_that_hangs_is_named_and_replaced(recorded, caplog):
+@pytest.mark.parametrize("collective", ["auto", "gloo"])
+def test_a_learner_that_hangs_is_named_and_replaced(collective, recorded, caplog):
     updates = recorded("PPO", 2)
-    settings = config("PPO", {}, num_learners=2).rollouts(sample_timeout_s=0.3)
+    learners = {"num_learners": 2, "learner_collective": collective}
+    settings = config("PPO", {}, **learners).rollouts(sample_timeout_s=0.3)
     with settings.build() as algo:
         replay(algo, updates[:1])
         stopped = process_ids(algo)[1]
         os.kill(stopped, signal.SIGSTOP)
         weights = replay(algo, updates[1:])
-    np.testing.assert_array_equal(weights, replayed("PPO", updates, num_learners=2))
-    assert "learner 1 is replaced: learner 1 did not answer within 10 x sample_timeout_s=0.3 s" in caplog.text
+    np.testing.assert_array_equal(weights, replayed("PPO", updates, **learners))
+    who = f"learner 1 (process {stopped} on {get_node_ip_address()})"
+    assert f"learner 1 is replaced: {who} did not answer within 10 x sample_timeout_s=0.3 s" in caplog.text
     assert "learner 0 is replaced" not in caplog.text
 
 

@@ -48,7 +48,7 @@ def gates():
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("name", gates())
+@pytest.mark.parametrize("name", list(gates()))
 def test_it_is_learned(name):
     gate = learning_gates.GATES[name]
     finals = [learning_gates.train(name, seed).final for seed in range(3000, 3000 + gate.seeds)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rllib import PPOConfig
+from rllib import PPOConfig, SACConfig, TQCConfig
 
 # (package, task, numbers in an observation, steps of an episode)
 TASKS = [
@@ -11,6 +11,7 @@ TASKS = [
     ("dm_control", "shimmy:dm_control/cartpole-swingup-v0", 5, 1000),
     ("gymnasium_robotics", "gymnasium_robotics:FetchReach-v4", 16, 50),
 ]
+HINDSIGHT = {"type": "HindsightReplayBuffer", "capacity": 2000}
 EXTRAS = {"mujoco": "mujoco", "dm_control": "dm-control", "gymnasium_robotics": "robotics"}
 
 
@@ -26,3 +27,34 @@ def test_ppo_trains_and_episodes_are_cut_not_ended(package, task, size, length):
     assert batch["obs"].shape == (2 * length, size)
     assert np.isfinite(batch["rewards"]).all()
     assert batch["truncateds"].sum() == 2 and not batch["terminateds"].any()
+
+
+@pytest.mark.parametrize(
+    "kind, task, replay",
+    [
+        (SACConfig, TASKS[0], {}),
+        (SACConfig, TASKS[1], {}),
+        (SACConfig, TASKS[2], HINDSIGHT),
+        (TQCConfig, TASKS[2], HINDSIGHT),
+    ],
+)
+def test_critics_learn_from_a_replay(kind, task, replay):
+    """With hindsight the replay has five rows for each step, of whole episodes."""
+    package, name, size, _ = task
+    pytest.importorskip(package, reason=f"needs the extra {EXTRAS[package]}")
+    config = kind().environment(name).rollouts(num_rollout_workers=0).debugging(seed=0)
+    config.training(
+        train_batch_size=32, training_intensity=32, num_steps_sampled_before_learning_starts=100,
+        replay_buffer_config={"type": "ReplayBuffer", "capacity": 2000, **replay}, model={"fcnet_hiddens": [16]},
+    ).reporting(min_sample_timesteps_per_iteration=100, min_time_s_per_iteration=None)  # fmt: skip
+    with config.build() as algo:
+        for _ in range(2):
+            result = algo.train()
+        stats = result["info"]["learner"]["default_policy"]["learner_stats"]
+        assert all(np.isfinite(stats[key]) for key in ("critic_loss", "actor_loss", "mean_q", "entropy", "alpha_loss"))
+        assert algo.num_updates >= 100 and np.isfinite(algo.learner.weights).all()
+        assert len(algo.replay) == 200 * (5 if replay else 1)
+        batch = algo.replay.sample(64, np.random.default_rng(0))
+        assert batch["obs"].shape == batch["new_obs"].shape == (64, size)
+        # Time limits cut episodes: every row is bootstrapped.
+        np.testing.assert_allclose(batch["discounts"], algo.config.gamma)

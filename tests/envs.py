@@ -137,6 +137,45 @@ class BoundedAction(ProbeEnv):
         return 0.0, -((value - 7.0) ** 2) / 10, True, False
 
 
+class GoalOnALine(gymnasium.Env):
+    """A goal environment: an action moves a place in [-1, 1] by up to 0.5; reward 0 within 0.1 of the goal, else -1.
+
+    Episodes are truncated after five steps.
+
+    Config:
+        start: place and goal of every episode (None: drawn at each reset).
+    """
+
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+    observation_space = Dict(
+        {name: Box(-1.0, 1.0, (1,), np.float32) for name in ("observation", "achieved_goal", "desired_goal")}
+    )
+
+    def __init__(self, config: dict | None = None):
+        self.start = (config or {}).get("start")
+        self.t = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        start = self.np_random.uniform(-1, 1, 2) if self.start is None else self.start
+        self.place, self.goal = np.reshape(start, (2, 1)).astype(np.float32)
+        return self._observation(), {}
+
+    def step(self, action):
+        self.t += 1
+        self.place = np.clip(self.place + np.float32(0.5) * action, -1, 1).astype(np.float32)
+        reward = float(self.compute_reward(self.place, self.goal, {}))
+        return self._observation(), reward, False, self.t >= 5, {}
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        """Of goals [1] or [B, 1]."""
+        return -(np.abs(achieved_goal - desired_goal) > 0.1)[..., 0].astype(float)
+
+    def _observation(self) -> dict:
+        return {"observation": self.place, "achieved_goal": self.place, "desired_goal": self.goal}
+
+
 class HundredReward(ProbeEnv):
     """Reward 100 a step, terminated after `length` (10) steps: the return is 100 * length, whatever is clipped."""
 

@@ -7,8 +7,10 @@ from gymnasium.spaces import Box
 
 from rllib import sample_batch as sb
 from rllib.algorithms.registry import get_algorithm_config
-from rllib.losses.sac import DISCRETE_ACTOR_LOSS, DISCRETE_CRITIC_LOSS
+from rllib.losses.deterministic import critic_loss
+from rllib.losses.sac import CRITIC_LOSS, DISCRETE_ACTOR_LOSS, DISCRETE_CRITIC_LOSS, NEXT_NOISE
 from rllib.losses.tqc import fit_quantiles, fit_quantiles_in_numpy
+from rllib.models.deterministic import Deterministic
 from rllib.models.distributions import Categorical
 from rllib.models.squashed import BoundedSquashedGaussian
 from tests.envs import ProbeEnv
@@ -68,6 +70,26 @@ def test_soft_value_of_three_actions(alpha, soft_value, probabilities):
     (gradient,) = torch.autograd.grad(loss, zeros)
     np.testing.assert_allclose(gradient[:, 0, 1], -(0.5 + 0.9 * soft_value), atol=1e-5)
     assert not gradient[:, 0, [0, 2]].any()
+
+
+def test_without_entropy_and_deviation_the_target_of_sac_is_ddpgs():
+    """At alpha = 0, by an actor whose deviation is e^-20."""
+    normal = torch.randn((6, 32, 1), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    row = {sb.OBS: normal[0], sb.NEXT_OBS: normal[1], sb.REWARDS: normal[2, :, 0], sb.WEIGHTS: normal[3, :, 0].exp()}
+    row |= {sb.DISCOUNTS: 0.9 * (normal[4, :, 0] > -1).double(), NEXT_NOISE: normal[5]}
+
+    def critics(observations, actions):
+        return torch.stack([(observations - actions).sin(), (2 * observations * actions).cos()])[..., 0]
+
+    def mean(observations):
+        return 0.7 * observations + 0.2
+
+    modules = {"critics": lambda observations, actions: torch.zeros(2, 32), "target_critics": critics}
+    modules |= {"policy": lambda observations: (torch.cat([mean(observations), -50 + 0 * observations], -1), None)}
+    modules |= {"target_policy": lambda observations: (mean(observations), None)}
+    soft, *_ = CRITIC_LOSS.torch(BoundedSquashedGaussian((1,)), modules, {**row, sb.ACTIONS: normal[0]}, alpha=0.0)
+    hard, *_ = critic_loss(False, 0.0, None).torch(Deterministic((1,)), modules, {**row, sb.ACTIONS: normal[0].tanh()})
+    assert soft.item() == pytest.approx(hard.item(), abs=1e-7) and hard.item() > 0.1
 
 
 def test_quantile_huber_loss():

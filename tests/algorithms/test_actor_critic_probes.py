@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from rllib.algorithms.registry import get_algorithm_config
-from tests.algorithms.algorithm_support import train, values
+from tests.algorithms.algorithm_support import learner_stats, train, values
 from tests.envs import (
     ActionReward,
     BoundedAction,
@@ -106,6 +107,42 @@ def test_p6_infinite_horizon_at_gamma_099():
     settings = {"gamma": 0.99, "lambda_": 1.0, "train_batch_size": 1600, "lr": 0.01, "vf_clip_param": None}
     with trained("PPO", InfiniteHorizon, 40, settings) as algo:
         np.testing.assert_allclose(values(algo, 0.0), 100.0, rtol=0.05)
+
+
+class InfiniteHorizonOfNumbers(InfiniteHorizon):
+    """P6 with an action that does nothing."""
+
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+
+OFF_POLICY = {
+    "num_rollout_workers": 0, "gamma": 0.9, "seed": 5, "lr": 3e-3, "train_batch_size": 32, "training_intensity": 32,
+    "model": {"fcnet_hiddens": [32, 32]}, "q_model_config": {"fcnet_hiddens": [32, 32]},
+    "replay_buffer_config": {"type": "ReplayBuffer", "capacity": 2000},
+    "num_steps_sampled_before_learning_starts": 64, "exploration_config": {"random_timesteps": 64},
+    "min_time_s_per_iteration": None, "min_sample_timesteps_per_iteration": 600,
+}  # fmt: skip
+# So that the rewards are all that values are made of.
+NO_ENTROPY = {"initial_alpha": 1e-6, "alpha_lr": 0.0}
+TARGETS = {"tau": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("SAC", {**NO_ENTROPY, **TARGETS}),
+        ("TQC", {**NO_ENTROPY, **TARGETS, "top_quantiles_to_drop_per_net": 0}),
+        ("CrossQ", NO_ENTROPY),
+        ("TD3", {"tau": 0.1}),  # in every second update
+        ("DDPG", TARGETS),
+    ],
+)
+def test_p6_truncation_is_no_end_for_critics(name, settings):
+    """Q = 10 of every action; with a time limit of ten steps taken for an end the mean over the steps is 6.1."""
+    config = get_algorithm_config(name).environment(InfiniteHorizonOfNumbers, env_config={"length": 10})
+    with config.update_from_dict({**OFF_POLICY, **settings}).build() as algo:
+        stats = learner_stats(train(algo, 2))
+        np.testing.assert_allclose([stats[key] for key in ("min_q", "mean_q", "max_q")], 10.0, rtol=0.05)
 
 
 @pytest.mark.parametrize("name", ["PPO", "PG", "A2C", "A3C"])

@@ -153,7 +153,7 @@ def restarts(result) -> int:
     return result["num_remote_worker_restarts"] + result["info/replay"]["num_shard_restarts"]
 
 
-@pytest.mark.parametrize(("workers", "shards"), [(1, 0), (0, 1), (2, 1)])
+@pytest.mark.parametrize(("workers", "shards"), [(1, 0), (0, 1), (2, 1), (0, 2), (2, 2)])
 def test_killed_processes_are_replaced(workers, shards):
     with config().build() as algo:
         learned_more(algo, 200)

@@ -46,6 +46,14 @@ def test_it_solves_a_probe():
         assert np.abs(np.stack(actions) / 10 - observations).mean() < 0.15
 
 
+def test_the_scale_of_actions_changes_nothing():
+    weights = []
+    for bound in (1.0, 8.0):
+        with config(env_config={"bound": bound}).build() as algo:
+            weights.append(after(algo, 2))
+    np.testing.assert_array_equal(*weights)
+
+
 def test_acting_and_judging_leave_the_statistics_as_they_are():
     """Each update of the critics is a batch of theirs, each of the actor one of its; sampling is none."""
     with config().build() as algo:

@@ -2,13 +2,14 @@
 
 import gymnasium as gym
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from rllib import CrossQConfig, DDPGConfig, PPOConfig, PQNConfig, SACConfig, TD3Config, TQCConfig
 from rllib import sample_batch as sb
 from tests.algorithms.algorithm_support import learner_stats
-from tests.envs import BoundedAction
+from tests.envs import BoundedAction, GoalOnALine
 
 torch.set_num_threads(1)
 
@@ -95,16 +96,33 @@ def test_discrete_actions():
         assert algo.compute_single_action(algo.observation_space.sample()) in (0, 1)
 
 
+# Of an episode's five steps, which are 15 rows.
+HINDSIGHT = {"type": "HindsightReplayBuffer", "n_sampled_goal": 2}
+STATE_DEPENDENT = {"model": {**SMALL["model"], "use_sde": True}, "fragment": 5}
+
+
 @pytest.mark.parametrize(
-    ("kind", "workers", "storage"),
-    [(SACConfig, 0, "memory"), (SACConfig, 2, "disk"), (TD3Config, 2, "memory"), (DDPGConfig, 0, "disk")],
+    ("kind", "workers", "storage", "replay", "more"),
+    [
+        (SACConfig, 0, "memory", {}, {}),
+        (SACConfig, 2, "disk", {}, {}),
+        (TD3Config, 2, "memory", {}, {"policy_delay": 3}),
+        (DDPGConfig, 0, "disk", {}, {"policy_delay": 3}),
+        (SACConfig, 2, "memory", HINDSIGHT, {}),
+        (TD3Config, 0, "disk", HINDSIGHT, {}),
+        (SACConfig, 2, "memory", {}, STATE_DEPENDENT),
+        (TQCConfig, 0, "memory", HINDSIGHT, STATE_DEPENDENT),
+    ],
 )
-def test_a_restored_run_is_the_run_that_went_on(kind, workers, storage, tmp_path):
+def test_a_restored_run_is_the_run_that_went_on(kind, workers, storage, replay, more, tmp_path):
     """To the bit: weights, target copies, optimizers, temperature, rows, priorities. Episodes end at the checkpoint."""
-    replay = {"capacity": 300, "storage": storage}  # full, and written over, when it is saved
+    replay = {"capacity": 300, "storage": storage, **replay}  # full, and written over, when it is saved
     training = {"replay_buffer_config": replay, "store_buffer_in_checkpoints": True, "training_intensity": 16}
-    delayed = {} if kind is SACConfig else {"policy_delay": 3}
-    with config(kind, BoundedAction, workers, 2, **training, **delayed).build() as algo:
+    if "n_sampled_goal" in replay:
+        environment, training["env_config"] = GoalOnALine, {"start": (-0.7, 0.4)}
+    else:
+        environment = BoundedAction
+    with config(kind, environment, workers, 2, **training, **more).build() as algo:
         after(algo, 4)
         with kind.algo_class.from_checkpoint(algo.save(tmp_path / "saved")) as other:
             assert after(algo, 2).tobytes() == after(other, 2).tobytes()
@@ -227,6 +245,26 @@ class WholeNumbers(Reach):
     def __init__(self, config):
         super().__init__(config)
         self.action_space = gym.spaces.Box(0, 5, (1,), np.int64)
+
+
+def test_a_replay_that_does_not_fit_is_refused_before_any_process_starts():
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with pytest.raises(ValueError, match=r"a replay of 10000000000000 transitions takes .* GiB are free.*'storage'"):
+        config(SACConfig, Reach, workers=2, replay_buffer_config={"capacity": 10**13}).build()
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+def test_td3_without_its_three_additions_is_ddpg():
+    """Each has defaults of its own for what both share, which are given here."""
+    shared = {"l2_reg": 1e-6, "tau": 0.01, "model": SMALL["model"], "replay_buffer_config": {"type": "ReplayBuffer"}}
+    plain = {"twin_q": False, "policy_delay": 1, "smooth_target_policy": False}
+    noise = {"type": "GaussianNoise", "random_timesteps": 64, "stddev": 0.2}
+    noise |= {"initial_scale": 1.0, "final_scale": 0.5, "scale_timesteps": 150}
+    weights = []
+    for kind, more in ((TD3Config, plain), (DDPGConfig, {})):
+        with config(kind, **shared, **more).exploration(exploration_config=noise).build() as algo:
+            weights.append(after(algo, 3))
+    np.testing.assert_array_equal(*weights)
 
 
 class Unbounded(Reach):

@@ -3,7 +3,20 @@
 import numpy as np
 import pytest
 
-from rllib import A2CConfig, DDPGConfig, DQNConfig, PGConfig, PPOConfig, PQNConfig, R2D2Config, SACConfig, TD3Config
+from rllib import (
+    A2CConfig,
+    CrossQConfig,
+    DDPGConfig,
+    DQNConfig,
+    PGConfig,
+    PPOConfig,
+    PQNConfig,
+    R2D2Config,
+    SACConfig,
+    TD3Config,
+    TQCConfig,
+)
+from tests.envs import GoalOnALine
 
 SPLITS = [(0, 4), (1, 4), (2, 2), (4, 1)]
 MODEL = {"fcnet_hiddens": [32, 32]}
@@ -56,6 +69,19 @@ def algorithms() -> dict:
         .training(**critics, n_step=3)
         .exploration(exploration_config={"random_timesteps": 40}),
         "sac of discrete actions": SACConfig().training(**critics),
+        "sac with hindsight": SACConfig()
+        .environment(GoalOnALine)
+        .rollouts(rollout_fragment_length=3)
+        .training(**critics | {"replay_buffer_config": {"type": "HindsightReplayBuffer", "capacity": 1000}}),
+        "tqc": TQCConfig().environment("Pendulum-v1").training(**critics),
+        "tqc with state-dependent noise": TQCConfig()
+        .environment("Pendulum-v1")
+        .rollouts(rollout_fragment_length=4)
+        .training(**critics | {"model": {**MODEL, "use_sde": True, "sde_sample_freq": 3}}),
+        "crossq, random at first": CrossQConfig()
+        .environment("Pendulum-v1")
+        .training(**critics, q_model_config={"fcnet_hiddens": [32, 32]})
+        .exploration(exploration_config={"random_timesteps": 40}),
         "td3": TD3Config()
         .environment("Pendulum-v1")
         .training(**critics)

@@ -35,7 +35,8 @@ def test_a_control_must_not_learn():
 
 # Parts of the names of examples -> the package that their tasks need, and the extra that brings it.
 NEEDS = {
-    "doorkey": ("minigrid", "minigrid"),
+    **dict.fromkeys(("doorkey", "minigrid"), ("minigrid", "minigrid")),
+    "dm_": ("shimmy", "dm-control"),
     "lunarlander": ("Box2D", "box2d"),
     **dict.fromkeys(("swimmer", "halfcheetah", "hopper", "walker2d", "inverted"), ("mujoco", "mujoco")),
 }

@@ -96,6 +96,7 @@ GATES = {
     "A24": Gate("dqn/cliffwalking", -13, "-13 is the optimum"),
     "A25": Gate("ppo/doorkey", 0.90, "0.964, RL Baselines3 Zoo, one run", seeds=5),
     "A26": Gate("ppo/doorkey", 0.95, "0.968, RL Baselines3 Zoo, one run", changes=_EMPTY_ROOM, seeds=5),
+    "A26-wrappers": Gate("ppo/minigrid_empty", 0.95, "0.968, RL Baselines3 Zoo, one run of A26's settings", seeds=5),
     "A27": Gate(
         "ppo/doorkey", 0.85, "0.949, RL Baselines3 Zoo, one run", changes=_KEY_CORRIDOR, steps=500_000, seeds=5
     ),
@@ -144,6 +145,7 @@ GATES = {
     "A42": Gate("sac/inverted_pendulum", 950, "1000 is the most; 909 at 1M steps in training, CleanRL", seeds=5),
     "A42-TD3": Gate("td3/inverted_pendulum", 950, "1000 is the most; 969 at 1M steps in training, CleanRL", seeds=5),
     "A43": Gate("sac/halfcheetah", 3000, "4186 in training on v3, rl-experiments", steps=100_000, seeds=3),
+    "A44": Gate("ppo/dm_cartpole_balance", 950, "1000 is the most", seeds=5),
     "A50": Gate("ppo/cartpole_novel", 430, "500, RL Baselines3 Zoo, one run; 350 at 2M steps, RLlib", seeds=5),
     "A50-control": Gate(
         "ppo/cartpole_novel",

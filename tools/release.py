@@ -1,7 +1,8 @@
 """Builds what is published, checks it, and tags it. Nothing is uploaded unless `upload` is typed.
 
     python tools/release.py build    wheel and sdist in dist/, and a look at what they hold
-    python tools/release.py check    build; then each, with its dependencies, in an empty environment, as a user has it
+    python tools/release.py check    build; then each, with its dependencies, in an empty environment, as a user has it;
+                                     of the wheel with its extras every verb of the command
     python tools/release.py tag      check, of a clean tree with a new version that CHANGELOG.md has; then a git tag
     python tools/release.py upload   the files in dist/, of the commit that is tagged, to the index (needs twine)
 
@@ -12,11 +13,13 @@ import argparse
 import email.parser
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
 import tempfile
 import tomllib
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -24,11 +27,44 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 PACKAGES = ("rllib", "runtime", "tuned_examples")
 # A wheel that is larger has something in it that does not belong there.
-MOST_BYTES = 5 << 20
+MOST_BYTES = 3 << 19
 # README's main job in short, and the other things that a new user does first.
 SETTINGS = ["lr=1e-3", "num_rollout_workers=2", "train_batch_size=1000", "num_sgd_iter=2"]
 JOB = ["rllib", "train", "PPO", "CartPole-v1", *SETTINGS, "--stop", "iterations=2"]
 EXAMPLE = ["rllib", "train", "-f", "ppo/cartpole", "--stop", "iterations=2"]
+# Every verb, with the extras that it needs, in the order in which a new user may come to it.
+EXTRAS = "dashboard,onnx,plot,serve,tune,video"
+TOUR = (
+    "rllib train PPO CartPole-v1 lr=1e-3 train_batch_size=1000 --stop iterations=3 --name first --seed 1",
+    "rllib train PPO CartPole-v1 lr=1e-3 train_batch_size=1000 --stop iterations=3 --name second --seed 2 --profile",
+    "rllib train --resume results/first --stop iterations=5",
+    "rllib evaluate results/first --episodes 5",
+    "rllib play results/first --episodes 1",
+    "rllib record results/first -o agent.mp4",
+    "rllib plot results/first results/second -o curves.png",
+    "rllib export results/first --format torch -o first.pt2",
+    "rllib export results/first --format onnx -o first.onnx",
+    "rllib tune PPO CartPole-v1 train_batch_size=500 num_rollout_workers=0 --search lr=log:1e-4:1e-2 --trials 2 "
+    "--stop iterations=2 --name search",
+    "rllib check-env CartPole-v1 --steps 200",
+    "rllib config PPO lr",
+    "python program.py",
+)
+TOUR_MAKES = ("agent.mp4", "curves.png", "first.pt2", "first.onnx", "results/second/profile.json", "logged/result.json")
+# command of a server -> what is asked of it: path and body
+SERVERS = {
+    "rllib serve results/first --port 0": ("/act", b'{"observation": [0, 0.1, 0, -0.1]}'),
+    "rllib dashboard results --port 0": ("/api/runs", None),
+}
+PROGRAM = """
+import rllib
+
+config = rllib.PPOConfig().environment("CartPole-v1").training(train_batch_size=500).reporting(log_dir="logged")
+with config.build() as algo:
+    algo.learn(1_000, progress_bar=True)
+    path = algo.save()
+print(rllib.load_policy(path).compute_single_action([0, 0.1, 0, -0.1], explore=False))
+"""
 IMPORTS = "import rllib, runtime, rllib.tune; from rllib import PPO, PPOConfig; print(rllib.__file__)"
 
 
@@ -78,7 +114,7 @@ def wheel_problems(wheel: Path, files: list[str]) -> list[str]:
     own = {name for name in names if ".dist-info/" not in name}
     problems += [f"{name} does not belong there" for name in sorted(own - set(files))]
     if wheel.stat().st_size > MOST_BYTES:
-        problems.append(f"it has {wheel.stat().st_size / 2**20:.1f} MB, more than {MOST_BYTES >> 20}")
+        problems.append(f"it has {wheel.stat().st_size / 2**20:.1f} MB, more than {MOST_BYTES / 2**20:g}")
     problems += [f"{marker} is missing" for marker in ("rllib/py.typed", "runtime/py.typed") if marker not in names]
     if not any(name.endswith("licenses/LICENSE") for name in names):
         problems.append("LICENSE is missing")
@@ -134,14 +170,14 @@ def environment(where: Path, python: str = sys.executable) -> Path:
     return where / "bin" / "python"
 
 
-def install(python: Path, package: Path, *options: str) -> None:
-    """Installs a file with the pip of this interpreter.
+def install(python: Path, package: Path, *options: str, extras: str = "") -> None:
+    """Installs a file, with extras such as "plot,video", with the pip of this interpreter.
 
     Raises:
         Problem: with pip's words.
     """
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
-    command = [*pip, "install", *options, str(package)]
+    command = [*pip, "install", *options, f"{package}[{extras}]" if extras else str(package)]
     result = subprocess.run(command, capture_output=True, text=True, cwd=python.parent)
     if result.returncode:
         raise Problem(f"{package.name} could not be installed:\n{result.stderr.strip()}")
@@ -162,9 +198,50 @@ def use(python: Path, where: Path, *more: list[str]) -> str:
     return _ran([str(python.parent / JOB[0]), *JOB[1:]], where)
 
 
+def tour(python: Path, where: Path) -> None:
+    """Runs every verb of the command once, and a program, where there is no display; prints what is typed and seen.
+
+    Raises:
+        Problem: with what the command printed.
+    """
+    (where / "program.py").write_text(PROGRAM)
+    for line in TOUR:
+        print(f"$ {line}")
+        name, *arguments = shlex.split(line)
+        _show(_ran([str(python.parent / name), *arguments], where))
+    if missing := [name for name in TOUR_MAKES if not (where / name).stat().st_size]:
+        raise Problem(f"nothing is in {', '.join(missing)}")
+    for line, (path, body) in SERVERS.items():
+        print(f"$ {line}")
+        name, *arguments = shlex.split(line)
+        command = [str(python.parent / name), *arguments]
+        with subprocess.Popen(command, cwd=where, env=_environment(), stdout=subprocess.PIPE, text=True) as server:
+            try:
+                said = server.stdout.readline()
+                address = re.search(r"http://[^/\s]+", said)
+                if not address:
+                    raise Problem(f"{line} printed no address, but: {said}")
+                _show(said)
+                print(f"$ curl {address[0]}{path}" + (f" -d '{body.decode()}'" if body else ""))
+                with urllib.request.urlopen(address[0] + path, body, timeout=60) as answer:
+                    _show(answer.read().decode())
+            finally:
+                server.terminate()
+
+
+def _show(text: str) -> None:
+    lines = [line[:160] for line in text.splitlines() if line.strip()]
+    print("\n".join(f"    {line}" for line in lines[:3] + ["..."] * (len(lines) > 6) + lines[3:][-3:]), flush=True)
+
+
+def _environment() -> dict[str, str]:
+    """Without what belongs to the checkout, and without a display."""
+    own = ("PYTHON", "VIRTUAL_ENV", "DISPLAY", "WAYLAND_DISPLAY")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
+
+
 def _ran(command: list[str], where: Path) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    result = subprocess.run(command, cwd=where, env=kept, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, cwd=where, env=_environment(), capture_output=True, text=True, timeout=300)
     if result.returncode:
         said = (result.stdout + result.stderr).strip()
         raise Problem(f"{' '.join(command)} ended with {result.returncode}:\n{said[-3000:]}")
@@ -220,10 +297,14 @@ def check() -> None:
     """`check`."""
     for file in build_and_look():
         with tempfile.TemporaryDirectory() as place:
-            python = environment(Path(place) / "env")
+            python, user = environment(Path(place) / "env"), Path(place) / "user"
             print(f"{file.name}: installing it with its dependencies, from the index ...", flush=True)
             install(python, file)
-            print(use(python, Path(place) / "user", EXAMPLE).rstrip())
+            print(use(python, user, EXAMPLE).rstrip())
+            if file.suffix == ".whl":
+                print(f"{file.name}: installing its extras {EXTRAS} ...", flush=True)
+                install(python, file, extras=EXTRAS)
+                tour(python, user)
 
 
 def tag() -> None:

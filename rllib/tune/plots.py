@@ -28,7 +28,7 @@ _POINTS = 100
 _RESAMPLES = 2000
 _MOST_AXES = 10
 _MOST_IN_NAME = 4
-_NOT_SETTINGS = {"seed", "log_dir", "__trial_index__"}
+_NOT_SETTINGS = {"seed", "log_dir", "profile", "__trial_index__"}
 # Number of other reported numbers that are drawn of a single run.
 _MOST_DETAILS = 6
 
@@ -65,8 +65,8 @@ def plot(
         metric: result key or "a/b" path.
         mode: whether "max" or "min" of it is best.
         x: result key of the horizontal axis; where a run has none, training_iteration.
-        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best"; None: all, and of a single
-            run its curves: the metric and what else it reported.
+        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best"; None: all of runs that differ
+            in settings, else the curves. Of a single run these are the metric and what else it reported.
         title: above everything.
 
     Raises:
@@ -176,7 +176,7 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     figures = Figures(title, metric, x)
     if len(runs) == 1 and set(kinds) - {"curves"}:
         raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
-    kinds = kinds or (KINDS if len(runs) > 1 else ["curves"])
+    kinds = kinds or (KINDS if _varying(runs) else ["curves"])
     better = np.nanmax if mode == "max" else np.nanmin
     if "curves" in kinds:
         figures.curves = _curves(runs, points)
@@ -233,7 +233,7 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
     varying = _varying(runs)
     for index, run in enumerate(runs):
         # Without settings it is unknown which runs differ in the seed only.
-        key = json.dumps(_settings(run), default=repr) if run.params else run.name
+        key = _text(_settings(run)) if run.params else run.name
         groups.setdefault(key, []).append(index)
     curves = []
     for members in groups.values():
@@ -268,7 +268,12 @@ def _settings(run: Run) -> dict[str, Any]:
 def _varying(runs: Sequence[Run]) -> list[str]:
     """The settings in which the runs differ."""
     keys = dict.fromkeys(key for run in runs for key in _settings(run))
-    return [key for key in keys if len({json.dumps(run.params.get(key), default=repr) for run in runs}) > 1]
+    return [key for key in keys if len({_text(run.params.get(key)) for run in runs}) > 1]
+
+
+def _text(value) -> str:
+    """The same for equal values: a run that was resumed says 1.0 where it said 1 before."""
+    return json.dumps(json.loads(json.dumps(value, default=repr), parse_int=float))
 
 
 def parallel(

@@ -35,7 +35,8 @@ def test_a_control_must_not_learn():
 
 # Parts of the names of examples -> the package that their tasks need.
 NEEDS = {
-    "doorkey": "minigrid",
+    **dict.fromkeys(("doorkey", "minigrid"), "minigrid"),
+    "dm_": "shimmy",
     "lunarlander": "Box2D",
     **dict.fromkeys(("swimmer", "halfcheetah", "hopper", "walker2d", "inverted"), "mujoco"),
 }

@@ -71,6 +71,14 @@ def test_the_interval_covers_the_mean_as_often_as_it_says():
     assert 0.87 < np.mean((low < 0) & (high > 0)) < 0.98  # percentile bootstrap of 20 runs is a little narrow
 
 
+def test_a_resumed_run_has_the_settings_of_the_others(tmp_path):
+    """Its params.json has 1.0 where that of a run without an interruption has 1."""
+    runs = [Run(run.name, run.results, {**run.params, "cpus": cpus}) for run, cpus in zip(_runs((0.1,), 2), (1, 1.0))]
+    texts = texts_of(plot(runs, tmp_path / "plot.html", "ret").read_text())
+    assert "run0.1_0 and 1 more" in " ".join(texts)
+    assert "cpus" not in texts and "trials" not in texts  # there is nothing to choose from runs that differ in the seed
+
+
 def test_html_is_one_file_without_network(tmp_path):
     page = plot(_runs(), tmp_path / "plot.html", "ret", title="<b>").read_text()
     assert "http" not in page and "src=" not in page and "&lt;b&gt;" in page

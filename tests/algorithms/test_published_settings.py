@@ -1,6 +1,7 @@
 """Settings that others have published: each of them can be written down as a config.
 
-RL Baselines3 Zoo's unless it is said otherwise; `lin(x)` goes from x to 0 over the run.
+RL Baselines3 Zoo's unless it is said otherwise; `lin(x)` goes from x to 0 over the run. Those of TD3 and DDPG follow
+our tuned examples where the Zoo has no file for the task (DDPG on HalfCheetah).
 
 What cannot be said of those of SAC, TQC, CrossQ, TD3 and DDPG:
 - train_freq=(1, "episode") with gradient_steps=-1 (DDPG): as many updates, but one after each step and not all of them

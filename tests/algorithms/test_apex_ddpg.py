@@ -126,7 +126,7 @@ def test_it_solves_a_probe(twin_q):
 @pytest.mark.parametrize(
     ("env", "training", "message"),
     [
-        ("CartPole-v1", {}, r"ApexDDPG is for continuous actions, .* Discrete\(2\)\. Use ApexDQN for discrete"),
+        ("CartPole-v1", {}, r"ApexDDPG is for continuous actions, .* Discrete\(2\)\. Use ApexDQN for Discrete"),
         (Unbounded, {}, "ApexDDPG squashes actions into their bounds, but .* is not bounded"),
         (Reach, {"replay_buffer_config": {"capacity": 100}}, "capacity=100 is below num_steps_sampled_before_learning"),
         (Reach, {"replay_buffer_config": {"capacity": 10**13}}, "GiB are free"),

@@ -193,7 +193,8 @@ class TestLearning:
             )
             assert trained / sampled == pytest.approx(intensity, rel=0.35)
             told = learner_stats(result)["rows_trained_per_step_sampled"]
-            assert told == pytest.approx(result["num_env_steps_trained"] / (result["num_env_steps_sampled"] - 200))
+            # Learning begins with the 200th step, which counts.
+            assert told == pytest.approx(result["num_env_steps_trained"] / (result["num_env_steps_sampled"] - 199))
 
     def test_without_a_ratio_nobody_waits(self):
         with config(SleepEnv, training={"training_intensity": None}, seconds=0.006).build() as algo:

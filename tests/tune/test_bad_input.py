@@ -183,7 +183,7 @@ def test_a_full_disk_under_the_state_of_the_search(run, tmp_path, monkeypatch):
     settings = {"name": "full", "config": SPACE, "max_concurrent_trials": 1}
     with pytest.raises(TuneError, match=r"the disk is full.*1 of its trials"):
         run(reports, callbacks=[FillsTheDisk()], **settings)
-    (tmp_path / "full/.search_state.json.tmp").unlink()
+    assert not (tmp_path / "full/.search_state.json.tmp").exists()
     analysis = run(reports, resume=True, **settings)
     assert [trial.last_result["loss"] for trial in analysis.trials] == [3, 6, 9]
 

@@ -267,6 +267,44 @@ def test_td3_without_its_three_additions_is_ddpg():
     np.testing.assert_array_equal(*weights)
 
 
+class Regulator(gym.Env):
+    """x' = x + u at a cost of x^2 + u^2. Episodes are cut after ten steps or beyond 2, so the horizon is infinite."""
+
+    observation_space = gym.spaces.Box(-3, 3, (1,))
+    action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def __init__(self, config):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = self.np_random.uniform(-1, 1, 1), 0
+        return self.x.astype(np.float32), {}
+
+    def step(self, action):
+        reward = -float(self.x[0] ** 2 + action[0] ** 2)
+        self.x, self.t = self.x + action, self.t + 1
+        return self.x.astype(np.float32), reward, False, self.t == 10 or abs(self.x[0]) > 2, {}
+
+
+def test_ddpg_finds_the_gain_of_a_linear_regulator():
+    """u = -K x with K = gamma P / (1 + gamma P) = 0.588403, P = 1 + gamma P / (1 + gamma P) = 1.588403 at 0.9.
+
+    The actor starts late and moves slowly: driven into the flat ends of tanh by the first critics, it would stay there.
+    """
+    noise = {"type": "GaussianNoise", "random_timesteps": 400, "stddev": 0.3, "final_scale": 1.0}
+    training = {"gamma": 0.9, "tau": 0.02, "critic_lr": [[0, 3e-3], [6000, 3e-4]], "actor_lr": 3e-4}
+    training |= {"train_batch_size": 64, "num_steps_sampled_before_learning_starts": 400}
+    training |= {"model": {"fcnet_hiddens": [32, 32], "fcnet_activation": "tanh"}}
+    replay = {"replay_buffer_config": {"type": "ReplayBuffer", "capacity": 10_000}}
+    chosen = config(DDPGConfig, Regulator, envs=4, **training, **replay).exploration(exploration_config=noise)
+    with chosen.build() as algo:
+        after(algo, 70)
+        states = np.linspace(-0.8, 0.8, 9, dtype=np.float32)[:, None]
+        actions = np.stack([algo.compute_single_action(state, explore=False) for state in states])
+    assert -(actions * states).sum() / (states**2).sum() == pytest.approx(0.588403, abs=0.06)
+
+
 class Unbounded(Reach):
     def __init__(self, config):
         super().__init__(config)

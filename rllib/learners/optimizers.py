@@ -52,6 +52,13 @@ TINY = np.float32(1e-31)
 TINY_EVERY = 16  # steps
 
 
+def chunks(size: int) -> list[tuple[slice, np.ndarray]]:
+    """Parts of a vector of this size, each with memory for a result."""
+    return [
+        (slice(start, start + CHUNK), np.empty(min(CHUNK, size - start), np.float32)) for start in range(0, size, CHUNK)
+    ]
+
+
 class Adam:
     """Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1), arithmetically as torch.optim.Adam does it.
 
@@ -66,10 +73,7 @@ class Adam:
         self._m, self._v = np.zeros(size, np.float32), np.zeros(size, np.float32)
         self._count = np.zeros((), np.int64)
         self.state = {f"{self.name}.m": self._m, f"{self.name}.v": self._v, f"{self.name}.step": self._count}
-        self._chunks = [
-            (slice(start, start + CHUNK), np.empty(min(CHUNK, size - start), np.float32))
-            for start in range(0, size, CHUNK)
-        ]
+        self._chunks = chunks(size)
 
     def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
         """Moves weights in place, against gradient."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rllib.learners.optimizers import chunks
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 
@@ -39,6 +40,7 @@ class TargetCopy:
         """
         self._source = source
         self.weights = source.copy()
+        self._chunks = chunks(len(source))
         self.policy = None if spec is None else Policy(spec, self.weights)
 
     def follow(self, now: int) -> bool:
@@ -58,7 +60,10 @@ class TargetCopy:
             np.copyto(self.weights, self._source)
         else:
             tau = np.float32(self.tau)
-            self.weights[:] = (1 - tau) * self.weights + tau * self._source
+            for part, scratch in self._chunks:
+                weights = self.weights[part]
+                weights *= 1 - tau
+                weights += np.multiply(self._source[part], tau, out=scratch)
         return True
 
     def get_state(self) -> dict[str, np.ndarray]:

@@ -37,6 +37,19 @@ def test_tau_is_the_share_of_the_way():
     np.testing.assert_array_equal(target.weights, [1, 2, 3, 4])
 
 
+def test_a_move_is_the_formula_to_the_bit():
+    """In parts, of which the last is shorter."""
+    rng, tau = np.random.default_rng(0), np.float32(0.005)
+    source, before = rng.standard_normal((2, 100_001)).astype(np.float32)
+    target = TargetCopy("policy", 0.005)
+    target.attach(source)
+    memory = target.weights
+    memory[:] = before
+    assert target.follow(1)
+    assert target.weights is memory
+    np.testing.assert_array_equal(memory, (1 - tau) * before + tau * source)
+
+
 def test_a_whole_copy_forgets_what_was_not_finite():
     target, source = make()
     target.weights[:] = np.nan

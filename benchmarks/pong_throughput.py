@@ -2,9 +2,10 @@
 
 IMPALA has 8 environments in one worker, and makes one gradient step on each batch. The peer is Stable-Baselines3's PPO
 on the same game with the same network and number of environments, in its settings for Atari (128 steps, 4 epochs,
-minibatches of 256); our PPO does the same work, its environments spread over two workers. An environment step is four
-frames. Needs ale-py here (`pip install 'rllib[atari]'`) and there (`benchmarks/peers/setup
-sb3`). What a process may use is left to each library: the peer's torch takes all cores, as it does by default.
+minibatches of 256); our PPO does the same work, with its environments spread over two workers and each minibatch over
+two learners. An environment step is four frames. Needs ale-py here (`pip install 'rllib[atari]'`) and there
+(`benchmarks/peers/setup sb3`). What a process may use is left to each library: the peer's torch takes all cores, as it
+does by default.
 """
 
 import time
@@ -30,7 +31,7 @@ def build(name: str, env: str, envs: int, batch: int):
 
 
 def build_ppo(env: str, envs: int):
-    """PPO with so many environments in two workers, and the peer's settings."""
+    """PPO with so many environments in two workers, two learners, and the peer's settings."""
     from rllib import PPOConfig
 
     return (
@@ -49,6 +50,7 @@ def build_ppo(env: str, envs: int):
             grad_clip=0.5,
             model={"conv_filters": "nature", "vf_share_layers": True},
         )
+        .learners(num_learners=2)
         .reporting(min_time_s_per_iteration=0)
         .build()
     )

@@ -209,10 +209,10 @@ class Dashboard:
         return self._known(request.query_params.get("id", ""))
 
     def _known(self, id: str) -> Run:
-        run = self._index.runs.get(id)
+        run = self._index.run(id)
         if run is None:
             self._index.refresh(_POLL_S)
-            run = self._index.runs.get(id)
+            run = self._index.run(id)
         if run is None:
             raise HTTPException(404, f"There is no run {id:.200} below {self._index.root}.")
         return run

@@ -313,6 +313,11 @@ class Index:
             self._read_results(budget_s)
             self._refreshed_at = time.monotonic()
 
+    def run(self, id: str) -> Run | None:
+        """The run with this id, None if there is none; a refresh under way ends first, since it fills the row."""
+        with self._lock:
+            return self.runs.get(id)
+
     @property
     def is_behind(self) -> bool:
         """Whether there are results to be read."""

@@ -4,6 +4,7 @@ import base64
 import os
 import pickle
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from dashboard_support import RunOnDisk
@@ -330,3 +331,21 @@ def test_logs_are_the_run_s_own_text_files(results, tmp_path):
     text, skipped = tail(path)
     assert path.name == "stdout" and text.endswith("line 19999\n") and text.startswith("line ")
     assert skipped + len(text) == path.stat().st_size and len(text) <= 64 << 10
+
+
+def test_a_run_that_is_just_being_found_is_given_with_its_row(results, monkeypatch):
+    """A page may ask for a run while another request's refresh has found it but not yet read its files."""
+    RunOnDisk(results, "first")
+    index, asked = Index(results), []
+    refresh = index_module.Run.refresh
+    with ThreadPoolExecutor() as others:
+
+        def refresh_while_asked(run):
+            asked.append(others.submit(lambda: dict(index.run(run.id).row)))
+            with pytest.raises(TimeoutError):
+                asked[-1].result(timeout=0.2)
+            return refresh(run)
+
+        monkeypatch.setattr(index_module.Run, "refresh", refresh_while_asked)
+        index.refresh()
+        assert asked[0].result(timeout=10)["algorithm"] == "PPO"

@@ -78,7 +78,7 @@ class Work:
         return side
 
     def group(self, learners: int):
-        """A side of `alternate`: the learner of an algorithm, with so many processes; and the algorithm."""
+        """A side of `alternate`: the learner of an algorithm with this number of processes, and the algorithm."""
         from rllib import PPOConfig
 
         model = {"fcnet_hiddens": [self.width, self.width]}

@@ -17,7 +17,7 @@ PPO_FRAGMENT = 128
 
 
 def build(name: str, env: str, envs: int, batch: int):
-    """IMPALA or APPO with so many environments in one worker."""
+    """IMPALA or APPO with this number of environments in one worker."""
     from rllib.algorithms.registry import get_algorithm_config
 
     return (
@@ -31,7 +31,7 @@ def build(name: str, env: str, envs: int, batch: int):
 
 
 def build_ppo(env: str, envs: int):
-    """PPO with so many environments in two workers, two learners, and the peer's settings."""
+    """PPO with this number of environments in two workers, two learners, and the peer's settings."""
     from rllib import PPOConfig
 
     return (

@@ -38,7 +38,7 @@ def bare(seconds: float):
 
 
 def build(workers: int):
-    """PPO with so many workers, a fragment of each is one `sample`."""
+    """PPO with this number of workers; a fragment of each is one `sample`."""
     from rllib import PPOConfig
 
     return (
@@ -59,7 +59,7 @@ def sampling_rate(algo, seconds: float) -> float:
 
 
 def build_asynchronous(workers: int):
-    """IMPALA with so many workers; its learner stands idle."""
+    """IMPALA with this number of workers; its learner does nothing."""
     from rllib import IMPALAConfig
 
     return (

@@ -11,9 +11,9 @@ import numpy as np
 
 from rllib.checkpoint import CheckpointError, UserCode, read_checkpoint, read_manifest
 from rllib.losses.returns import gae
-from rllib.models.blas import use_one_blas_thread
 from rllib.models.buffers import BuffersByRows
 from rllib.models.cuda import memory_of, why_no_cuda
+from rllib.models.kernels import use_one_blas_thread
 from rllib.models.masks import no_choice, without_choice
 from rllib.models.policy_spec import PolicySpec
 from rllib.sample_batch import (

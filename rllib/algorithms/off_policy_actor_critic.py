@@ -225,6 +225,7 @@ class OffPolicyActorCritic(OffPolicy):
             ],
             rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1),
             threads=self.learner_threads,
+            rows=config.train_batch_size,
         )
 
     @property

@@ -362,6 +362,7 @@ def make_learner(
     device: str = "cpu",
     rng: np.random.Generator | None = None,
     threads: int = 1,
+    rows: int = 0,
     torch_options: TorchOptions = DEFAULTS,
     make_group: Callable | None = None,
 ) -> Learner:
@@ -377,7 +378,8 @@ def make_learner(
             have it).
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
-        threads: of the matrix products in numpy, at most; as many as these are worth.
+        threads: cores for updates in closed form, at most; as many as these are worth.
+        rows: of such an update, where it is known before; what computes it is loaded here.
         torch_options: how torch computes, where it does.
         make_group: instead of learning here, makes the processes that do: called with the learner's vector and target
             copies, and with what makes their learners, a function of keyword arguments `policy`, `targets` and `rng`.
@@ -430,4 +432,4 @@ def make_learner(
         from rllib.learners.torch_learner import TorchBackend
 
         return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device, torch_options))
-    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, threads))
+    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, threads, rows))

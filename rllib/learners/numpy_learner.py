@@ -12,11 +12,11 @@ from rllib.learners.minibatches import Cuts
 from rllib.learners.objective import POLICY, ModuleVector, Objective
 from rllib.learners.optimizers import clip_gradient, global_norm
 from rllib.learners.target_copy import TargetCopy
-from rllib.models.blas import blas_threads
+from rllib.models import kernels
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
-# Multiplications in a forward pass of all modules that are worth a thread: 0.4 ms of a core.
-WORTH_A_THREAD = 2**24
+# Multiplications in a forward pass of all modules that are worth a core: 0.2 ms of it.
+WORTH_A_CORE = 2**24
 
 
 class NumpyBackend:
@@ -26,7 +26,8 @@ class NumpyBackend:
         vector: the modules, whose weights are trained in place.
         objectives: what is minimised, one after the other on each minibatch; each moves one module, in closed form.
         targets: copies of modules; losses over modules find them as "target_MODULE".
-        threads: of the matrix products in `train`, at most; as many as these are worth.
+        threads: cores for `train`, at most; as many as its products are worth.
+        rows: of an update, as far as it is known: what computes so many is loaded here, not in the middle of training.
 
     Attributes:
         collective: of several learners that share each minibatch, of which this is one; None: there are no others.
@@ -39,6 +40,7 @@ class NumpyBackend:
         objectives: Sequence[Objective],
         targets: Iterable[TargetCopy] = (),
         threads: int = 1,
+        rows: int = 0,
     ):
         modules = {POLICY: vector.policy.network}
         if any(each.is_over_modules for each in objectives):
@@ -49,6 +51,11 @@ class NumpyBackend:
         self._threads, self._size = threads, len(vector.flat)
         self.collective: Collective | None = None
         self.num_done = 0.0
+        with kernels.on_cores(self._cores_for(rows)):
+            pass
+
+    def _cores_for(self, rows: int) -> int:
+        return max(1, min(self._threads, rows * self._size // WORTH_A_CORE))
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
@@ -58,7 +65,7 @@ class NumpyBackend:
     template = states  # arrays of the same names and shapes
 
     def use_threads(self, count: int) -> None:
-        """Sets the threads of the matrix products in `train`, at most."""
+        """Sets the cores for `train`, at most."""
         self._threads = count
 
     def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
@@ -113,10 +120,9 @@ class NumpyBackend:
                 descent.steps = []
         num_walked, collective = 0, self.collective
         epoch = epoch_of(columns, inputs)
-        work = min(minibatch_size, microbatch_size, len(inputs)) * self._size
-        threads = max(1, min(self._threads, work // WORTH_A_THREAD))
+        cores = self._cores_for(min(minibatch_size, microbatch_size, len(inputs)))
         # What overflows is reported by name, not by numpy's warnings.
-        with np.errstate(over="ignore", invalid="ignore"), blas_threads(threads):
+        with np.errstate(over="ignore", invalid="ignore"), kernels.on_cores(cores):
             for number, order in enumerate(orders):
                 if refresh is not None and number:
                     epoch.replace(refresh())

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models import kernels
+
 NAMES = ("adam", "radam", "rmsprop", "sgd")
 
 
@@ -43,20 +45,11 @@ class OptimizerSettings:
         return SGD(size)
 
 
-# Numbers that one pass of the optimizer touches: five arrays of this many stay in the second-level cache.
-CHUNK = 32768
 # The mean gradient of a unit that never fires again halves every seven steps. Below 1e-38 numbers are denormal, and
 # processors compute with them ten times as slowly. This much more, lost in rounding, keeps it above. To fall from here
 # takes 150 steps, so that it need not be added in every one.
 TINY = np.float32(1e-31)
 TINY_EVERY = 16  # steps
-
-
-def chunks(size: int) -> list[tuple[slice, np.ndarray]]:
-    """Parts of a vector of this size, each with memory for a result."""
-    return [
-        (slice(start, start + CHUNK), np.empty(min(CHUNK, size - start), np.float32)) for start in range(0, size, CHUNK)
-    ]
 
 
 class Adam:
@@ -73,7 +66,7 @@ class Adam:
         self._m, self._v = np.zeros(size, np.float32), np.zeros(size, np.float32)
         self._count = np.zeros((), np.int64)
         self.state = {f"{self.name}.m": self._m, f"{self.name}.v": self._v, f"{self.name}.step": self._count}
-        self._chunks = chunks(size)
+        self._scratch = np.empty(size, np.float32)
 
     def step(self, weights: np.ndarray, gradient: np.ndarray, lr: float) -> None:
         """Moves weights in place, against gradient."""
@@ -85,28 +78,12 @@ class Adam:
 
     def _move(self, weights: np.ndarray, gradient: np.ndarray, step_size: float, epsilon: float | None) -> None:
         """Updates m and v, then weights -= step_size * m / (sqrt(v) + epsilon); without the division for None."""
-        rest1, beta2, rest2 = np.float32(1 - self.beta1), np.float32(self.beta2), np.float32(1 - self.beta2)
-        step_size = np.float32(step_size)
-        adds_tiny = self._count % TINY_EVERY == 0
-        for part, scratch in self._chunks:
-            m, v, g = self._m[part], self._v[part], gradient[part]
-            np.subtract(g, m, out=scratch)
-            scratch *= rest1
-            m += scratch
-            if adds_tiny:
-                m += TINY
-            np.multiply(g, g, out=scratch)
-            scratch *= rest2
-            v *= beta2
-            v += scratch
-            if epsilon is None:
-                np.multiply(m, step_size, out=scratch)
-            else:
-                np.sqrt(v, out=scratch)
-                scratch += np.float32(epsilon)
-                np.divide(m, scratch, out=scratch)
-                scratch *= step_size
-            weights[part] -= scratch
+        if self._count % TINY_EVERY == 0:
+            self._m += TINY
+        betas = self.beta1, self.beta2
+        kernels.adam(
+            weights, self._m, self._v, gradient, self._scratch, betas=betas, step_size=step_size, epsilon=epsilon
+        )
 
 
 class RAdam(Adam):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rllib.learners.optimizers import chunks
+from rllib.models.kernels import CHUNK, chunks
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 
@@ -40,7 +40,7 @@ class TargetCopy:
         """
         self._source = source
         self.weights = source.copy()
-        self._chunks = chunks(len(source))
+        self._scratch = np.empty(CHUNK, np.float32)
         self.policy = None if spec is None else Policy(spec, self.weights)
 
     def follow(self, now: int) -> bool:
@@ -60,10 +60,10 @@ class TargetCopy:
             np.copyto(self.weights, self._source)
         else:
             tau = np.float32(self.tau)
-            for part, scratch in self._chunks:
+            for part in chunks(len(self.weights)):
                 weights = self.weights[part]
                 weights *= 1 - tau
-                weights += np.multiply(self._source[part], tau, out=scratch)
+                weights += np.multiply(self._source[part], tau, out=self._scratch[: len(weights)])
         return True
 
     def get_state(self) -> dict[str, np.ndarray]:

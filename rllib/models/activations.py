@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rllib.models import kernels
+
 ZERO = np.float32(0)
-ZEROS = np.zeros(4096, np.float32)
 ONE = np.float32(1)
 
 
@@ -31,16 +32,6 @@ def _tanh_derivative(gradient, h, z, scratch):
     np.multiply(gradient, scratch, out=gradient)
 
 
-def _relu(z, out):
-    # From 64 columns on numpy compares two arrays 1.4 to 2.4 times as fast as an array and a number.
-    columns = z.shape[-1]
-    np.maximum(z, ZEROS[:columns] if 64 <= columns <= len(ZEROS) else ZERO, out=out)
-
-
-def _relu_derivative(gradient, h, z, scratch):
-    np.multiply(gradient, h > ZERO, out=gradient)
-
-
 def sigmoid(z, out):
     """1 / (1 + exp(-z)), written with tanh because that never overflows."""
     np.multiply(z, np.float32(0.5), out=out)
@@ -62,7 +53,7 @@ def _swish_derivative(gradient, h, z, scratch):
 
 ACTIVATIONS = {
     "tanh": Activation(lambda z, out: np.tanh(z, out=out), _tanh_derivative),
-    "relu": Activation(_relu, _relu_derivative),
+    "relu": Activation(kernels.relu, lambda gradient, h, z, scratch: kernels.relu_derivative(gradient, h, scratch)),
     "swish": Activation(_swish, _swish_derivative, keeps_input=True),
     "linear": Activation(lambda z, out: np.copyto(out, z), lambda gradient, h, z, scratch: None),
 }

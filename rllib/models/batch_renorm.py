@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rllib.models import kernels
 from rllib.models.described import Described
 
 # Up to which float32 counts them.
@@ -71,7 +72,6 @@ class RenormalizedRows:
         self._centered = np.empty((towers, width, rows), np.float32)
         self.gradient = np.empty_like(self._centered)
         self._scratch = scratch[: self.gradient.size].reshape(self.gradient.shape)
-        self._ones = np.ones(rows, np.float32)
 
     def forward(self, x: np.ndarray, by_batch: bool) -> None:
         """Normalises x [towers or 1, width, B] into `augmented`.
@@ -83,17 +83,16 @@ class RenormalizedRows:
         centered, epsilon = self._centered, np.float32(self._constants.epsilon)
         self._by_batch, self._r, self._d = by_batch, np.float32(1), np.float32(0)
         if by_batch:
-            mean = np.add.reduce(x, axis=-1, keepdims=True) / np.float32(self._rows)
-            np.subtract(x, mean, out=centered)
-            variance = np.einsum("twb,twb->tw", centered, centered)[..., None] / np.float32(self._rows)
+            mean = kernels.row_sums(x) / np.float32(self._rows)
+            kernels.affine(x, np.ones_like(mean), -mean, out=centered)
+            variance = kernels.row_products(centered, centered, self._scratch) / np.float32(self._rows)
             self._inverse_std = 1 / np.sqrt(variance + epsilon)
             self._follow(mean, variance)
         else:
-            np.subtract(x, self._mean, out=centered)
+            kernels.affine(x, np.ones_like(self._mean), -self._mean, out=centered)
             self._inverse_std = 1 / np.sqrt(self._variance + epsilon)
         self._slope = self._r * self._scale * self._inverse_std
-        np.multiply(centered, self._slope, out=self._result)
-        np.add(self._result, self._d * self._scale + self._shift, out=self._result)
+        kernels.affine(centered, self._slope, self._d * self._scale + self._shift, out=self._result)
 
     def _follow(self, mean: np.ndarray, variance: np.ndarray) -> None:
         """Sets the corrections, then moves the running statistics."""
@@ -117,15 +116,16 @@ class RenormalizedRows:
         """
         dy, centered, inverse_std = self.gradient, self._centered, self._inverse_std
         if learns or self._by_batch:
-            along, total = np.einsum("twb,twb->tw", dy, centered)[..., None], np.matmul(dy, self._ones)[..., None]
+            along, total = kernels.row_products(dy, centered, self._scratch), kernels.row_sums(dy)
             if learns:
                 self._d_scale[:] = (self._r * inverse_std * along + self._d * total)[..., 0]
                 self._d_shift[:] = total[..., 0]
-            if self._by_batch:
-                np.multiply(centered, along * np.square(inverse_std) / np.float32(self._rows), out=self._scratch)
-                np.subtract(dy, self._scratch, out=dy)
-                np.subtract(dy, total / np.float32(self._rows), out=dy)
-        return np.multiply(dy, self._slope, out=dy)
+        added = None
+        if self._by_batch:
+            slope, added = self._slope / np.float32(-self._rows), self._scratch
+            kernels.affine(centered, along * np.square(inverse_std) * slope, total * slope, out=added)
+        kernels.affine(dy, self._slope, added, out=dy)
+        return dy
 
 
 def renormalize_rows(

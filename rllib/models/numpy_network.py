@@ -7,6 +7,7 @@ reductions over actions run along contiguous memory. All buffers belong to a bat
 
 import numpy as np
 
+from rllib.models import kernels
 from rllib.models.activations import ACTIVATIONS
 from rllib.models.buffers import BuffersByRows
 from rllib.models.layer_norm import LayerNorm
@@ -67,9 +68,7 @@ class NumpyNetwork:
         """Distribution inputs [B, outputs] (feature-major memory) and values [B]; remembers what backward needs."""
         return self._training[len(inputs)].forward(inputs)
 
-    def backward(
-        self, gradients: tuple[np.ndarray, np.ndarray], d_features: np.ndarray | None = None
-    ) -> np.ndarray:
+    def backward(self, gradients: tuple[np.ndarray, np.ndarray], d_features: np.ndarray | None = None) -> np.ndarray:
         """The gradient with respect to the weights, float32 [layout.size], in a buffer that the next call overwrites.
 
         Args:
@@ -215,7 +214,7 @@ class TrainingBuffers:
         self.inputs = inputs
         self._forward_hidden(inputs)
         for features, (weights, _, results, _) in zip(self._features(), self.heads):
-            np.dot(weights.T, features, out=results)
+            kernels.matmul(weights.T, features, out=results)
         return self.outputs
 
     def forward(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -229,9 +228,9 @@ class TrainingBuffers:
         before = None
         for layer in self.layers:
             if before is None:
-                np.dot(layer.weights_t, inputs.T, out=layer.z_flat)
+                kernels.matmul(layer.weights_t, inputs.T, out=layer.z_flat)
             else:
-                np.matmul(layer.weights_t, before.augmented, out=layer.z)
+                kernels.matmul(layer.weights_t, before.augmented, out=layer.z)
             if layer.norm is not None:
                 layer.norm.forward(layer.z, layer.y, layer.y)
             layer.activation.apply(layer.y, layer.h)
@@ -256,16 +255,16 @@ class TrainingBuffers:
         if d_features is not None:
             self.layers[-1].gradient[0] += d_features
         for features, (_, gradient, _, d_results) in zip(self._features(), self.heads):
-            np.dot(features, d_results.T, out=gradient)
+            kernels.matmul(features, d_results.T, out=gradient)
         gradients = self.gradients
         for index in reversed(range(len(self.layers))):
             layer = self._through_activation(index)
             if index:
                 before = self.layers[index - 1]
-                np.matmul(before.augmented, layer.gradient_t, out=gradients[f"hidden_{index}"])
-                np.matmul(layer.weights_without_bias, layer.gradient, out=before.gradient)
+                kernels.matmul(before.augmented, layer.gradient_t, out=gradients[f"hidden_{index}"])
+                kernels.matmul(layer.weights_without_bias, layer.gradient, out=before.gradient)
             else:
-                np.dot(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
+                kernels.matmul(self.inputs.T, layer.gradient_flat.T, out=gradients["hidden_0"])
 
     def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
         self._enter_backward(d_outputs)
@@ -274,7 +273,7 @@ class TrainingBuffers:
         for index in reversed(range(len(self.layers))):
             layer = self._through_activation(index)
             if index:
-                np.matmul(layer.weights_without_bias, layer.gradient, out=self.layers[index - 1].gradient)
+                kernels.matmul(layer.weights_without_bias, layer.gradient, out=self.layers[index - 1].gradient)
         return np.dot(self.first_weights[which], layer.gradient_flat)
 
     def _enter_backward(self, d_outputs: np.ndarray) -> None:
@@ -283,7 +282,7 @@ class TrainingBuffers:
             np.copyto(self.output_gradient, d_outputs)
         for tower, (weights, _, _, d_results) in enumerate(self.heads if self.layers else ()):
             gradient = self.layers[-1].gradient[tower]
-            np.dot(weights[: len(gradient)], d_results, out=gradient)
+            kernels.matmul(weights[: len(gradient)], d_results, out=gradient)
 
     def _through_activation(self, index: int) -> "_Layer":
         """Turns a layer's gradient into that with respect to its affine map."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rllib.models import kernels
 from rllib.models.batch_renorm import RenormalizedRows, renormalize_rows
 from rllib.models.numpy_network import NumpyNetwork, Tower, TrainingBuffers
 
@@ -83,7 +84,7 @@ class _Training(TrainingBuffers):
         x = inputs.T[None, :-1]
         for layer, renorm in zip(self.layers, self._renorms):
             renorm.forward(x, self._by_batch)
-            np.matmul(layer.weights_t, renorm.augmented, out=layer.z)
+            kernels.matmul(layer.weights_t, renorm.augmented, out=layer.z)
             layer.activation.apply(layer.y, layer.h)
             x = layer.h
         self._renorms[-1].forward(x, self._by_batch)
@@ -105,13 +106,13 @@ class _Training(TrainingBuffers):
         behind = self._renorms[-1]
         for tower, (weights, gradient, _, d_results) in enumerate(self.heads):
             if learns:
-                np.dot(behind.augmented[tower], d_results.T, out=gradient)
-            np.dot(weights[:-1], d_results, out=behind.gradient[tower])
+                kernels.matmul(behind.augmented[tower], d_results.T, out=gradient)
+            kernels.matmul(weights[:-1], d_results, out=behind.gradient[tower])
         for index in reversed(range(len(self.layers))):
             layer, behind, before = self.layers[index], self._renorms[index + 1], self._renorms[index]
             gradient = behind.backward(learns)
             layer.activation.multiply_derivative(gradient, layer.h, layer.y, layer.scratch)
             if learns:
-                np.matmul(before.augmented, gradient.swapaxes(-1, -2), out=self.gradients[f"hidden_{index}"])
-            np.matmul(layer.weights_without_bias, gradient, out=before.gradient)
+                kernels.matmul(before.augmented, gradient.swapaxes(-1, -2), out=self.gradients[f"hidden_{index}"])
+            kernels.matmul(layer.weights_without_bias, gradient, out=before.gradient)
         return self._renorms[0].backward(learns)

@@ -204,9 +204,7 @@ def test_a_copy_of_the_built_in_network_acts_and_learns_like_it(kind):
     np.testing.assert_allclose(own.values(batch["obs"]), batch["vf_preds"], atol=1e-6)
     learners = make_learner(built_in, PPO_LOSS, kind=kind), make_learner(own, PPO_LOSS)
     for learner in learners:
-        learner.update(
-            batch, rng=np.random.default_rng(1), num_epochs=5, minibatch_size=64, lr=1e-3, **SETTINGS
-        )
+        learner.update(batch, rng=np.random.default_rng(1), num_epochs=5, minibatch_size=64, lr=1e-3, **SETTINGS)
     for name, array in own.parameters().items():
         np.testing.assert_allclose(array, built_in.parameters()[name], atol=1e-5, err_msg=name)
 

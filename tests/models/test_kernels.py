@@ -1,0 +1,186 @@
+"""numpy's products take one thread, unless the environment asks for more; torch computes large updates."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from rllib import PPOConfig, SACConfig
+from rllib.algorithms import off_policy_actor_critic
+from rllib.algorithms.sac import SAC
+from rllib.models import kernels
+from rllib.models.kernels import SYMBOLS
+
+# Prints the number of threads before and after a policy was made; numpy is imported first, as users do.
+CODE = """
+import numpy as np
+import ctypes
+from pathlib import Path
+package = Path(np.__file__).parent
+paths = [*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")]
+if not paths:
+    raise SystemExit(77)
+library = ctypes.CDLL(str(paths[0]))
+names = [name.replace("_set_", "_get_") for name in SYMBOLS]
+threads = next(getattr(library, name) for name in names if hasattr(library, name))
+import gymnasium as gym
+from rllib.models.catalog import policy_spec
+from rllib.policy import Policy
+import os
+if ASKED:
+    os.environ["OPENBLAS_NUM_THREADS"] = ASKED
+Policy(policy_spec(gym.spaces.Discrete(2), gym.spaces.Discrete(2)))
+print(threads())
+"""
+
+
+@pytest.mark.parametrize(("asked", "expected"), [("", 1), ("2", 2)])
+def test_threads_of_numpy(asked, expected):
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    code = f"SYMBOLS = {SYMBOLS!r}; ASKED = {asked!r}\n{CODE}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    if done.returncode == 77:
+        pytest.skip("this numpy does not bring its own OpenBLAS")
+    assert done.returncode == 0, done.stderr
+    if expected > 1 and (os.cpu_count() or 1) < 2:
+        pytest.skip("one core cannot show two threads")
+    assert int(done.stdout) == expected
+
+
+@pytest.fixture
+def free_choice(monkeypatch):
+    """The environment asks for no number of threads."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+
+
+@pytest.mark.usefixtures("free_choice")
+def test_torch_has_the_asked_cores_within_and_its_own_after():
+    before = torch.get_num_threads()
+    with kernels.on_cores(3):
+        assert torch.get_num_threads() == 3
+    assert torch.get_num_threads() == before
+
+
+def test_numpy_computes_where_the_environment_asks_for_its_threads(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    monkeypatch.setattr(torch, "matmul", None)  # which would raise
+    with kernels.on_cores(3):
+        kernels.matmul(matrix(2, 3), matrix(3, 4), out=matrix(2, 4))
+
+
+def matrix(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def matmul(out):
+    kernels.matmul(matrix(2, 5, 3).swapaxes(1, 2), matrix(2, 5, 4), out=out)
+
+
+def relu(out):
+    kernels.relu(matrix(2, 3, 4), out=out)
+
+
+def relu_derivative(out):
+    out[:] = 1
+    kernels.relu_derivative(out, np.maximum(matrix(2, 3, 4), 0), np.empty_like(out))
+
+
+def affine_by_rows_over_towers(out):
+    kernels.affine(matrix(1, 3, 4), matrix(2, 3, 1), matrix(1, 3, 1), out=out)
+
+
+def affine_without_offsets(out):
+    kernels.affine(matrix(2, 3, 4), matrix(2, 3, 1), None, out=out)
+
+
+def affine_in_place(out):
+    out[:] = matrix(2, 3, 4)
+    kernels.affine(out, matrix(2, 3, 1), matrix(2, 3, 4, seed=1), out=out)
+
+
+def row_sums(out):
+    out[:] = kernels.row_sums(matrix(2, 3, 4))
+
+
+def row_products(out):
+    out[:] = kernels.row_products(matrix(2, 3, 4), matrix(2, 3, 4, seed=1), np.empty_like(out))
+
+
+def adam(out, epsilon=1e-8):
+    state = [matrix(24), *np.zeros((2, 24), np.float32)]
+    for _ in range(3):
+        kernels.adam(
+            *state, matrix(24, seed=1), np.empty(24, np.float32), betas=(0.9, 0.999), step_size=0.1, epsilon=epsilon
+        )
+    out[:] = state[0].reshape(out.shape)
+
+
+def adam_without_division(out):
+    adam(out, None)
+
+
+@pytest.mark.parametrize(
+    "computes",
+    [
+        *(matmul, relu, relu_derivative, affine_by_rows_over_towers, affine_without_offsets, affine_in_place),
+        *(row_sums, row_products, adam, adam_without_division),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("free_choice")
+def test_torch_computes_what_numpy_computes(computes):
+    # As in a network with towers: rows lie apart in the memory of a larger array.
+    larger = np.full((2, 2, 4, 4), np.nan, np.float32)
+    by_numpy, by_torch = larger[:, :, :-1]
+    computes(by_numpy)
+    with kernels.on_cores(2):
+        computes(by_torch)
+    assert np.isfinite(by_numpy).all()
+    np.testing.assert_allclose(by_torch, by_numpy, rtol=1e-6, atol=5e-7)
+    assert np.isnan(larger[:, :, -1]).all()
+
+
+@pytest.mark.usefixtures("free_choice")
+def test_arrays_that_may_not_be_written_are_read():
+    fixed = matrix(2, 3)
+    fixed.flags.writeable = False
+    found = matrix(2, 4)
+    with kernels.on_cores(2), warnings.catch_warnings(action="error"):
+        kernels.matmul(fixed, matrix(3, 4), out=found)
+    np.testing.assert_allclose(found, fixed @ matrix(3, 4), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "cores", "threads"),
+    [
+        (SACConfig().training(train_batch_size=256), 1, 1),
+        (SACConfig().training(train_batch_size=256), 8, 3),  # 256 rows, 3 networks of 256x256
+        (SACConfig().training(train_batch_size=32), 8, 1),
+        (PPOConfig().training(train_batch_size=512, sgd_minibatch_size=512), 8, 1),
+    ],
+    ids=["one core", "large", "small", "PPO"],
+)
+def test_updates_take_as_many_threads_as_they_are_worth(monkeypatch, config, cores, threads):
+    taken = []
+
+    @contextlib.contextmanager
+    def noted(count):
+        taken.append(count)
+        yield
+
+    monkeypatch.setattr(kernels, "on_cores", noted)
+    monkeypatch.setattr(off_policy_actor_critic, "num_cores", lambda: cores)
+    if config.algo_class is SAC:
+        config.training(num_steps_sampled_before_learning_starts=10)
+    config.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=12)
+    with config.rollouts(num_rollout_workers=0).build(env="Pendulum-v1") as algo:
+        while not taken:
+            algo.train()
+    assert set(taken) == {threads}

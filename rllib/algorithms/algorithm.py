@@ -350,6 +350,10 @@ class Algorithm(Acting, Saving, ABC):
         """The same as `cur_epsilon`, ..., for the learner's statistics."""
         return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
 
+    def iteration_stats(self) -> dict[str, float]:
+        """What is reported of a whole iteration among the learner's statistics, which are its last training step's."""
+        return {}
+
     # ------------------------------------------------------------------ building blocks of a training step
 
     def sample(self, num_steps: int) -> SampleBatch:
@@ -404,8 +408,9 @@ class Algorithm(Acting, Saving, ABC):
         counters["num_env_steps_trained"] += batch.env_steps
         counters["num_updates"] += 1
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
-        given = {setting: value for setting, value in settings.items() if not isinstance(value, Mapping)}
-        used = {name: given[setting] for setting, name in _REPORTED_SETTINGS.items() if setting in given}
+        used = {name: settings[setting] for setting, name in _REPORTED_SETTINGS.items() if setting in settings}
+        if len(self.learners[policy_id].objectives) > 1:  # which have learning rates of their own
+            used = {name: value for name, value in used.items() if not isinstance(value, Mapping)}
         return {**stats, **used, **told, "policy_lag_updates": float(lag)}
 
     def auxiliary_weights(self) -> dict[str, float]:
@@ -498,6 +503,7 @@ class Algorithm(Acting, Saving, ABC):
                     evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
                     if self._videos is not None:
                         evaluation["evaluation"]["video"] = self._videos.record(self)
+            stats = {**stats, **self.iteration_stats()}
             by_policy = any(isinstance(value, dict) for value in stats.values())
             result = self.metrics.result(stats if by_policy else {DEFAULT_POLICY: stats})
             result.update(evaluation or {})

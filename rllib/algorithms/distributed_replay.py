@@ -188,9 +188,10 @@ class DistributedReplay(OffPolicy):
         if self.config.training_intensity is not None:
             self._updates_owed -= 1
 
-    def statistics(self) -> dict[str, float]:
-        """Those of the newest update, of exploration, and of what is on the way."""
-        return {**self._stats, **self.exploration_stats(), **self._asynchrony()}
+    def iteration_stats(self) -> dict[str, float]:
+        """Those of every algorithm with a replay, and how old the fragments that have just arrived are (updates)."""
+        lag, most = float(np.mean(self._lags)), float(max(self._lags))
+        return {**super().iteration_stats(), "policy_lag_updates": lag, "policy_lag_mean": lag, "policy_lag_max": most}
 
     def _arriving_fragments(self) -> list[SampleBatch]:
         """The fragments that have arrived; waits for one if the learner has nothing to do."""
@@ -226,15 +227,6 @@ class DistributedReplay(OffPolicy):
                 steps = batch.count / config.rows_per_step
                 self._updates_owed += steps * config.training_intensity / config.train_batch_size
         self.replay.wait_for_room(0.0)
-
-    def _asynchrony(self) -> dict[str, float]:
-        lag = float(np.mean(self._lags))
-        return {
-            "policy_lag_updates": lag,
-            "policy_lag_mean": lag,
-            "policy_lag_max": float(max(self._lags)),
-            **self.training_ratios(),
-        }
 
     # ------------------------------------------------------------------ workers
 

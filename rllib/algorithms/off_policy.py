@@ -316,11 +316,12 @@ class OffPolicy(Algorithm):
         self._updates_owed -= due
         return due
 
-    def training_ratios(self) -> dict[str, float]:
-        """Updates, and rows trained on, for each environment step that was sampled since learning began."""
+    def iteration_stats(self) -> dict[str, float]:
+        """How it explores; updates, and rows trained on, for each environment step sampled since learning began."""
         counters = self.metrics.counters
         steps = max(self.timesteps - max(self.config.num_steps_sampled_before_learning_starts, 1) + 1, 1)
         return {
+            **self.exploration_stats(),
             "updates_per_step_sampled": counters["num_updates"] / steps,
             "rows_trained_per_step_sampled": counters["num_env_steps_trained"] / steps,
         }

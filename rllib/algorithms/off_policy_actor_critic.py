@@ -242,7 +242,7 @@ class OffPolicyActorCritic(OffPolicy):
         if self.learning_has_started and len(self.replay):
             for _ in range(self.updates_due(self.timesteps - before)):
                 self._stats = self.update(rates=rates)
-        return {**self._stats, **self.exploration_stats(), **self.training_ratios()}
+        return self._stats
 
     def learn_from(self, batch: SampleBatch, rates: Mapping[str, float]) -> dict[str, Any]:
         self._critic_updates += 1

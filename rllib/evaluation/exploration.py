@@ -78,6 +78,8 @@ class Explorer:
         """
         numbers = self.exploration.numbers(timesteps + self.place.stride * np.arange(num_steps))
         drawn = {i: self.policy.noise(self.rngs[i], num_steps, **numbers) for i in self._drawing(active)}
+        if len(drawn) == len(self.rngs) == 1:
+            return drawn[0][:, None]
         if len(drawn) == len(self.rngs):
             return np.stack(list(drawn.values()), axis=1)
         some = next(iter(drawn.values()))

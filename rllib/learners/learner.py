@@ -1,8 +1,7 @@
 """Learners: whole batches in, better weights and statistics out."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,10 +121,13 @@ class Learner:
         given = [settings] if len(self.objectives) == 1 else self._by_objective(settings)
         size = min(minibatch_size or rows, rows)
         stop = stop_above and (self.objectives[0].loss.stats.index(stop_above[0]), stop_above[1])
-        with self._rows_named(batch, columns, inputs):
+        try:
             found = self.backend.train(
                 columns, inputs, orders, size, microbatch_size or rows, lrs, given, meanwhile, stop, refresh
             )
+        except NotFiniteError as error:
+            _name_rows(error, batch, columns, inputs)
+            raise
         result = {"num_minibatches": len(found[0][0]) if found else 0}
         last_order = orders[-1]
         if seq_lens is not None and last_order is not None:
@@ -151,8 +153,11 @@ class Learner:
         rows = self._checked(batch, microbatch_size=microbatch_size)
         self._check_one_gradient()
         columns, inputs = self._read(batch)
-        with self._rows_named(batch, columns, inputs):
+        try:
             gradient, statistics = self.backend.compute_gradient(columns, inputs, microbatch_size or rows, settings)
+        except NotFiniteError as error:
+            _name_rows(error, batch, columns, inputs)
+            raise
         return gradient.copy(), self._named(self.objectives[0], statistics)
 
     def apply_gradient(self, gradient: np.ndarray, *, lr: float) -> float:
@@ -193,7 +198,7 @@ class Learner:
 
     def _as_taken(self, batch: SampleBatch) -> SampleBatch:
         """The batch, with arrays for tensors where the backend takes no tensors; on a CPU they are the same memory."""
-        if hasattr(self.backend, "permutations") or all(isinstance(column, np.ndarray) for column in batch.values()):
+        if hasattr(self.backend, "permutations") or set(map(type, batch.values())) == {np.ndarray}:
             return batch
         columns = {name: _in_numpy(column) for name, column in batch.items()}
         return SampleBatch(columns, policy_version=batch.policy_version, num_steps=batch.num_steps)
@@ -204,18 +209,6 @@ class Learner:
         if NEXT_OBS in columns:
             columns[NEXT_OBS] = self._encoded_anew(batch[NEXT_OBS])
         return columns, self._encoded(batch[OBS])
-
-    @contextlib.contextmanager
-    def _rows_named(self, batch: SampleBatch, columns: Mapping, inputs) -> Iterator[None]:
-        """Adds the batch to a NotFiniteError that is raised inside, and to its message the rows to look at."""
-        try:
-            yield
-        except NotFiniteError as error:
-            error.batch = {name: _in_numpy(column) for name, column in batch.items()}
-            read = {name: _in_numpy(column) for name, column in {**columns, OBS: inputs}.items()}
-            read = {name: each.reshape(len(each), -1) for name, each in read.items() if name not in PER_SEQUENCE}
-            error.args = (f"{error} {_rows_to_look_at(read, error.batch.get(INDICES))}",)
-            raise
 
     def _checked(
         self,
@@ -312,6 +305,14 @@ class Learner:
     def _prefixes(self) -> list[str]:
         """Of each objective's optimizer's names in the state."""
         return [""] if len(self.objectives) == 1 else [f"{each.name}." for each in self.objectives]
+
+
+def _name_rows(error: NotFiniteError, batch: SampleBatch, columns: Mapping, inputs) -> None:
+    """Adds the batch to the error, and to its message the rows to look at."""
+    error.batch = {name: _in_numpy(column) for name, column in batch.items()}
+    read = {name: _in_numpy(column) for name, column in {**columns, OBS: inputs}.items()}
+    read = {name: each.reshape(len(each), -1) for name, each in read.items() if name not in PER_SEQUENCE}
+    error.args = (f"{error} {_rows_to_look_at(read, error.batch.get(INDICES))}",)
 
 
 def _rows_to_look_at(columns: Mapping[str, np.ndarray], indices: np.ndarray | None) -> str:

@@ -22,6 +22,7 @@ from rllib.sample_batch import (
 
 STATS = ("total_loss", "mean_q", "min_q", "max_q", "mean_td_error")
 KINDS = ("huber", "mse")
+ONE = np.ones((), np.float32)
 TINY = np.finfo(np.float32).tiny
 
 
@@ -199,7 +200,7 @@ class TDLoss(ActionValueLoss):
         if not chosen[0].shape == targets.shape == weights.shape:
             raise not_all_rows(Q=chosen[0], targets=targets, weights=weights)
         error = chosen[0] - targets
-        slope = error.clip(np.float32(-1), np.float32(1)) if self.kind == "huber" else error
+        slope = np.minimum(np.maximum(error, -ONE), ONE) if self.kind == "huber" else error
         # h(x) = slope x - slope^2 / 2 for both kinds.
         loss = float(np.dot(weights, slope * (error - np.float32(0.5) * slope))) / len(error)
         gradient = batch.gradient((slope * weights * np.float32(1 / len(error)))[None])

@@ -7,7 +7,6 @@ import numpy as np
 
 from rllib.models import kernels
 
-ZERO = np.float32(0)
 ONE = np.float32(1)
 
 

@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
-from rllib.models.activations import ACTIVATIONS, ZERO, sigmoid
+from rllib.models.activations import ACTIVATIONS, sigmoid
 from rllib.models.attention import AttentionLayout, position_encodings
+from rllib.models.kernels import ZERO
 from rllib.models.layer_norm import EPSILON, normalize_rows
 from rllib.models.numpy_network import check_weights
 from rllib.models.numpy_torso import TorsoForward

@@ -12,7 +12,6 @@ the environment, choosing actions and updates took.
 import argparse
 import functools
 import json
-import os
 import time
 
 from measure import Rounds, Row, aligned, arguments, machine, ours, peer, rows, table
@@ -26,8 +25,8 @@ LABELS = {"sbx": "SBX", "sb3": "SB3"}
 # ---------------------------------------------------------------------------------------------- ours, in its process
 
 
-def build(name: str, environment: str, workers: int):
-    """The algorithm with one environment, in this process or in each worker."""
+def build(name: str, environment: str, workers: int, cores: int):
+    """The algorithm with one environment, in this process or in each worker, and this many cores for updates."""
     from rllib.algorithms.registry import get_algorithm_config
 
     noise = {"type": "GaussianNoise", "random_timesteps": LEARNING_STARTS, "stddev": 0.1}
@@ -44,6 +43,7 @@ def build(name: str, environment: str, workers: int):
             model={"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"},
             q_model_config={"fcnet_hiddens": HIDDENS},
         )
+        .learners(num_cpus_per_learner=cores)
         .exploration(**explored)
         .reporting(min_sample_timesteps_per_iteration=20, min_time_s_per_iteration=None)
         .build()
@@ -52,7 +52,7 @@ def build(name: str, environment: str, workers: int):
 
 def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
     """Rate, compile times and shares, by the names that the peers use."""
-    with build(name, given.environment, workers) as algo:
+    with build(name, given.environment, workers, given.cores) as algo:
         watch = Watch()
         watch.method("update", algo.learner, "update")
         started = time.perf_counter()
@@ -135,7 +135,6 @@ def main() -> None:
     parser.add_argument("--shares", action="store_true", help="print what the time is spent on")
     parser.add_argument("--one", action="store_true", help="run one algorithm of ours once and print its JSON line")
     options = parser.parse_args()
-    os.environ.pop("OPENBLAS_NUM_THREADS")  # which measure.py sets; ours chooses a number for each update
     if options.one:
         keep_to(options.cores)
         print(json.dumps(measured(*options.algorithms, *options.workers, options)))

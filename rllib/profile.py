@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib import spans
-from rllib.learners.collective import WAIT
-from rllib.spans import IDLE, Lane, read_lanes
+from rllib.spans import IDLE, WAIT, Lane, read_lanes
 
 DRIVER = "driver"
 ITERATION = "iteration"

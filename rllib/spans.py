@@ -33,6 +33,8 @@ MOST_SPANS = 50_000
 # Spans that wait to be written.
 MOST_UNWRITTEN = 1_000
 IDLE = "idle"
+# The time in which a learner has come to a sum and others have not.
+WAIT = "wait for learners"
 _NOTHING = contextlib.nullcontext()
 _recorder: _Recorder | None = None
 

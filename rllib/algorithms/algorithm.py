@@ -249,8 +249,9 @@ class Algorithm(Acting, Saving, ABC):
 
         device = self.rollout_device or ("cuda" if config.num_gpus else "cpu")
         options = TorchOptions(config.torch_autocast, config.torch_matmul_precision, config.torch_cuda_graphs)
+        cores = from_config.cores_per_learner(config)
         how = {"kind": config.learner, "device": device, "torch_options": options, "make_group": make_group}
-        return make_learner(policy, objectives, **how, **more)
+        return make_learner(policy, objectives, cores=cores, **how, **more)
 
     def make_postprocess(self) -> Postprocess:
         """What the workers add to each fragment."""

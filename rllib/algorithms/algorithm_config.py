@@ -247,7 +247,8 @@ class AlgorithmConfig(ConfigObject):
         ] = 0,
         num_cpus_per_learner: Annotated[
             int | Literal["auto"],
-            'CPUs that each of them claims, and threads that it uses; "auto": the cores are shared out',
+            "cores for updates, which each of them claims; without learner processes, those of this one. "
+            '"auto": one for fully connected networks on a CPU, and for torch the cores shared out',
             at_least(0),
         ] = "auto",
         learner_collective: Annotated[

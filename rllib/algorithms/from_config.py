@@ -210,6 +210,15 @@ def actor_options(config: AlgorithmConfig) -> dict:
     }
 
 
+def cores_per_learner(config: AlgorithmConfig) -> int:
+    """Cores for updates in closed form: one, unless the user has asked for more.
+
+    Several are ready for each other's results by looking again and again. If other programs use them, they wait for
+    each other most of the time, so nobody should get them who has not asked.
+    """
+    return 1 if config.num_cpus_per_learner == "auto" else max(1, config.num_cpus_per_learner)
+
+
 def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> GroupSettings:
     """The learner processes of a config with num_learners."""
     num_cpus = config.num_cpus_per_learner
@@ -251,7 +260,7 @@ def resource_request(config: AlgorithmConfig) -> dict:
     """What a run claims: see Algorithm.default_resource_request."""
     learners = config.num_learners
     request = {
-        "cpu": config.num_cpus_for_local_worker,
+        "cpu": max(config.num_cpus_for_local_worker, 0 if learners else cores_per_learner(config)),
         "gpu": 0 if learners else config.num_gpus,
         "extra_cpu": learners * _cpus_per_learner(config),
         "extra_gpu": sum(claim.count * claim.each for claim in gpu_claims(config)),

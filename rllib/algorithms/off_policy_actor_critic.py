@@ -21,7 +21,6 @@ from rllib.algorithms.config_object import relation
 from rllib.algorithms.off_policy import REPLAY_DEFAULTS, OffPolicy, OffPolicyConfig
 from rllib.algorithms.sections import Merged, at_least, section
 from rllib.evaluation import seeding
-from rllib.evaluation.worker_set import num_cores
 from rllib.learners.learner import Learner
 from rllib.learners.objective import POLICY, Objective
 from rllib.learners.optimizers import OptimizerSettings
@@ -224,15 +223,8 @@ class OffPolicyActorCritic(OffPolicy):
                 TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
             ],
             rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1),
-            threads=self.learner_threads,
             rows=config.train_batch_size,
         )
-
-    @property
-    def learner_threads(self) -> int:
-        """Cores for the updates: those of this process, less those of workers that sample meanwhile."""
-        busy = 0 if self.is_synchronous else self.config.num_rollout_workers
-        return max(1, num_cores() - busy)
 
     # ------------------------------------------------------------------ training
 

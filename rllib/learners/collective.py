@@ -12,8 +12,6 @@ import numpy as np
 
 from rllib import spans
 
-# What a profile calls the time in which a learner has come to a sum and others have not.
-WAIT = "wait for learners"
 LINE = 64  # bytes of a cache line: what one process writes often shares none with another
 TOKEN_BYTES = 16
 # Looks at the others' counters, 30 ns each, before the core is offered to another process, and before sleeping.
@@ -157,7 +155,7 @@ class SharedSums:
         for place, part in parts:
             mine[place] = part
         self._block.counters[LINE // 8 * self.rank] = self._round
-        with spans.span(WAIT):
+        with spans.span(spans.WAIT):
             self._wait()
         first, second, *others = slots if self.size > 1 else (mine, np.zeros_like(mine))
         for place, part in parts:

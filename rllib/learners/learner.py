@@ -362,7 +362,7 @@ def make_learner(
     kind: str = "auto",
     device: str = "cpu",
     rng: np.random.Generator | None = None,
-    threads: int = 1,
+    cores: int = 1,
     rows: int = 0,
     torch_options: TorchOptions = DEFAULTS,
     make_group: Callable | None = None,
@@ -379,7 +379,7 @@ def make_learner(
             have it).
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
-        threads: cores for updates in closed form, at most; as many as these are worth.
+        cores: for updates in closed form, at most; as many as these are worth.
         rows: of such an update, where it is known before; what computes it is loaded here.
         torch_options: how torch computes, where it does.
         make_group: instead of learning here, makes the processes that do: called with the learner's vector and target
@@ -426,11 +426,11 @@ def make_learner(
         )
     if make_group is not None:
         kind = "torch" if in_torch else "numpy"
-        how = {"kind": kind, "device": device, "torch_options": torch_options}
+        how = {"kind": kind, "device": device, "cores": cores, "rows": rows, "torch_options": torch_options}
         make = functools.partial(make_learner, objectives=objectives, modules=modules, **how)
         return Learner(vector, objectives, targets, make_group(vector, targets, make))
     if in_torch:
         from rllib.learners.torch_learner import TorchBackend
 
         return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device, torch_options))
-    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, threads, rows))
+    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, cores, rows))

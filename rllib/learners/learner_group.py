@@ -50,7 +50,7 @@ class GroupSettings:
         num_learners: number of processes.
         options: resources of each, as for `runtime.remote`.
         tolerance: what happens when one dies.
-        threads: of the matrix products in each.
+        threads: of torch in each.
         collective: how gradients are summed; "auto": by nccl where each learner has its own GPU, through shared
             memory where all are on this machine's CPUs, else by gloo.
         spans_directory: where they record what they do when (spans.py); None: they do not.
@@ -106,7 +106,7 @@ class LearnerActor:
     Args:
         recipe: what it is made of.
         rank: its number among the learners.
-        threads: of matrix products.
+        threads: of torch.
         spans_directory: see GroupSettings.
     """
 

@@ -26,7 +26,7 @@ class NumpyBackend:
         vector: the modules, whose weights are trained in place.
         objectives: what is minimised, one after the other on each minibatch; each moves one module, in closed form.
         targets: copies of modules; losses over modules find them as "target_MODULE".
-        threads: cores for `train`, at most; as many as its products are worth.
+        cores: for `train`, at most; as many as its products are worth.
         rows: of an update, as far as it is known: what computes so many is loaded here, not in the middle of training.
 
     Attributes:
@@ -39,7 +39,7 @@ class NumpyBackend:
         vector: ModuleVector,
         objectives: Sequence[Objective],
         targets: Iterable[TargetCopy] = (),
-        threads: int = 1,
+        cores: int = 1,
         rows: int = 0,
     ):
         modules = {POLICY: vector.policy.network}
@@ -48,14 +48,14 @@ class NumpyBackend:
             for target in targets:
                 modules[f"target_{target.module}"] = _on_weights(vector, target.module, target.weights)
         self._descents = [_Descent(each, modules, vector) for each in objectives]
-        self._threads, self._size = threads, len(vector.flat)
+        self._cores, self._size = cores, len(vector.flat)
         self.collective: Collective | None = None
         self.num_done = 0.0
         with kernels.on_cores(self._cores_for(rows)):
             pass
 
     def _cores_for(self, rows: int) -> int:
-        return max(1, min(self._threads, rows * self._size // WORTH_A_CORE))
+        return max(1, min(self._cores, rows * self._size // WORTH_A_CORE))
 
     @property
     def states(self) -> list[dict[str, np.ndarray]]:
@@ -65,8 +65,7 @@ class NumpyBackend:
     template = states  # arrays of the same names and shapes
 
     def use_threads(self, count: int) -> None:
-        """Sets the cores for `train`, at most."""
-        self._threads = count
+        """Nothing: they are for torch."""
 
     def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Copies arrays of the same names and shapes over the optimizers'."""

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rllib import spans
-from rllib.learners.collective import WAIT, Unfinished
+from rllib.learners.collective import Unfinished
 
 
 def open_store(host: str, timeout_s: float) -> dist.TCPStore:
@@ -66,7 +66,7 @@ class TorchSums:
         tensors = [torch.as_tensor(array) for array in arrays]
         whole = tensors[0] if len(tensors) == 1 else torch.cat([tensor.reshape(-1) for tensor in tensors])
         try:
-            with spans.span(WAIT):  # and the sum itself; of nccl only what starts it
+            with spans.span(spans.WAIT):  # and the sum itself; of nccl only what starts it
                 self._group.allreduce([whole]).wait()
         except RuntimeError as error:  # closed by a process that ended, or too late
             raise Unfinished(str(error)) from error

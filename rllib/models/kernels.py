@@ -64,11 +64,8 @@ def use_one_blas_thread() -> None:
 
 
 def on_cores(count: int) -> contextlib.AbstractContextManager:
-    """A context: within it the functions of this module use this many cores: with more than one they are torch's.
-
-    Where the environment variable OPENBLAS_NUM_THREADS asks for a number, they stay numpy's.
-    """
-    return _UNCHANGED if count == 1 or _asked_for() else _by_torch(count)
+    """A context: within it the functions of this module use this many cores: with more than one they are torch's."""
+    return _UNCHANGED if count == 1 else _by_torch(count)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from rllib.errors import LearnerError
 from rllib.learners.learner import make_learner
 from rllib.learners.objective import Objective
 from rllib.learners.optimizers import OptimizerSettings
-from rllib.learners.torch_learner import PinnedTransfers
+from rllib.learners.transfers import PinnedTransfers
 from rllib.losses.ppo import PPO_LOSS
 from rllib.sample_batch import SampleBatch
 from tests.gpu import DEVICES, needs_gpu

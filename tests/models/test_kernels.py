@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rllib import PPOConfig, SACConfig
-from rllib.algorithms import off_policy_actor_critic
+from rllib.algorithms import from_config
 from rllib.algorithms.sac import SAC
 from rllib.models import kernels
 from rllib.models.kernels import SYMBOLS
@@ -54,25 +54,11 @@ def test_threads_of_numpy(asked, expected):
     assert int(done.stdout) == expected
 
 
-@pytest.fixture
-def free_choice(monkeypatch):
-    """The environment asks for no number of threads."""
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-
-
-@pytest.mark.usefixtures("free_choice")
 def test_torch_has_the_asked_cores_within_and_its_own_after():
     before = torch.get_num_threads()
     with kernels.on_cores(3):
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == before
-
-
-def test_numpy_computes_where_the_environment_asks_for_its_threads(monkeypatch):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    monkeypatch.setattr(torch, "matmul", None)  # which would raise
-    with kernels.on_cores(3):
-        kernels.matmul(matrix(2, 3), matrix(3, 4), out=matrix(2, 4))
 
 
 def matrix(*shape: int, seed: int = 0) -> np.ndarray:
@@ -134,7 +120,6 @@ def adam_without_division(out):
     ],
 )
 @pytest.mark.filterwarnings("error")
-@pytest.mark.usefixtures("free_choice")
 def test_torch_computes_what_numpy_computes(computes):
     # As in a network with towers: rows lie apart in the memory of a larger array.
     larger = np.full((2, 2, 4, 4), np.nan, np.float32)
@@ -147,7 +132,6 @@ def test_torch_computes_what_numpy_computes(computes):
     assert np.isnan(larger[:, :, -1]).all()
 
 
-@pytest.mark.usefixtures("free_choice")
 def test_arrays_that_may_not_be_written_are_read():
     fixed = matrix(2, 3)
     fixed.flags.writeable = False
@@ -158,29 +142,38 @@ def test_arrays_that_may_not_be_written_are_read():
 
 
 @pytest.mark.parametrize(
-    ("config", "cores", "threads"),
+    ("config", "asked", "taken"),
     [
+        (SACConfig().training(train_batch_size=256), "auto", 1),
         (SACConfig().training(train_batch_size=256), 1, 1),
         (SACConfig().training(train_batch_size=256), 8, 3),  # 256 rows, 3 networks of 256x256
         (SACConfig().training(train_batch_size=32), 8, 1),
-        (PPOConfig().training(train_batch_size=512, sgd_minibatch_size=512), 8, 1),
+        (PPOConfig().training(train_batch_size=512, sgd_minibatch_size=512), 8, 4),  # 512 rows, 2 networks of 256x256
     ],
-    ids=["one core", "large", "small", "PPO"],
+    ids=["by default", "one core", "large", "small", "PPO"],
 )
-def test_updates_take_as_many_threads_as_they_are_worth(monkeypatch, config, cores, threads):
-    taken = []
+def test_updates_take_as_many_of_the_cores_asked_for_as_they_are_worth(monkeypatch, config, asked, taken):
+    found = []
 
     @contextlib.contextmanager
     def noted(count):
-        taken.append(count)
+        found.append(count)
         yield
 
     monkeypatch.setattr(kernels, "on_cores", noted)
-    monkeypatch.setattr(off_policy_actor_critic, "num_cores", lambda: cores)
     if config.algo_class is SAC:
         config.training(num_steps_sampled_before_learning_starts=10)
     config.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=12)
+    config.learners(num_cpus_per_learner=asked)
     with config.rollouts(num_rollout_workers=0).build(env="Pendulum-v1") as algo:
-        while not taken:
+        found.clear()  # of the build, which loads what they need
+        while not found:
             algo.train()
-    assert set(taken) == {threads}
+    assert set(found) == {taken}
+
+
+def test_a_trial_claims_the_cores_of_its_updates():
+    config = SACConfig().environment("Pendulum-v1").rollouts(num_rollout_workers=2)
+    alone = config.copy().learners(num_cpus_per_learner=3)
+    assert from_config.resource_request(alone)["cpu"] == 3
+    assert from_config.resource_request(config)["cpu"] == 1

@@ -176,7 +176,7 @@ function settingsTable({ config, stop, row }) {
 }
 
 function checkpointTable({ checkpoints, path, row }) {
-  if (!checkpoints.length) return h("p", { class: "muted" }, "No checkpoint yet. Runs save after their first iteration, later every five minutes, and at their end; --checkpoint-freq N saves every N iterations.");
+  if (!checkpoints.length) return h("p", { class: "muted" }, "No checkpoint yet. Runs save after their first iteration, then ever more rarely, every five minutes at last, and at their end; --checkpoint-freq N saves every N iterations.");
   const rows = checkpoints.map((each) => h("tr", {}, h("td", {}, each.name), h("td", { class: "num" }, exact(each.iteration)), h("td", { class: "num" }, bytes(each.size)), h("td", { class: "num" }, age(each.time))));
   const place = `${path}/${checkpoints[0].name}`;
   const quoted = /[^\w@%+=:,./-]/.test(place) ? `'${place.replaceAll("'", "'\\''")}'` : place;

@@ -143,8 +143,9 @@ class Result(dict[str, Any]):
 
 
 class _Timer:
-    """Not a generator of contextlib, which takes a microsecond longer: training steps may take a hundred."""
+    """Context that adds the seconds of a block to a phase."""
 
+    # A class, since contextlib's generators cost more than a short training step can bear.
     __slots__ = ("_phase", "_seconds", "_span", "_started")
 
     def __init__(self, seconds: dict[str, float], phase: str):
@@ -189,7 +190,7 @@ class Metrics:
         self._longest_running = 0
         self._num_faulty = 0
 
-    def timer(self, phase: str) -> "_Timer":
+    def timer(self, phase: str) -> _Timer:
         """A context that adds the block's seconds to a phase of this iteration."""
         return _Timer(self._seconds, phase)
 

@@ -352,7 +352,7 @@ class Algorithm(Acting, Saving, ABC):
         return {f"cur_{name}": float(number) for name, number in self.explored_by().items()}
 
     def iteration_stats(self) -> dict[str, float]:
-        """What is reported of a whole iteration among the learner's statistics, which are its last training step's."""
+        """Statistics of the whole iteration, added to those of the last training step."""
         return {}
 
     # ------------------------------------------------------------------ building blocks of a training step
@@ -409,9 +409,11 @@ class Algorithm(Acting, Saving, ABC):
         counters["num_env_steps_trained"] += batch.env_steps
         counters["num_updates"] += 1
         counters["num_grad_updates"] += int(stats.pop("num_minibatches", 1))
-        used = {name: settings[setting] for setting, name in _REPORTED_SETTINGS.items() if setting in settings}
-        if len(self.learners[policy_id].objectives) > 1:  # which have learning rates of their own
-            used = {name: value for name, value in used.items() if not isinstance(value, Mapping)}
+        used = {
+            name: settings[setting]
+            for setting, name in _REPORTED_SETTINGS.items()
+            if setting in settings and not isinstance(settings[setting], Mapping)
+        }
         return {**stats, **used, **told, "policy_lag_updates": float(lag)}
 
     def auxiliary_weights(self) -> dict[str, float]:
@@ -504,9 +506,9 @@ class Algorithm(Acting, Saving, ABC):
                     evaluation = {"evaluation": evaluation() if evaluation else self.evaluate()}
                     if self._videos is not None:
                         evaluation["evaluation"]["video"] = self._videos.record(self)
-            stats = {**stats, **self.iteration_stats()}
             by_policy = any(isinstance(value, dict) for value in stats.values())
-            result = self.metrics.result(stats if by_policy else {DEFAULT_POLICY: stats})
+            stats, of_all = stats if by_policy else {DEFAULT_POLICY: stats}, self.iteration_stats()
+            result = self.metrics.result({policy_id: {**own, **of_all} for policy_id, own in stats.items()})
             result.update(evaluation or {})
             self._add_surroundings(result)
             self._log_no_episode_yet(result)

@@ -233,7 +233,9 @@ class AlgorithmConfig(ConfigObject):
         ] = 0,
         custom_resources_per_worker: Annotated[dict, "other resources that each rollout worker claims"] = _EMPTY,
         num_cpus_for_local_worker: Annotated[
-            float, "CPUs that this process claims", NotYet("Leave it at 1; this process uses what the workers leave.")
+            float,
+            "CPUs that this process claims",
+            NotYet("Leave it at 1; num_cpus_per_learner asks for more cores for updates."),
         ] = 1,
     ) -> Self:
         """CPUs, GPUs and other resources of the processes."""
@@ -247,8 +249,8 @@ class AlgorithmConfig(ConfigObject):
         ] = 0,
         num_cpus_per_learner: Annotated[
             int | Literal["auto"],
-            "cores for updates, which each of them claims; without learner processes, those of this one. "
-            '"auto": one for fully connected networks on a CPU, and for torch the cores shared out',
+            'cores for updates, which each of them claims; with num_learners=0, those of this process. "auto": one for '
+            "what numpy learns; learner processes share out the cores for torch, this one leaves torch's threads alone",
             at_least(0),
         ] = "auto",
         learner_collective: Annotated[

@@ -51,4 +51,4 @@ class ApexDDPG(DistributedReplay, DDPG):
         self.take_in_fragments()
         if self.an_update_is_due:
             self.update_from_shards(rates=rates)
-        return self._stats
+        return dict(self._stats)

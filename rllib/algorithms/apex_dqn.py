@@ -41,4 +41,4 @@ class ApexDQN(DistributedReplay, QLearning):
         if self.an_update_is_due:
             self.update_from_shards(lr=lr)
             self.update_target()
-        return self._stats
+        return dict(self._stats)

@@ -51,7 +51,7 @@ DEPARTURES = (
         "num_cpus_per_learner",
         1,
         "auto",
-        "This process learns, on the CPUs that the workers leave.",
+        "This process learns, and more than one core is for those who ask for it.",
     ),
     Departure(
         "evaluation_config.explore",

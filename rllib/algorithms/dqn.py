@@ -72,7 +72,7 @@ class DQN(QLearning):
             for _ in range(self.updates_due(self.timesteps - before)):
                 self._stats = self.update(lr=lr)
             self.update_target()
-        return self._stats
+        return dict(self._stats)
 
 
 class SimpleQ(DQN):

@@ -211,10 +211,10 @@ def actor_options(config: AlgorithmConfig) -> dict:
 
 
 def cores_per_learner(config: AlgorithmConfig) -> int:
-    """Cores for updates in closed form: one, unless the user has asked for more.
+    """Cores for updates: one, unless the user has asked for more.
 
-    Several are ready for each other's results by looking again and again. If other programs use them, they wait for
-    each other most of the time, so nobody should get them who has not asked.
+    Threads on several cores spin while they wait for each other. Where other programs use these cores, most of the time
+    is lost, so the default is one.
     """
     return 1 if config.num_cpus_per_learner == "auto" else max(1, config.num_cpus_per_learner)
 

@@ -223,7 +223,6 @@ class OffPolicyActorCritic(OffPolicy):
                 TargetCopy(name, config.tau, max(config.target_network_update_freq, 1)) for name in self.copied_modules
             ],
             rng=seeding.generator(self.seed, seeding.INITIAL_WEIGHTS, 1),
-            rows=config.train_batch_size,
         )
 
     # ------------------------------------------------------------------ training
@@ -234,7 +233,7 @@ class OffPolicyActorCritic(OffPolicy):
         if self.learning_has_started and len(self.replay):
             for _ in range(self.updates_due(self.timesteps - before)):
                 self._stats = self.update(rates=rates)
-        return self._stats
+        return dict(self._stats)
 
     def learn_from(self, batch: SampleBatch, rates: Mapping[str, float]) -> dict[str, Any]:
         self._critic_updates += 1

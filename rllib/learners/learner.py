@@ -363,7 +363,6 @@ def make_learner(
     device: str = "cpu",
     rng: np.random.Generator | None = None,
     cores: int = 1,
-    rows: int = 0,
     torch_options: TorchOptions = DEFAULTS,
     make_group: Callable | None = None,
 ) -> Learner:
@@ -379,8 +378,8 @@ def make_learner(
             have it).
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
-        cores: for updates in closed form, at most; as many as these are worth.
-        rows: of such an update, where it is known before; what computes it is loaded here.
+        cores: for updates; in closed form at most, as many as these are worth. torch gets them for the whole process,
+            and keeps its own number for 1.
         torch_options: how torch computes, where it does.
         make_group: instead of learning here, makes the processes that do: called with the learner's vector and target
             copies, and with what makes their learners, a function of keyword arguments `policy`, `targets` and `rng`.
@@ -426,11 +425,14 @@ def make_learner(
         )
     if make_group is not None:
         kind = "torch" if in_torch else "numpy"
-        how = {"kind": kind, "device": device, "cores": cores, "rows": rows, "torch_options": torch_options}
+        how = {"kind": kind, "device": device, "cores": cores, "torch_options": torch_options}
         make = functools.partial(make_learner, objectives=objectives, modules=modules, **how)
         return Learner(vector, objectives, targets, make_group(vector, targets, make))
     if in_torch:
         from rllib.learners.torch_learner import TorchBackend
 
-        return Learner(vector, objectives, targets, TorchBackend(vector, objectives, targets, device, torch_options))
-    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, cores, rows))
+        backend = TorchBackend(vector, objectives, targets, device, torch_options)
+        if cores > 1:
+            backend.use_threads(cores)
+        return Learner(vector, objectives, targets, backend)
+    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, cores))

@@ -25,6 +25,7 @@ from rllib.errors import LearnersLostError
 from rllib.evaluation.worker_set import ensure_runtime
 from rllib.learners.collective import SharedBlock, SharedSums, Unfinished
 from rllib.learners.learner import Learner
+from rllib.learners.numpy_learner import NumpyBackend
 from rllib.learners.objective import ModuleVector
 from rllib.learners.target_copy import TargetCopy
 from rllib.metrics import gpu_usage
@@ -115,7 +116,8 @@ class LearnerActor:
         targets = [TargetCopy(*arguments) for arguments in recipe.targets]
         self._learner = recipe.make(policy=Policy(recipe.spec), targets=targets, rng=np.random.default_rng(0))
         self._backend, self._rank = self._learner.backend, rank
-        self._backend.use_threads(threads)
+        if not isinstance(self._backend, NumpyBackend):
+            self._backend.use_threads(threads)
         self._mirrored = mirrored(self._learner.vector, targets)
         self._store: Any = None
         self._gpus, self._gpus_read_at = {}, -math.inf

@@ -15,7 +15,7 @@ from rllib.learners.target_copy import TargetCopy
 from rllib.models import kernels
 from rllib.sample_batch import LOSS_MASK, OBS, PER_SEQUENCE, SEQ_LENS, STATE_IN, rows_of_sequences
 
-# Multiplications in a forward pass of all modules that are worth a core: 0.2 ms of it.
+# Multiplications in a forward pass of all modules that are worth a core.
 WORTH_A_CORE = 2**24
 
 
@@ -27,7 +27,6 @@ class NumpyBackend:
         objectives: what is minimised, one after the other on each minibatch; each moves one module, in closed form.
         targets: copies of modules; losses over modules find them as "target_MODULE".
         cores: for `train`, at most; as many as its products are worth.
-        rows: of an update, as far as it is known: what computes so many is loaded here, not in the middle of training.
 
     Attributes:
         collective: of several learners that share each minibatch, of which this is one; None: there are no others.
@@ -40,7 +39,6 @@ class NumpyBackend:
         objectives: Sequence[Objective],
         targets: Iterable[TargetCopy] = (),
         cores: int = 1,
-        rows: int = 0,
     ):
         modules = {POLICY: vector.policy.network}
         if any(each.is_over_modules for each in objectives):
@@ -51,8 +49,8 @@ class NumpyBackend:
         self._cores, self._size = cores, len(vector.flat)
         self.collective: Collective | None = None
         self.num_done = 0.0
-        with kernels.on_cores(self._cores_for(rows)):
-            pass
+        if cores > 1:
+            kernels.load()
 
     def _cores_for(self, rows: int) -> int:
         return max(1, min(self._cores, rows * self._size // WORTH_A_CORE))
@@ -63,9 +61,6 @@ class NumpyBackend:
         return [descent.optimizer.state for descent in self._descents]
 
     template = states  # arrays of the same names and shapes
-
-    def use_threads(self, count: int) -> None:
-        """Nothing: they are for torch."""
 
     def load_states(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Copies arrays of the same names and shapes over the optimizers'."""

@@ -8,6 +8,7 @@ arXiv:1707.06887). Rescaled values are R2D2's (Kapturowski et al., ICLR 2019).
 import numpy as np
 
 from rllib.losses.loss import Loss, LossOverModules, not_all_rows
+from rllib.models.kernels import ONE
 from rllib.models.q_values import log_softmax
 from rllib.sample_batch import (
     ACTIONS,
@@ -22,7 +23,6 @@ from rllib.sample_batch import (
 
 STATS = ("total_loss", "mean_q", "min_q", "max_q", "mean_td_error")
 KINDS = ("huber", "mse")
-ONE = np.ones((), np.float32)
 TINY = np.finfo(np.float32).tiny
 
 

@@ -50,7 +50,7 @@ class RenormalizedRows:
         gradients: those of the gradient.
         index: of the layer.
         rows: B, of the batches.
-        scratch: memory for `backward`, of the size of `gradient` or larger.
+        scratch: memory for `forward` and `backward`, of the size of `gradient` or larger.
 
     Attributes:
         augmented: [towers, width + 1, B], the result of `forward`; the last row is ones.
@@ -84,12 +84,12 @@ class RenormalizedRows:
         self._by_batch, self._r, self._d = by_batch, np.float32(1), np.float32(0)
         if by_batch:
             mean = kernels.row_sums(x) / np.float32(self._rows)
-            kernels.affine(x, np.ones_like(mean), -mean, out=centered)
+            kernels.affine(x, None, -mean, out=centered)
             variance = kernels.row_products(centered, centered, self._scratch) / np.float32(self._rows)
             self._inverse_std = 1 / np.sqrt(variance + epsilon)
             self._follow(mean, variance)
         else:
-            kernels.affine(x, np.ones_like(self._mean), -self._mean, out=centered)
+            kernels.affine(x, None, -self._mean, out=centered)
             self._inverse_std = 1 / np.sqrt(self._variance + epsilon)
         self._slope = self._r * self._scale * self._inverse_std
         kernels.affine(centered, self._slope, self._d * self._scale + self._shift, out=self._result)

@@ -1,7 +1,7 @@
-"""The arithmetic in which updates spend their time: numpy's, or torch's on several cores for large updates.
+"""The arithmetic in which updates spend their time: numpy's on one core, torch's on several.
 
-Both work on the same numpy arrays in place. OpenBLAS, which numpy's wheels bring, is 1.5 times as fast with two threads
-on matrices of 256 by 256, and numpy computes all else on one core; torch's functions are twice as fast with two.
+Both work on the same numpy arrays, in place. OpenBLAS, which numpy's wheels bring, gains less than torch from several
+cores, and numpy computes everything but products on one.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import ctypes
 import functools
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,15 +19,22 @@ import numpy as np
 logger = logging.getLogger(__name__)
 
 SYMBOLS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "openblas_set_num_threads")
-# An array: with a number numpy takes 0.1 us longer, and with a row of zeros up to 1.5 times as long.
-ZERO = np.zeros((), np.float32)
+# Arrays, with which numpy computes faster than with numbers.
+ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 
 # Numbers that one pass of numpy's optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
 
 _UNCHANGED = contextlib.nullcontext()
-# torch, within `on_cores` of several.
-_torch: ModuleType | None = None
+
+
+class _Here(threading.local):
+    """Of each thread: torch, within `on_cores` of several."""
+
+    torch: ModuleType | None = None
+
+
+_here = _Here()
 
 
 @functools.cache
@@ -63,81 +71,107 @@ def use_one_blas_thread() -> None:
         logger.debug("numpy's matrix products use %d thread(s); OPENBLAS_NUM_THREADS sets this", threads)
 
 
+def load() -> ModuleType:
+    """What `on_cores` needs: importing torch takes a second."""
+    import torch
+
+    return torch
+
+
 def on_cores(count: int) -> contextlib.AbstractContextManager:
-    """A context: within it the functions of this module use this many cores: with more than one they are torch's."""
+    """Context in which this thread's calls of these functions use `count` cores: with more than one, torch computes.
+
+    One changes nothing.
+    """
     return _UNCHANGED if count == 1 else _by_torch(count)
 
 
 @contextlib.contextmanager
 def _by_torch(count: int) -> Iterator[None]:
-    global _torch  # which arithmetic a process uses is one fact, like OpenBLAS's number of threads
-    import torch
-
+    torch, outer = load(), _here.torch
     before = torch.get_num_threads()
     torch.set_num_threads(count)
-    _torch = torch
+    _here.torch = torch
     try:
         yield
     finally:
-        _torch = None
+        _here.torch = outer
         torch.set_num_threads(before)
 
 
 def _tensor(array: np.ndarray):
-    return _torch.from_numpy(array if array.flags.writeable else array.copy())
+    """The array's memory, to be read; torch takes no array that may not be written."""
+    return _here.torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _written(array: np.ndarray):
+    """The array's memory, to be written."""
+    if not array.flags.writeable:
+        raise ValueError("output array is read-only")  # as numpy says
+    return _here.torch.from_numpy(array)
 
 
 def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """Writes the product of matrices, or of stacks of matrices, into out; all float32."""
-    if _torch is None:
+    """Writes the product of matrices, or of stacks of matrices, into out; all float32, a single out C-contiguous."""
+    if _here.torch is None:
         (np.dot if out.ndim == 2 else np.matmul)(a, b, out=out)
     else:
-        _torch.matmul(_tensor(a), _tensor(b), out=_tensor(out))
+        _here.torch.matmul(_tensor(a), _tensor(b), out=_written(out))
 
 
 def relu(z: np.ndarray, out: np.ndarray) -> None:
     """Writes max(z, 0) into out."""
-    if _torch is not None:
-        _torch.clamp(_tensor(z), min=0, out=_tensor(out))
-    else:
+    if _here.torch is None:
         np.maximum(z, ZERO, out=out)
+    else:
+        _here.torch.clamp(_tensor(z), min=0, out=_written(out))
 
 
 def relu_derivative(gradient: np.ndarray, h: np.ndarray, scratch: np.ndarray) -> None:
     """Multiplies gradient by 1 where h, which `relu` wrote, is positive, and by 0 elsewhere."""
-    if _torch is None:
+    if _here.torch is None:
         np.multiply(gradient, h > ZERO, out=gradient)
     else:
-        _tensor(gradient).mul_(_torch.sign(_tensor(h), out=_tensor(scratch)))
+        _written(gradient).mul_(_here.torch.sign(_tensor(h), out=_written(scratch)))
 
 
-def affine(x: np.ndarray, slopes: np.ndarray, offsets: np.ndarray | None, out: np.ndarray) -> None:
-    """Writes x * slopes + offsets, which may have one number for each row of x, [..., 1], into out; None adds none."""
-    if _torch is None:
-        np.multiply(x, slopes, out=out)
+def affine(x: np.ndarray, slopes: np.ndarray | None, offsets: np.ndarray | None, out: np.ndarray) -> None:
+    """Writes x * slopes + offsets into out.
+
+    Args:
+        x: of fewer or as many axes as out, or with length 1 where out is longer.
+        slopes: one for each row of x, [..., 1]; None: 1.
+        offsets: likewise, or as many as out has numbers; None: 0. Not both are None.
+        out: may be x.
+    """
+    if _here.torch is None:
+        if slopes is not None:
+            x = np.multiply(x, slopes, out=out)
         if offsets is not None:
-            np.add(out, offsets, out=out)
+            np.add(x, offsets, out=out)
         return
     # torch does not repeat what it writes along axes that only out has.
-    x_as_out = _tensor(x).expand(out.shape)
-    if offsets is None:
-        _torch.mul(x_as_out, _tensor(slopes), out=_tensor(out))
+    torch, read, written = _here.torch, _tensor(x).expand(out.shape), _written(out)
+    if slopes is None:
+        torch.add(read, _tensor(offsets), out=written)
+    elif offsets is None:
+        torch.mul(read, _tensor(slopes), out=written)
     else:
-        _torch.addcmul(_tensor(offsets), x_as_out, _tensor(slopes), out=_tensor(out))
+        torch.addcmul(_tensor(offsets), read, _tensor(slopes), out=written)
 
 
 def row_sums(x: np.ndarray) -> np.ndarray:
     """The sums over the last axis, which stays with length 1."""
-    if _torch is not None:
-        return _tensor(x).sum(-1, keepdim=True).numpy()
-    return np.add.reduce(x, axis=-1, keepdims=True)
+    if _here.torch is None:
+        return np.add.reduce(x, axis=-1, keepdims=True)
+    return _tensor(x).sum(-1, keepdim=True).numpy()
 
 
 def row_products(a: np.ndarray, b: np.ndarray, scratch: np.ndarray) -> np.ndarray:
     """The sums of a * b over the last axis, which stays with length 1."""
-    if _torch is not None:
-        return _torch.mul(_tensor(a), _tensor(b), out=_tensor(scratch)).sum(-1, keepdim=True).numpy()
-    return np.einsum("...b,...b->...", a, b)[..., None]
+    if _here.torch is None:
+        return np.einsum("...b,...b->...", a, b)[..., None]
+    return _here.torch.mul(_tensor(a), _tensor(b), out=_written(scratch)).sum(-1, keepdim=True).numpy()
 
 
 def chunks(size: int) -> list[slice]:
@@ -164,27 +198,28 @@ def adam(
         step_size: see above.
         epsilon: see above; None leaves the division out.
     """
-    rest1, rest2 = 1 - betas[0], 1 - betas[1]
-    if _torch is not None:
-        its_m, its_v, its_gradient, its_scratch = map(_tensor, (m, v, gradient, scratch))
-        its_m.lerp_(its_gradient, rest1)
-        its_v.mul_(betas[1]).addcmul_(its_gradient, its_gradient, value=rest2)
-        if epsilon is None:
-            _tensor(weights).sub_(its_m, alpha=step_size)
-        else:
-            _tensor(weights).addcdiv_(its_m, _torch.sqrt(its_v, out=its_scratch).add_(epsilon), value=-step_size)
+    if _here.torch is None:
+        for part in chunks(len(weights)):
+            arrays = weights[part], m[part], v[part], gradient[part], scratch[part]
+            _adam_in_numpy(*arrays, betas=betas, step_size=step_size, epsilon=epsilon)
         return
-    for part in chunks(len(weights)):
-        _adam_in_numpy(weights[part], m[part], v[part], gradient[part], scratch[part], rest1, rest2, step_size, epsilon)
+    its_m, its_v, its_gradient = _written(m), _written(v), _tensor(gradient)
+    its_m.lerp_(its_gradient, 1 - betas[0])
+    its_v.mul_(betas[1]).addcmul_(its_gradient, its_gradient, value=1 - betas[1])
+    if epsilon is None:
+        _written(weights).sub_(its_m, alpha=step_size)
+    else:
+        root = _here.torch.sqrt(its_v, out=_written(scratch)).add_(epsilon)
+        _written(weights).addcdiv_(its_m, root, value=-step_size)
 
 
-def _adam_in_numpy(weights, m, v, gradient, scratch, rest1, rest2, step_size, epsilon):
+def _adam_in_numpy(weights, m, v, gradient, scratch, betas, step_size, epsilon):
     np.subtract(gradient, m, out=scratch)
-    scratch *= np.float32(rest1)
+    scratch *= np.float32(1 - betas[0])
     m += scratch
     np.multiply(gradient, gradient, out=scratch)
-    scratch *= np.float32(rest2)
-    v *= np.float32(1 - rest2)
+    scratch *= np.float32(1 - betas[1])
+    v *= np.float32(betas[1])
     v += scratch
     if epsilon is None:
         np.multiply(m, np.float32(step_size), out=scratch)

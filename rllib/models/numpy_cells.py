@@ -8,6 +8,7 @@ never overflows: all gates of a step are then one tanh.
 
 import numpy as np
 
+from rllib.models import kernels
 from rllib.models.memory import StepOrder
 
 ONE = np.float32(1)
@@ -63,11 +64,11 @@ class LSTM:
         h[:, :num_sequences, :-1], c[:, :num_sequences] = states[:, :, 0], states[:, :, 1]
         gates, tanh_c = buffers("gates", rows, 4 * size), buffers("tanh_c", rows, size)
         from_before, scratch = buffers("from_before", num_sequences, 4 * size), buffers("scratch", num_sequences, size)
-        np.matmul(features, self._read, out=gates)
+        kernels.matmul(features, self._read, out=gates)
         for here, before, now in order.steps:
             z, count = gates[:, here], here.stop - here.start
             added, product = from_before[:, :count], scratch[:, :count]
-            np.matmul(h[:, before], remembered, out=added)
+            kernels.matmul(h[:, before], remembered, out=added)
             np.add(z, added, out=z)
             _squash(z, self._scale, self._shift)
             new_c, squashed = c[:, now], tanh_c[:, here]
@@ -122,14 +123,15 @@ class LSTM:
             np.multiply(by_output, dh, out=by_output)
             if here.start:
                 np.multiply(dc, f[:, here], out=carried_c[:, :count])
-                np.matmul(d_gates[:, here], back, out=carried_h[:, :count])
+                kernels.matmul(d_gates[:, here], back, out=carried_h[:, :count])
             following = count
-        np.matmul(features.swapaxes(-1, -2), d_gates, out=self._d_read)
-        np.matmul(previous.swapaxes(1, 2), d_gates, out=self._d_remembered)
+        kernels.matmul(features.swapaxes(-1, -2), d_gates, out=self._d_read)
+        kernels.matmul(previous.swapaxes(1, 2), d_gates, out=self._d_remembered)
         if not wants_features:
             return None
         out = buffers("d_features", rows, self._read.shape[1] - 1)
-        return np.matmul(d_gates, self._read[:, :-1].swapaxes(1, 2), out=out)
+        kernels.matmul(d_gates, self._read[:, :-1].swapaxes(1, 2), out=out)
+        return out
 
 
 class GRU:
@@ -154,10 +156,10 @@ class GRU:
         h[:, :num_sequences, :-1] = states[:, :, 0]
         gates, from_before = buffers("gates", rows, 3 * size), buffers("from_before", rows, 3 * size)
         scratch = buffers("scratch", num_sequences, size)
-        np.matmul(features, self._read, out=gates)
+        kernels.matmul(features, self._read, out=gates)
         for here, before, now in order.steps:
             z, added, product = gates[:, here], from_before[:, here], scratch[:, : here.stop - here.start]
-            np.matmul(h[:, before], remembered, out=added)
+            kernels.matmul(h[:, before], remembered, out=added)
             _gru_gates(z, added, product, size)
             new_h, candidate = h[:, now, :-1], z[..., 2 * size :]
             np.subtract(h[:, before, :-1], candidate, out=new_h)
@@ -194,16 +196,17 @@ class GRU:
                 dh[:, :following] += carried[:, :following]
             np.multiply(factors, dh[:, :, None], out=factors)
             if here.start:
-                np.matmul(d_gates[:, here], back, out=carried[:, :count])
+                kernels.matmul(d_gates[:, here], back, out=carried[:, :count])
                 carried[:, :count] += dh * update[:, here]
             following = count
-        np.matmul(previous.swapaxes(1, 2), d_gates, out=self._d_remembered)
+        kernels.matmul(previous.swapaxes(1, 2), d_gates, out=self._d_remembered)
         np.multiply(d_candidate, d_outputs, out=d_remembered)
-        np.matmul(features.swapaxes(-1, -2), d_gates, out=self._d_read)
+        kernels.matmul(features.swapaxes(-1, -2), d_gates, out=self._d_read)
         if not wants_features:
             return None
         out = buffers("d_features", rows, self._read.shape[1] - 1)
-        return np.matmul(d_gates, self._read[:, :-1].swapaxes(1, 2), out=out)
+        kernels.matmul(d_gates, self._read[:, :-1].swapaxes(1, 2), out=out)
+        return out
 
 
 class LSTMStep:
@@ -235,7 +238,7 @@ class LSTMStep:
         size, scratch = self._size, self._scratch
         i, f, g, o = self._gates
         self._before[:] = state[:, :size]
-        np.dot(self._read, self._weights, out=self._z)
+        kernels.matmul(self._read, self._weights, out=self._z)
         _squash(self._z, self._scale, self._shift)
         c = next_state[:, size:]
         np.multiply(f, state[:, size:], out=c)
@@ -263,8 +266,8 @@ class GRUStep:
         """Reads `features`, writes `outputs`."""
         size, z = self._size, self._z
         self._before[:, :-1] = state
-        np.dot(self.features, self._read, out=z)
-        np.dot(self._before, self._remembered, out=self._added)
+        kernels.matmul(self.features, self._read, out=z)
+        kernels.matmul(self._before, self._remembered, out=self._added)
         _gru_gates(z, self._added, self._scratch, size)
         candidate = z[:, 2 * size :]
         np.subtract(state, candidate, out=next_state)

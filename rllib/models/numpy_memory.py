@@ -6,6 +6,7 @@ and close with a 1, so biases come with the products; rows stand in the order of
 
 import numpy as np
 
+from rllib.models import kernels
 from rllib.models.activations import ACTIVATIONS, Activation
 from rllib.models.buffers import BuffersByRows
 from rllib.models.memory import MemoryLayout, StepOrder
@@ -103,7 +104,7 @@ class _Acting:
         for index, (tower, head, results) in enumerate(zip(self._towers, self._heads, self._results)):
             own = slice(index * self._tower_state, (index + 1) * self._tower_state)
             read = self._torsos[index].forward(inputs) if self._torsos else inputs
-            np.dot(tower.features(read, state[:, own], next_state[:, own]), head, out=results)
+            kernels.matmul(tower.features(read, state[:, own], next_state[:, own]), head, out=results)
         if values is not None:
             values[:] = self._values
         if self._log_std is not None:
@@ -141,7 +142,7 @@ def _layer_buffers(weights: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarr
 
 def _through(layers: list[tuple], features: np.ndarray) -> np.ndarray:
     for weights, apply, z, out in layers:
-        np.dot(features, weights, out=z)
+        kernels.matmul(features, weights, out=z)
         apply(z, out[:, :-1])
         features = out
     return features
@@ -205,8 +206,8 @@ class _Training:
         d_features, start = self._buffers("d_top", rows, self._features.shape[2] - 1), 0
         for read, d_read, (head, gradient) in zip(self._features, d_features, self._heads):
             own = d_results[start : start + head.shape[1]]
-            np.dot(read.T, own.T, out=gradient)
-            np.dot(own.T, head[:-1].T, out=d_read)
+            kernels.matmul(read.T, own.T, out=gradient)
+            kernels.matmul(own.T, head[:-1].T, out=d_read)
             start += head.shape[1]
         for layer in reversed(self._posts):
             d_features = layer.backward(d_features, True)
@@ -226,7 +227,7 @@ class _Layer:
         """[towers, B, width + 1] of features [towers, B, before + 1], or [B, before + 1] where all read the same."""
         rows, width = features.shape[-2], self._weights.shape[2]
         z, out = self._buffers(f"{self._name}_z", rows, width), self._buffers(self._name, rows, width + 1)
-        np.matmul(features, self._weights, out=z)
+        kernels.matmul(features, self._weights, out=z)
         self._activation.apply(z, out[..., :-1])
         self._kept = features, z, out[..., :-1]
         return out
@@ -236,8 +237,9 @@ class _Layer:
         features, z, h = self._kept
         scratch = self._buffers(f"{self._name}_scratch", *z.shape[1:])
         self._activation.multiply_derivative(d_outputs, h, z, scratch)
-        np.matmul(features.swapaxes(-1, -2), d_outputs, out=self._gradient)
+        kernels.matmul(features.swapaxes(-1, -2), d_outputs, out=self._gradient)
         if not wants_features:
             return None
         out = self._buffers(f"{self._name}_d_features", len(z[0]), self._weights.shape[1] - 1)
-        return np.matmul(d_outputs, self._weights[:, :-1].swapaxes(1, 2), out=out)
+        kernels.matmul(d_outputs, self._weights[:, :-1].swapaxes(1, 2), out=out)
+        return out

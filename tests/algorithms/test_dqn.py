@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from rllib.algorithms.dqn import DQNConfig, SimpleQConfig
+from rllib.algorithms.dqn import DQN, DQNConfig, SimpleQConfig
 from rllib.algorithms.from_checkpoint import LEARNER_FILE
 from rllib.algorithms.rainbow import RainbowConfig
 from rllib.algorithms.registry import get_algorithm_config
@@ -170,6 +170,30 @@ def test_updates_per_step():
         with make_config(training_intensity=intensity).build() as algo:
             algo.train()
             assert algo.num_updates == pytest.approx(updates, abs=1 + 32 // 16)
+
+
+def test_statistics_of_the_iteration_stand_with_those_of_each_policy():
+    class ByPolicy(DQN):
+        def training_step(self):
+            stats = super().training_step()
+            stats["of_the_step"] = 1.0
+            return {"default_policy": stats}
+
+    with ByPolicy(make_config()) as algo:
+        algo.train()
+        stats = algo.train()["info"]["learner"]["default_policy"]["learner_stats"]
+        assert stats["of_the_step"] == 1.0
+        assert stats["updates_per_step_sampled"] == pytest.approx(0.25, abs=0.01)
+        assert "cur_epsilon" in stats and "of_the_step" not in algo._stats
+
+
+def test_a_learning_rate_may_have_its_objectives_name():
+    with make_config().build() as algo:
+        algo.train()
+        batch = algo.replay.sample(32, np.random.default_rng(0), 0.0)
+        algo.add_targets(batch)
+        stats = algo.learn_on_batch(batch, lr={"policy": 0.0}, shuffle=False)
+        assert "cur_lr" not in stats and np.isfinite(stats["total_loss"])
 
 
 def test_the_target_network_follows_at_its_own_pace():

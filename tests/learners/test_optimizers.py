@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rllib.learners.optimizers import CHUNK, SGD, Adam, RAdam, RMSprop, clip_gradient, global_norm
+from rllib.learners.optimizers import SGD, Adam, RAdam, RMSprop, clip_gradient, global_norm
+from rllib.models.kernels import CHUNK
 
 
 def slow_adam(weights, gradients, lr, beta1=0.9, beta2=0.999, epsilon=1e-8):

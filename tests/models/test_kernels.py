@@ -1,9 +1,10 @@
-"""numpy's products take one thread, unless the environment asks for more; torch computes large updates."""
+"""numpy's products take one thread, unless the environment asks for more; torch computes updates on more cores."""
 
 import contextlib
 import os
 import subprocess
 import sys
+import threading
 import warnings
 
 import numpy as np
@@ -82,6 +83,10 @@ def affine_by_rows_over_towers(out):
     kernels.affine(matrix(1, 3, 4), matrix(2, 3, 1), matrix(1, 3, 1), out=out)
 
 
+def affine_without_slopes(out):
+    kernels.affine(matrix(1, 3, 4), None, matrix(2, 3, 1), out=out)
+
+
 def affine_without_offsets(out):
     kernels.affine(matrix(2, 3, 4), matrix(2, 3, 1), None, out=out)
 
@@ -115,7 +120,15 @@ def adam_without_division(out):
 @pytest.mark.parametrize(
     "computes",
     [
-        *(matmul, relu, relu_derivative, affine_by_rows_over_towers, affine_without_offsets, affine_in_place),
+        *(
+            matmul,
+            relu,
+            relu_derivative,
+            affine_by_rows_over_towers,
+            affine_without_slopes,
+            affine_without_offsets,
+            affine_in_place,
+        ),
         *(row_sums, row_products, adam, adam_without_division),
     ],
 )
@@ -130,6 +143,30 @@ def test_torch_computes_what_numpy_computes(computes):
     assert np.isfinite(by_numpy).all()
     np.testing.assert_allclose(by_torch, by_numpy, rtol=1e-6, atol=5e-7)
     assert np.isnan(larger[:, :, -1]).all()
+
+
+def test_an_array_that_may_not_be_written_is_no_result():
+    fixed = matrix(2, 4)
+    fixed.flags.writeable = False
+    for cores in (1, 2):
+        with kernels.on_cores(cores), pytest.raises(ValueError, match="read-only"):
+            kernels.relu(matrix(2, 4), out=fixed)
+
+
+def test_other_threads_and_outer_contexts_keep_their_arithmetic():
+    seen = []
+
+    def of_this_thread():
+        return kernels._here.torch is not None
+
+    with kernels.on_cores(2):
+        other = threading.Thread(target=lambda: seen.append(of_this_thread()))
+        other.start()
+        other.join()
+        with kernels.on_cores(3):
+            seen.append(of_this_thread())
+        seen.append(of_this_thread())
+    assert [*seen, of_this_thread()] == [False, True, True, False]
 
 
 def test_arrays_that_may_not_be_written_are_read():
@@ -166,7 +203,6 @@ def test_updates_take_as_many_of_the_cores_asked_for_as_they_are_worth(monkeypat
     config.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=12)
     config.learners(num_cpus_per_learner=asked)
     with config.rollouts(num_rollout_workers=0).build(env="Pendulum-v1") as algo:
-        found.clear()  # of the build, which loads what they need
         while not found:
             algo.train()
     assert set(found) == {taken}

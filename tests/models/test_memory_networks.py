@@ -5,6 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rllib.models import kernels
 from rllib.models.catalog import policy_spec
 from rllib.models.memory import Memory, MemoryLayout, StepOrder
 from rllib.models.numpy_memory import NumpyMemoryNetwork
@@ -154,7 +155,8 @@ def test_acting_is_step_by_step(layout):
         state = following
 
 
-def test_the_gradient_is_that_of_autograd(layout):
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_gradient_is_that_of_autograd(layout, cores):
     """Where states begin nothing flows further, in either form."""
     weights, inputs, states = drawn(layout)
     network, other = network_of(layout, weights), torch_network_of(layout, weights)
@@ -165,8 +167,9 @@ def test_the_gradient_is_that_of_autograd(layout):
         outputs = other(*map(torch.from_numpy, given))
         d_outputs = [rng.normal(size=output.shape).astype(np.float32) for output in outputs]
         backward(sum((output * torch.from_numpy(d)).sum() for output, d in zip(outputs, d_outputs)), [other])
-        network.forward(*given)
-        found = layout.named_parameters(network.backward(tuple(d_outputs)))
+        with kernels.on_cores(cores):
+            network.forward(*given)
+            found = layout.named_parameters(network.backward(tuple(d_outputs)))
         for name, expected in layout.named_parameters(other.flat.grad).items():
             np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
 

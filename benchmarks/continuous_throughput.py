@@ -2,8 +2,9 @@
 
 Networks of 256x256, batches of 256, uniform replay of a million rows, one environment (with 2 workers one in each)
 and one update per environment step. SBX and Stable-Baselines3 do the same with the same numbers. SBX and ours compute
-on all cores that a side may use, Stable-Baselines3 on one. Every side of a round is a process of its own, so that the
-time from the start of learning to the end of the first update has everything in it that is compiled.
+on all cores that a side may use (ours by `num_cpus_per_learner`), Stable-Baselines3 on one. Every side of a round is a
+process of its own, so that the time from the start of learning to the end of the first update has everything in it that
+is compiled.
 
 `--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
 the environment, choosing actions and updates took.
@@ -31,6 +32,7 @@ def build(name: str, environment: str, workers: int, cores: int):
 
     noise = {"type": "GaussianNoise", "random_timesteps": LEARNING_STARTS, "stddev": 0.1}
     explored = {"exploration_config": noise} if name in ("TD3", "DDPG") else {}
+    of_ddpg = {"l2_reg": 0.0} if name == "DDPG" else {}  # RLlib's default is a penalty, which the peers do not compute
     return (
         get_algorithm_config(name)
         .environment(environment)
@@ -42,6 +44,7 @@ def build(name: str, environment: str, workers: int, cores: int):
             replay_buffer_config={"type": "ReplayBuffer", "capacity": REPLAY},
             model={"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"},
             q_model_config={"fcnet_hiddens": HIDDENS},
+            **of_ddpg,
         )
         .learners(num_cpus_per_learner=cores)
         .exploration(**explored)

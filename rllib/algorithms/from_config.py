@@ -210,13 +210,9 @@ def actor_options(config: AlgorithmConfig) -> dict:
     }
 
 
-def cores_per_learner(config: AlgorithmConfig) -> int:
-    """Cores for updates: one, unless the user has asked for more.
-
-    Threads on several cores spin while they wait for each other. Where other programs use these cores, most of the time
-    is lost, so the default is one.
-    """
-    return 1 if config.num_cpus_per_learner == "auto" else max(1, config.num_cpus_per_learner)
+def cores_per_learner(config: AlgorithmConfig) -> int | None:
+    """Cores for updates that the user has asked for; None: nothing was said."""
+    return None if config.num_cpus_per_learner == "auto" else max(1, config.num_cpus_per_learner)
 
 
 def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> GroupSettings:
@@ -260,7 +256,7 @@ def resource_request(config: AlgorithmConfig) -> dict:
     """What a run claims: see Algorithm.default_resource_request."""
     learners = config.num_learners
     request = {
-        "cpu": max(config.num_cpus_for_local_worker, 0 if learners else cores_per_learner(config)),
+        "cpu": max(config.num_cpus_for_local_worker, 0 if learners else cores_per_learner(config) or 0),
         "gpu": 0 if learners else config.num_gpus,
         "extra_cpu": learners * _cpus_per_learner(config),
         "extra_gpu": sum(claim.count * claim.each for claim in gpu_claims(config)),

@@ -362,7 +362,7 @@ def make_learner(
     kind: str = "auto",
     device: str = "cpu",
     rng: np.random.Generator | None = None,
-    cores: int = 1,
+    cores: int | None = None,
     torch_options: TorchOptions = DEFAULTS,
     make_group: Callable | None = None,
 ) -> Learner:
@@ -378,8 +378,9 @@ def make_learner(
             have it).
         device: "cpu", "cuda" or "cuda:1".
         rng: draws the weights of `modules`.
-        cores: for updates; in closed form at most, as many as these are worth. torch gets them for the whole process,
-            and keeps its own number for 1.
+        cores: for updates; in closed form at most, as many as these are worth. torch gets them for the whole process.
+            None: one in closed form, where threads on several spin while they wait for each other, and where other
+            programs use these cores most of the time is lost; torch keeps its own number.
         torch_options: how torch computes, where it does.
         make_group: instead of learning here, makes the processes that do: called with the learner's vector and target
             copies, and with what makes their learners, a function of keyword arguments `policy`, `targets` and `rng`.
@@ -403,7 +404,7 @@ def make_learner(
             "Use a Loss, which gets the outputs of whole sequences."
         )
     for target in targets:
-        target.attach(vector[target.module], policy.spec if target.module == POLICY else None)
+        target.attach(vector[target.module], policy.spec if target.module == POLICY else None, cores or 1)
     whole = all(each.has_closed_form and len(each.moves) == 1 for each in objectives) and (
         all(hasattr(module, "numpy") for module in modules.values())
     )
@@ -432,7 +433,7 @@ def make_learner(
         from rllib.learners.torch_learner import TorchBackend
 
         backend = TorchBackend(vector, objectives, targets, device, torch_options)
-        if cores > 1:
+        if cores is not None:
             backend.use_threads(cores)
         return Learner(vector, objectives, targets, backend)
-    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, cores))
+    return Learner(vector, objectives, targets, NumpyBackend(vector, objectives, targets, cores or 1))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rllib.models.kernels import CHUNK, chunks
+from rllib.models import kernels
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy
 
@@ -31,16 +31,16 @@ class TargetCopy:
         self.module, self.tau, self.every = module, tau, every
         self._moved_at = 0
 
-    def attach(self, source: np.ndarray, spec: PolicySpec | None = None) -> None:
+    def attach(self, source: np.ndarray, spec: PolicySpec | None = None, cores: int = 1) -> None:
         """Begins as a copy of `source`, the module's flat weights, whose memory it follows from now on.
 
         Args:
             source: see above.
             spec: of the policy, where the module is its network.
+            cores: for a move.
         """
-        self._source = source
+        self._source, self._cores = source, cores
         self.weights = source.copy()
-        self._scratch = np.empty(CHUNK, np.float32)
         self.policy = None if spec is None else Policy(spec, self.weights)
 
     def follow(self, now: int) -> bool:
@@ -59,11 +59,8 @@ class TargetCopy:
             # Not by the formula, in which 0 * NaN would stay NaN.
             np.copyto(self.weights, self._source)
         else:
-            tau = np.float32(self.tau)
-            for part in chunks(len(self.weights)):
-                weights = self.weights[part]
-                weights *= 1 - tau
-                weights += np.multiply(self._source[part], tau, out=self._scratch[: len(weights)])
+            with kernels.on_cores(self._cores):
+                kernels.move_towards(self.weights, self._source, self.tau)
         return True
 
     def get_state(self) -> dict[str, np.ndarray]:

@@ -179,6 +179,18 @@ def chunks(size: int) -> list[slice]:
     return [slice(start, start + CHUNK) for start in range(0, size, CHUNK)]
 
 
+def move_towards(weights: np.ndarray, goal: np.ndarray, share: float) -> None:
+    """Moves weights [size] this share of the way to goal."""
+    if _here.torch is not None:
+        _written(weights).lerp_(_tensor(goal), share)
+        return
+    share, scratch = np.float32(share), np.empty(min(len(weights), CHUNK), np.float32)
+    for part in chunks(len(weights)):
+        moved = weights[part]
+        moved *= 1 - share
+        moved += np.multiply(goal[part], share, out=scratch[: len(moved)])
+
+
 def adam(
     weights: np.ndarray,
     m: np.ndarray,

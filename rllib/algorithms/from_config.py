@@ -1,5 +1,6 @@
 """From the config to what is made of it: environments and their spaces, workers, and what happens when one fails."""
 
+import logging
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +21,8 @@ from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker_set import FaultTolerance, GpuClaim, num_cores
 from rllib.learners.learner_group import GroupSettings
 from rllib.models.model_settings import MODEL_DEFAULTS
+
+logger = logging.getLogger(__name__)
 
 
 def learned_environment(config: AlgorithmConfig) -> EnvFactory | None:
@@ -211,8 +214,19 @@ def actor_options(config: AlgorithmConfig) -> dict:
 
 
 def cores_per_learner(config: AlgorithmConfig) -> int | None:
-    """Cores for updates that the user has asked for; None: nothing was said."""
-    return None if config.num_cpus_per_learner == "auto" else max(1, config.num_cpus_per_learner)
+    """Cores for updates that the user has asked for; None: nothing was said. Warns where this process has fewer."""
+    if config.num_cpus_per_learner == "auto":
+        return None
+    asked, there = max(1, config.num_cpus_per_learner), num_cores()
+    if asked > there and not config.num_learners:
+        logger.warning(
+            "num_cpus_per_learner=%d threads share %d cores and wait for one another, which is slower than a core for "
+            "each. Use .learners(num_cpus_per_learner=%d).",
+            asked,
+            there,
+            there,
+        )
+    return asked
 
 
 def group_settings(config: AlgorithmConfig, spans_directory: str | None) -> GroupSettings:

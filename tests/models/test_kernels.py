@@ -226,6 +226,18 @@ def test_torch_in_this_process_has_the_cores_asked_for(asked, expected):
         torch.set_num_threads(before)
 
 
+def test_more_cores_for_updates_than_there_are_bring_one_notice(monkeypatch, caplog):
+    monkeypatch.setattr(from_config, "num_cores", lambda: 2)
+    for asked in (3, 2, "auto"):
+        with PPOConfig().learners(num_cpus_per_learner=asked).build(env="CartPole-v1"):
+            pass
+    told = [record.getMessage() for record in caplog.records if "num_cpus_per_learner" in record.getMessage()]
+    assert told == [
+        "num_cpus_per_learner=3 threads share 2 cores and wait for one another, which is slower than a core for each. "
+        "Use .learners(num_cpus_per_learner=2)."
+    ]
+
+
 def test_a_trial_claims_the_cores_of_its_updates():
     config = SACConfig().environment("Pendulum-v1").rollouts(num_rollout_workers=2)
     alone = config.copy().learners(num_cpus_per_learner=3)

@@ -1,5 +1,5 @@
 # Every target does all it needs from a fresh clone: Python >= 3.11, make and a package index are enough.
-#   make train      trains PPO on CartPole with four rollout workers, and says where the results are
+#   make train      trains PPO on CartPole until it is solved, and says where the results are
 #   make test       lint and the quick tests, at most four at a time; it ends with what was skipped, and why
 #   make faults     all tests of the runtime, with the longer ones
 #   make soak       ten minutes of mixed load on the runtime while its processes are killed (SEED=n repeats a run)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rllib.runs.files import ResultFiles, drop_results_after, read_results, write_params
-from rllib.runs.sidecar import SidecarLogger
+from rllib.runs.sidecar import SidecarLogger, wait_for_sidecar
 
 
 class RunLog:
@@ -35,7 +35,12 @@ class RunLog:
             raise BlockingIOError(f"{directory} is being written by another run; end that one first") from None
 
     def forget_after(self, iteration: int) -> None:
-        """Takes the results of later iterations out of the files."""
+        """Takes the results of later iterations out of the files.
+
+        Raises:
+            TimeoutError: if the process beside the earlier run does not end.
+        """
+        wait_for_sidecar(self.directory)
         drop_results_after(self.directory, iteration)
         self.iteration = iteration
         for file in self.directory.glob("events.out.tfevents*"):

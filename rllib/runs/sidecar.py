@@ -4,14 +4,19 @@ It follows result.json, which the run writes anyway, so that the run never waits
 (tune/sidecar.py) follows its journal and the files of each trial.
 """
 
+import contextlib
+import fcntl
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 # How long the run waits for the last files.
 _CLOSE_S = 60.0
+# What the process of a single run reads, and keeps locked for as long as it is there.
+_FOLLOWED = "result.json"
 
 
 class Sidecar:
@@ -21,20 +26,28 @@ class Sidecar:
         module: that it runs, by `run_beside` of follower.py.
         arguments: of its command line.
         what: it writes, for notices.
+        locked: a file that the process keeps locked until it ends, even if it outlives this one; None: there is none.
 
     Attributes:
         notices: of the process: what could not be written.
     """
 
-    def __init__(self, module: str, arguments: list[str], what: str):
+    def __init__(self, module: str, arguments: list[str], what: str, locked: Path | None = None):
         self.notices: list[str] = []
         self._command = [sys.executable, "-m", module, *arguments]
-        self._what = what
+        self._what, self._locked = what, locked
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
         """Starts the process, if it has not been started."""
-        if self._process is None:
+        if self._process is not None:
+            return
+        with contextlib.ExitStack() as until_started:
+            inherited = []
+            if self._locked is not None:
+                file = until_started.enter_context(self._locked.open("rb"))
+                fcntl.flock(file, fcntl.LOCK_SH)
+                inherited.append(file.fileno())
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -42,6 +55,7 @@ class Sidecar:
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 process_group=0,  # Ctrl-C is the run's to answer
+                pass_fds=inherited,
             )
 
     @property
@@ -79,7 +93,32 @@ class SidecarLogger(Sidecar):
     """
 
     def __init__(self, directory: Path, title: str = ""):
-        super().__init__("rllib.runs.follower", [str(directory), title], "TensorBoard events and curve")
+        arguments, what = [str(directory), title], "TensorBoard events and curve"
+        super().__init__("rllib.runs.follower", arguments, what, directory / _FOLLOWED)
 
     def on_result(self, result: Mapping) -> None:
         self.start()
+
+
+def wait_for_sidecar(directory: Path) -> None:
+    """Waits until the process beside an earlier run in this directory has ended; it outlives a run that is killed.
+
+    Raises:
+        TimeoutError: if it is still there after a minute.
+    """
+    followed = directory / _FOLLOWED
+    if not followed.exists():
+        return
+    deadline = time.monotonic() + _CLOSE_S
+    with followed.open("rb") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(
+                        f"the process that writes the TensorBoard events of the earlier run in {directory} was still "
+                        f"there after {_CLOSE_S:g} s; `fuser {followed}` says which one it is. End it, then start again"
+                    ) from None
+            time.sleep(0.02)

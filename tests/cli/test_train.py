@@ -99,7 +99,7 @@ def test_a_run_has_one_directory(rllib_command, tmp_path):
 @pytest.mark.parametrize("name", ["ppo/cartpole", "cartpole-ppo", "tuned_examples/ppo/cartpole.yaml"])
 def test_tuned_examples_are_found_by_name(rllib_command, behaviour, name):
     assert rllib_command("train", "-f", name, "--stop", "iterations=1").exit_code == 0
-    assert behaviour["configs"][0].settings["num_rollout_workers"] == 4
+    assert behaviour["configs"][0].settings["train_batch_size"] == 1024
 
 
 @pytest.mark.parametrize(

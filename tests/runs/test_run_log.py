@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from rllib import Algorithm, PPOConfig, tune
+from rllib.runs import sidecar
 from rllib.runs.files import read_results
+from rllib.runs.run_log import RunLog
 from rllib.tune.plots import read_runs
 from rllib.tune.trainables import resolve_trainable
 
@@ -44,6 +46,21 @@ def test_a_run_has_the_files_of_rllib_train(config, tmp_path):
     assert len((run / "progress.csv").read_text().splitlines()) == 3
     assert list(run.glob("events.out.tfevents*")) and (run / "curve.png").exists()
     assert [len(each.results) for each in read_runs(run)] == [2]
+
+
+def test_the_process_beside_a_killed_run_is_waited_for(tmp_path, monkeypatch):
+    (tmp_path / "result.json").touch()
+    earlier = sidecar.SidecarLogger(tmp_path)
+    earlier.start()
+    log = RunLog(tmp_path)
+    monkeypatch.setattr(sidecar, "_CLOSE_S", 0.1)
+    with pytest.raises(TimeoutError, match=r"the earlier run in .* was still there after 0\.1 s"):
+        log.forget_after(0)
+    monkeypatch.undo()
+    earlier.finish()  # as the end of its run does
+    log.forget_after(0)
+    earlier.close()
+    log.close()
 
 
 def test_restoring_takes_later_results_out(config, tmp_path, only_results):

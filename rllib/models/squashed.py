@@ -54,7 +54,9 @@ class BoundedSquashedGaussian(SquashedGaussian):
     Losses draw actions of their own, with gradients: see `torch_draw`.
 
     Attributes:
-        mean_limit: means are clipped to it on both sides, before tanh; None: they are not.
+        mean_limit: means are clipped to it on both sides, before tanh; None: they are not. Beyond it, a gradient that
+            leads back counts, and one that leads farther away does not: with no gradient at all, as a clip has, a
+            policy whose means are beyond the limit in every state would stay there.
     """
 
     mean_limit: float | None = None
@@ -89,7 +91,9 @@ class BoundedSquashedGaussian(SquashedGaussian):
         mean, log_std = inputs.chunk(2, dim=-1)
         log_std = log_std.clamp(*LOG_STD)
         if self.mean_limit is not None:
-            mean = mean.clamp(-self.mean_limit, self.mean_limit)
+            from rllib.models.torch_clip import clipped
+
+            mean = clipped(mean, self.mean_limit)
         u = mean + log_std.exp() * noise
         # -((u - mean) / std)^2 / 2 is -noise^2 / 2, without a gradient.
         log_prob = -(0.5 * noise.square() + log_std + HALF_LOG_2_PI) - _torch_log_slope(u)
@@ -107,9 +111,9 @@ class Draw:
     def __init__(self, size: int, inputs: np.ndarray, noise: np.ndarray, mean_limit: float | None = None):
         mean, given = inputs[:, :size], inputs[:, size:]
         log_std = np.clip(given, *LOG_STD)
-        self._is_free, self._mean_is_free = log_std == given, None
+        self._is_free, self._beyond = log_std == given, None
         if mean_limit is not None:
-            self._mean_is_free = np.abs(mean) <= mean_limit
+            self._beyond = np.sign(mean) * (np.abs(mean) > mean_limit)
             mean = np.clip(mean, -mean_limit, mean_limit)
         self._deviation = np.exp(log_std) * noise
         u = mean + self._deviation
@@ -128,7 +132,7 @@ class Draw:
         a, weight = self.actions, np.float32(d_log_prob)
         d_u = d_actions * (1 - a * a) + 2 * weight * a
         d_log_std = (d_u * self._deviation - weight) * self._is_free
-        d_mean = d_u if self._mean_is_free is None else d_u * self._mean_is_free
+        d_mean = d_u if self._beyond is None else np.where(self._beyond * d_u < 0, np.float32(0), d_u)
         return np.concatenate([d_mean, d_log_std], axis=1)
 
 

@@ -10,7 +10,7 @@ from rllib.env.actions import action_mapper
 from rllib.models.catalog import policy_spec
 from rllib.models.distributions import DiagGaussian
 from rllib.models.policy_spec import PolicySpec
-from rllib.models.squashed import SquashedGaussian
+from rllib.models.squashed import BoundedSquashedGaussian, SquashedGaussian
 from tests.envs import BoundedAction
 
 GAUSSIAN, SQUASHED = DiagGaussian((1,)), SquashedGaussian((1,))
@@ -99,3 +99,33 @@ def test_it_learns_where_the_best_action_is(tmp_path):
         path = algo.save(tmp_path)
     with Algorithm.from_checkpoint(path, overrides={"env": BoundedAction}) as restored:
         assert abs(restored.compute_single_action(np.zeros(1, np.float32), explore=False)[0] - 7) < 0.3
+
+
+@pytest.mark.parametrize("limit", [None, 2.0])
+def test_drawn_actions_have_gradients_that_lead_no_mean_out_of_its_limit(limit):
+    rng, distribution = np.random.default_rng(0), BoundedSquashedGaussian((3,), mean_limit=limit)
+    inputs = rng.uniform(-4, 4, (500, 6)).astype(np.float32)
+    inputs[:, 3:] /= 4
+    noise, slopes = (rng.standard_normal((500, 3), dtype=np.float32) for _ in range(2))
+    weight = 0.3
+
+    def loss(within, means):
+        actions, log_prob = distribution.torch_draw(torch.cat([means, within[:, 3:]], dim=1), torch.from_numpy(noise))
+        return (actions * torch.from_numpy(slopes)).sum() + weight * log_prob.sum(), actions, log_prob
+
+    given = torch.from_numpy(inputs).requires_grad_()
+    value, actions, log_prob = loss(given, given[:, :3])
+    value.backward()
+    drawn = distribution.draw(inputs, noise)
+    gradient = drawn.gradient(slopes, weight)
+    np.testing.assert_allclose(drawn.actions, actions.detach(), atol=1e-6)
+    np.testing.assert_allclose(drawn.log_prob, log_prob.detach(), atol=2e-5)
+    np.testing.assert_allclose(gradient, given.grad, atol=2e-6)
+    if limit is None:
+        return
+    # As if means within the limit were given: what leads out of it is missing, and nothing else.
+    means = torch.from_numpy(inputs[:, :3].clip(-limit, limit)).requires_grad_()
+    loss(torch.from_numpy(inputs), means)[0].backward()
+    whole, beyond = means.grad.numpy(), np.sign(inputs[:, :3]) * (abs(inputs[:, :3]) > limit)
+    np.testing.assert_allclose(gradient[:, :3], np.where(beyond * whole < 0, 0, whole), atol=2e-6)
+    assert (beyond * gradient[:, :3] > 0).any() and (beyond * whole < 0).any()

@@ -12,7 +12,8 @@ An update moves the critics, then the actor by the new critics, then alpha by th
 with the alpha from before.
 
 Departures: `target_entropy="auto"` is half of the largest entropy for discrete actions (RLlib and the paper: 98 %, at
-which the policy stays nearly uniform); for continuous ones it is minus their number, as everywhere.
+which the policy stays nearly uniform); for continuous ones it is minus their number, as everywhere. With gSDE means are
+clipped, and gradients that lead them back are passed on (models/squashed.py).
 
 Losses are in losses/sac.py, replay and updates in off_policy_actor_critic.py.
 """

@@ -22,6 +22,10 @@ class ActorState(Enum):
     PENDING, STARTING, ALIVE, RESTARTING, DEAD = "pending", "starting", "alive", "restarting", "dead"
 
 
+# Begins the holder of what a task needs.
+TASK = b"task "
+
+
 class Task(msgspec.Struct):
     """A task until it is done.
 
@@ -41,6 +45,12 @@ class Task(msgspec.Struct):
     gpus: tuple[str, ...] = ()
     cancelled: bool = False
     interrupted: bool = False
+
+    @property
+    def holder(self) -> bytes:
+        """By which the node holds what it needs. Its key will not do: that is also the key of its result, an object
+        that holds things of its own, and that others may know before the node learns that the task is done."""
+        return TASK + self.key
 
     @property
     def request(self) -> Request:

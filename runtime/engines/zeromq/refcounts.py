@@ -2,7 +2,8 @@
 
 An *item* is a block of shared memory, an object that more than its owner knows, or an actor. A *holder* is a process
 (its number), a process by what came to it from another worker (both numbers: an account, see shared_items.py), or a
-thing the node keeps itself (a key: a queued task, a published object, an actor's arguments).
+thing the node keeps itself (bytes: `Task.holder` of a task that is not done, the key of a published object or of an
+actor for its arguments).
 
 Counts are signed, because messages of different senders overtake one another: the RELEASE of a receiver may arrive
 before the HOLD of the sender. An item is free when its creator has registered it and every count is zero. This is safe

@@ -67,7 +67,7 @@ class Scheduler:
         depth = submitter.task.depth + 1 if submitter.task is not None else submitter.kind == ProcessKind.ACTOR
         entry = Task(wire.key(serial, source), serial, source, frame, task, int(depth))
         for key in task.items:
-            self._shared.refcounts.add(key, entry.key, 1)
+            self._shared.refcounts.add(key, entry.holder, 1)
         self._enter(entry)
 
     def _enter(self, task):
@@ -243,7 +243,7 @@ class Scheduler:
         """A task is done: what it needed is free."""
         task, worker.task = worker.task, None
         self.give_back(worker, task.request, task.gpus)
-        self._shared.drop_holder(task.key)
+        self._shared.drop_holder(task.holder)
 
     def give_back(self, worker: Process, held: Request, gpus: tuple[str, ...]) -> None:
         """A worker does not hold these resources any more; while it is blocked, others have its CPUs already."""
@@ -254,7 +254,7 @@ class Scheduler:
             self._groups.settle()
 
     def _fail(self, task, error, text):
-        self._shared.drop_holder(task.key)
+        self._shared.drop_holder(task.holder)
         body = structs.encode(structs.Failed(error, text))
         self._table.tell(task.owner, wire.message(wire.FAILED, wire.NODE, task.serial, body=body))
 
@@ -263,7 +263,7 @@ class Scheduler:
         task, worker.task = worker.task, None
         self.give_back(worker, task.request, task.gpus)
         if task.cancelled or task.owner not in self._processes:
-            self._shared.refcounts.drop_holder(task.key)
+            self._shared.refcounts.drop_holder(task.holder)
             return
         may_be_retried = task.may_be_retried
         task.attempts += 1
@@ -310,7 +310,7 @@ class Scheduler:
         for task in self.waiting():
             if task.owner == process:
                 task.cancelled = True
-                self._shared.refcounts.drop_holder(task.key)
+                self._shared.refcounts.drop_holder(task.holder)
         for worker in self._processes.values():
             if worker.task is not None and worker.task.owner == process:
                 worker.task.cancelled = True

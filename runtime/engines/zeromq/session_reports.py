@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..resources import quantities
-from . import wire
-from .entities import ProcessKind
+from .entities import TASK, ProcessKind
 from .refcounts import BLOCK
 from .state import NodeState
 
@@ -135,7 +134,7 @@ def _holder(state, holder):
         return f"the arguments of actor {state.actors[holder].spec.name}"
     if holder in state.refcounts.items:
         return f"the value of {holder.hex()}"
-    task = state.task(holder)
-    if task is not None:
-        return f"the arguments of task {task.spec.name}()"
-    return "the arguments of a task" if len(holder) == wire.KEY_BYTES else "a function or class"
+    if not holder.startswith(TASK):
+        return "a function or class"
+    task = state.task(holder.removeprefix(TASK))
+    return "the arguments of a task" if task is None else f"the arguments of task {task.spec.name}()"

@@ -601,6 +601,21 @@ def test_a_queued_task_holds_its_arguments():
     assert kinds(d.take(), 1) == [wire.FREED]
 
 
+def test_a_result_that_is_known_before_its_task_is_done_keeps_what_it_holds():
+    d, argument, inner = Driven(), wire.key(9, 1), wire.key(10, 1)
+    d.state.references(1, structs.References([(argument, 0), (inner, 0)], [], [], []))
+    serial = d.submit(items=[argument])
+    [spawn] = d.take(Spawn)
+    d.state.ready(spawn.process)
+    result, value = wire.key(serial, 1), wire.composed_value(b"pickle", [inner], [], [])
+    d.state.references(1, structs.References([], [(result, value, [inner])], [], [inner, argument]))
+    d.state.done(spawn.process, serial, 1)
+    assert d.state.refcounts.held_by(result) == {inner: 1}
+    assert d.state.refcounts.holders()[argument] == [spawn.process]
+    d.state.references(1, structs.References([], [], [], [result]))
+    assert inner not in d.state.refcounts.items
+
+
 def test_gpus_go_to_workers_of_their_own():
     d = Driven(gpu_ids=("3", "5"), GPU=2)
     serial = d.submit(request=(("CPU", 10_000), ("GPU", 10_000)))

@@ -46,7 +46,8 @@ class Sidecar:
             inherited = []
             if self._locked is not None:
                 file = until_started.enter_context(self._locked.open("rb"))
-                fcntl.flock(file, fcntl.LOCK_SH)
+                with contextlib.suppress(BlockingIOError):  # a stranger's lock must not stop the run
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 inherited.append(file.fileno())
             self._process = subprocess.Popen(
                 self._command,

@@ -371,6 +371,8 @@ class NoiseExplorer(Explorer):
             )
         self._low, self._high = place.low.reshape(-1), place.high.reshape(-1)
         self._shape = self._low.shape
+        # What `rng.uniform` computes, without its handling of arrays, which takes five times as long.
+        self._lowest, self._span = self._low.astype(np.float64), np.subtract(self._high, self._low, dtype=np.float64)
         self._zeros = policy.noise(np.random.default_rng(), place.num_envs) * 0
 
     def begin(self, num_steps: int, timesteps: int, active: Sequence[bool] | None = None) -> np.ndarray:
@@ -380,7 +382,7 @@ class NoiseExplorer(Explorer):
         for i in self._drawing(active):
             rng = self.rngs[i]
             # Both are always drawn, so that the streams of runs with other settings stay in step.
-            noise[:, i, 0] = rng.uniform(self._low, self._high, (num_steps, *self._shape))
+            noise[:, i, 0] = self._lowest + self._span * rng.random((num_steps, *self._shape))
             noise[:, i, 1] = rng.standard_normal((num_steps, *self._shape), np.float32)
         noise[steps >= self.exploration.random_timesteps, :, 0] = np.nan
         noise[:, :, 1] *= self.exploration.scale(steps)[:, None, None]

@@ -52,7 +52,7 @@ def _swish_derivative(gradient, h, z, scratch):
 
 ACTIVATIONS = {
     "tanh": Activation(lambda z, out: np.tanh(z, out=out), _tanh_derivative),
-    "relu": Activation(kernels.relu, lambda gradient, h, z, scratch: kernels.relu_derivative(gradient, h, scratch)),
+    "relu": Activation(kernels.relu, lambda gradient, h, z, scratch: kernels.relu_derivative(gradient, h)),
     "swish": Activation(_swish, _swish_derivative, keeps_input=True),
     "linear": Activation(lambda z, out: np.copyto(out, z), lambda gradient, h, z, scratch: None),
 }

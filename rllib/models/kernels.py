@@ -127,12 +127,13 @@ def relu(z: np.ndarray, out: np.ndarray) -> None:
         _here.torch.clamp(_tensor(z), min=0, out=_written(out))
 
 
-def relu_derivative(gradient: np.ndarray, h: np.ndarray, scratch: np.ndarray) -> None:
+def relu_derivative(gradient: np.ndarray, h: np.ndarray) -> None:
     """Multiplies gradient by 1 where h, which `relu` wrote, is positive, and by 0 elsewhere."""
     if _here.torch is None:
         np.multiply(gradient, h > ZERO, out=gradient)
     else:
-        _written(gradient).mul_(_here.torch.sign(_tensor(h), out=_written(scratch)))
+        tensor = _written(gradient)
+        _here.torch.ops.aten.threshold_backward.grad_input(tensor, _tensor(h), 0, grad_input=tensor)
 
 
 def affine(x: np.ndarray, slopes: np.ndarray | None, offsets: np.ndarray | None, out: np.ndarray) -> None:

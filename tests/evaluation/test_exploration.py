@@ -20,7 +20,7 @@ from rllib.models.catalog import policy_spec
 from rllib.models.encoders import BoxEncoder
 from rllib.models.policy_spec import PolicySpec
 from rllib.models.q_values import QValues
-from rllib.policy import Snapshot
+from rllib.policy import Policy, Snapshot
 from tests.envs import BoundedAction, InfiniteHorizon
 
 VALUES = PolicySpec(BoxEncoder((1,)), QValues(2), (8,), ("tanh",), critic=False, vf_share_layers=True)
@@ -167,6 +167,16 @@ def test_gaussian_noise_shrinks_after_the_random_steps():
     np.testing.assert_allclose(actions[:1000].std(), 1 / np.sqrt(3), atol=0.03)  # uniform in [-1, 1]
     np.testing.assert_allclose(actions[1000:1200].std(), 0.096, atol=0.015)
     np.testing.assert_allclose(actions[3000:].std(), 0.02, atol=0.001)
+
+
+def test_random_actions_are_uniform_within_the_bounds():
+    space = Box(np.float32([-1, 0.1]), np.float32([3, 0.7]))
+    policy = Policy(policy_spec(Box(-1, 1, (1,)), space, {"fcnet_hiddens": [8]}))
+    place = ex.Place(0, 0, 1, low=space.low, high=space.high)
+    explorer = RandomActions().explorer(RandomActions(), policy, [np.random.default_rng(5)], place)
+    drawn = explorer.begin(1000, 0)[:, 0, 0]
+    expected = np.random.default_rng(5).uniform(space.low, space.high, (1000, 2))
+    np.testing.assert_array_equal(drawn, expected.astype(np.float32))
 
 
 @pytest.mark.parametrize("kind", [ex.PerWorkerGaussianNoise, ex.PerWorkerOrnsteinUhlenbeckNoise])

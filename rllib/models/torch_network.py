@@ -522,7 +522,7 @@ def _convolved(torso: Torso, number: int, image: Image, pixels: Tensor, parts: d
         if torso.layer_norm:
             x = _normalized(x, parts[f"{name}.norm"])
         x = ACTIVATIONS[torso.activation](x)
-    return x.permute(0, 2, 3, 1).flatten(1)
+    return _rows(x)
 
 
 def _padded_conv(layer: Convolution, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -530,7 +530,16 @@ def _padded_conv(layer: Convolution, x: Tensor, weight: Tensor, bias: Tensor) ->
     padding = (top, left)
     if (top, left) != (bottom, right):
         x, padding = functional.pad(x, (left, right, top, bottom)), 0
+    elif padding == (0, 0) and x.shape[2:] == weight.shape[2:]:
+        # A kernel as large as the image is a product of matrices. As a convolution it takes three times as long, since
+        # torch rearranges the many weights.
+        return functional.linear(_rows(x), _rows(weight), bias)[:, :, None, None]
     return functional.conv2d(x, weight, bias, layer.filters.stride, padding)
+
+
+def _rows(images: Tensor) -> Tensor:
+    """Images [B, C, H, W] as rows in the order height, width, channels, in which both pixels and kernels are stored."""
+    return images.permute(0, 2, 3, 1).flatten(1)
 
 
 def _normalized(x: Tensor, norm: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ CASES = {
     "small": (SMALL, {"conv_filters": FILTERS, "conv_activation": "swish"}),
     "channels first": (FIRST, {"conv_filters": FILTERS, "post_fcnet_hiddens": [7, 5]}),
     "layer norm": (SMALL, {"conv_filters": FILTERS, "post_fcnet_hiddens": [7], "layer_norm": True}),
+    "as large as the image": (SMALL, {"conv_filters": [[6, [13, 11], 1, "valid"]], "layer_norm": True}),
     "floats": (Box(-1, 1, (10, 10, 2)), {"conv_activation": "tanh", "vf_share_layers": True}),
     "matrix": (Box(0, 1, (9, 9)), {"conv_filters": [[4, 3, 2]]}),
     "mixed": (MIXED, {"conv_filters": FILTERS, "fcnet_hiddens": [9], "post_fcnet_hiddens": [6]}),

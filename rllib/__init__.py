@@ -15,7 +15,7 @@ _LAZY = {
     "Policy": "rllib.policy",
     "RolloutWorker": "rllib.evaluation.rollout_worker",
     "SampleBatch": "rllib.sample_batch",
-    "check_env": "rllib.env.check_env",
+    "check_env": "rllib.env.checkup.check_env",
     "concat_samples": "rllib.sample_batch",
     "load_policy": "rllib.serving.loaded_policy",
     "make_learner": "rllib.learners.learner",

@@ -47,7 +47,7 @@ from rllib.algorithms.td3 import TD3 as TD3
 from rllib.algorithms.td3 import TD3Config as TD3Config
 from rllib.algorithms.tqc import TQC as TQC
 from rllib.algorithms.tqc import TQCConfig as TQCConfig
-from rllib.env.check_env import check_env as check_env
+from rllib.env.checkup.check_env import check_env as check_env
 from rllib.sample_batch import concat_samples as concat_samples
 from rllib.serving.loaded_policy import load_policy as load_policy
 from rllib.learners.learner import make_learner as make_learner

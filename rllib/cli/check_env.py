@@ -11,8 +11,8 @@ from rich.text import Text
 
 from rllib.cli.failures import reported, user_input
 from rllib.cli.values import parse_assignments, parse_value
-from rllib.env.check_env import check_env
-from rllib.env.env_report import EnvReport
+from rllib.env.checkup.check_env import check_env
+from rllib.env.checkup.report import EnvReport
 from rllib.env.registry import register_typed_function
 from rllib.video import draw_without_display
 

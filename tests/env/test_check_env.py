@@ -13,8 +13,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Text
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import rllib
-from rllib.env import check_env as module
-from rllib.env.env_report import EnvironmentCheckError
+from rllib.env.checkup import speed
+from rllib.env.checkup.report import EnvironmentCheckError
 from tests.envs import CountingEnv
 
 STEPS = 100
@@ -289,7 +289,7 @@ def masked_vector(context):
 
 @pytest.mark.parametrize("env", [Masked, masked_vector])
 def test_masks_are_respected(env, monkeypatch):
-    monkeypatch.setattr(module, "TOGETHER_S", 0.1)
+    monkeypatch.setattr(speed, "TOGETHER_S", 0.1)
     assert not found(env, num_envs=2).of("error")
 
 
@@ -313,7 +313,7 @@ def test_vectors_are_run_in_their_stream():
 
 
 def test_several_together_in_a_loop_and_in_processes(monkeypatch):
-    monkeypatch.setattr(module, "TOGETHER_S", 0.1)
+    monkeypatch.setattr(speed, "TOGETHER_S", 0.1)
     report = found(Sound, num_envs=2)
     assert report.measured["sync_steps_per_second"] > 0 < report.measured["async_steps_per_second"]
     assert 'gym_env_vectorize_mode="' in report.find("together")[0].remedy

@@ -1,5 +1,8 @@
 """What a check of an environment found: findings with what to do about them, and what was measured."""
 
+import os
+import re
+import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -93,3 +96,16 @@ class EnvReport:
             lines += [f"{finding.severity} ({finding.check}): {finding.seen}", f"    rule: {finding.rule}"]
             lines.append(f"    do:   {finding.remedy}")
         return "\n".join(lines)
+
+
+def told(error: BaseException) -> str:
+    """An exception in a line, with the place that raised it."""
+    text = one_line(str(error))
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+    return f"{type(error).__name__}: {text}{place}"
+
+
+def one_line(text: str) -> str:
+    """Without line breaks and the colours of a terminal, which gymnasium's warnings have."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())[:300]

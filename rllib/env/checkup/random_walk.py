@@ -1,4 +1,4 @@
-"""Steps of an environment with random actions, and what is wrong with their results; for check_env.py."""
+"""Steps of an environment with random actions, and what is wrong with their results."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rllib.env.env_report import Found
+from rllib.env.checkup.report import Found
 from rllib.env.legacy import call_reset
 from rllib.env.rewards import reward_problem
 from rllib.env.spaces import mismatch

@@ -1,0 +1,82 @@
+"""The environment that is checked, and what the checks share."""
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+
+from rllib.env.examiner import env_name
+from rllib.env.legacy import LegacyEnvironment, adapt_spaces
+from rllib.env.registry import EnvContext, EnvFactory, resolve
+from rllib.env.wrappers import WrappedFactory, resolve_wrappers
+
+SEED = 7
+COMPARED_STEPS = 64  # at most, of the checks that repeat episodes
+MASK_KEY = "action_mask"
+
+
+class Subject:
+    """An environment that is being checked.
+
+    Attributes:
+        env: the environment.
+        factory: what makes another one; None if only this one was given.
+        measured: for the report.
+        is_legacy: whether reset() or step() have the form of the old gym API.
+        short: number of steps of the checks that repeat episodes.
+        is_repeatable: whether equal seeds and actions gave equal episodes; None if it was not tried.
+    """
+
+    def __init__(self, env, env_config, env_wrappers, num_envs: int, steps: int):
+        is_made = isinstance(env, gymnasium.Env | VectorEnv) or (hasattr(env, "step") and not isinstance(env, type))
+        self.factory: EnvFactory | None = None if is_made else resolve(env)
+        if self.factory and (wrappers := resolve_wrappers(env_wrappers)):
+            self.factory = WrappedFactory(self.factory, wrappers)
+        self.env = env if is_made else None
+        self.name = self.factory.name if self.factory else env_name(env)
+        self.env_config, self.num_envs, self.steps = dict(env_config or {}), num_envs, steps
+        self.measured: dict[str, Any] = {}
+        self.is_legacy, self.is_repeatable, self.short = False, None, COMPARED_STEPS
+
+    def make(self, **config):
+        """A further environment; the caller closes it."""
+        return self.factory.make(EnvContext({**self.env_config, **config}, num_envs=max(1, self.num_envs)))
+
+    @contextlib.contextmanager
+    def another(self) -> Iterator[Any]:
+        """A further environment, closed at the end of the block; the same one if there is no other."""
+        env = self.env if self.factory is None else self.adapted(self.make())
+        try:
+            yield env
+        finally:
+            if env is not self.env:
+                close(env)
+
+    def adapted(self, env):
+        """The environment in the form of the new API."""
+        env = adapt_spaces(env)
+        return LegacyEnvironment(env) if self.is_legacy and not isinstance(env, LegacyEnvironment) else env
+
+    def actions(self, env) -> Callable:
+        """(observation) -> random action, the same ones each time; legal ones where the observation has a mask."""
+        space = copy.deepcopy(env.action_space)
+        space.seed(SEED)
+
+        def draw(observation):
+            mask = observation.get(MASK_KEY) if isinstance(observation, Mapping) else None
+            if mask is None or not isinstance(space, spaces.Discrete):
+                return space.sample()
+            return space.sample(mask=np.asarray(mask, np.int8))
+
+        return draw
+
+
+def close(env) -> None:
+    """Closes an environment that can be closed."""
+    if hasattr(env, "close"):
+        env.close()

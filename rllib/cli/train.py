@@ -167,9 +167,7 @@ def _take_up(path: Path, words: tuple[str, ...], options: dict) -> tuple[RunDire
     before = msgspec.to_builtins(run.read_spec())
     if stop:
         del before["stop"]
-    spec = make_spec(before, given, "--resume")
-    run.write_spec(spec)
-    return run, spec, given["config"]
+    return run, make_spec(before, given, "--resume"), given["config"]
 
 
 def _restore(spec: RunSpec, run: RunDirectory, changed: dict, profile: bool):
@@ -217,6 +215,7 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
     outcome, stop = Outcome(directory), ThresholdStopper(spec.stop)
     title, is_first = f"{spec.algorithm} on {spec.env}", True
     algorithm.directory = directory
+    run.write_spec(spec)  # now, since settings that --resume changes may have been refused until here
     log.start({**algorithm.config.to_dict(), "seed": algorithm.seed}, title)
     try:
         display.start(title, str(stop), str(directory))

@@ -89,6 +89,9 @@ def test_a_run_that_has_reached_its_goal_goes_on_to_the_next(rllib, tmp_path):
     spec = json.loads((run / "run.json").read_text())
     assert spec["stop"] == {"training_iteration": 4} and spec["config"]["num_rollout_workers"] == 0
     assert [line["training_iteration"] for line in results_of(run)] == [1, 2, 3, 4]
+    code, output = rllib("train", "--resume", "results/run", "gamma=2", "--stop", "iterations=6", "-q")
+    assert code == 2 and "gamma=2" in output, output
+    assert json.loads((run / "run.json").read_text()) == spec, "what was refused is not kept"
 
 
 def test_an_interrupted_run_says_how_to_go_on(rllib_command, behaviour, press_ctrl_c):

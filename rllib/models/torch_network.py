@@ -531,7 +531,7 @@ def _padded_conv(layer: Convolution, x: Tensor, weight: Tensor, bias: Tensor) ->
     if (top, left) != (bottom, right):
         x, padding = functional.pad(x, (left, right, top, bottom)), 0
     elif padding == (0, 0) and x.shape[2:] == weight.shape[2:]:
-        # A kernel as large as the image is a product of matrices. As a convolution it takes three times as long, since
+        # A kernel as large as the image is a product of matrices. As a convolution it takes five times as long, since
         # torch rearranges the many weights.
         return functional.linear(_rows(x), _rows(weight), bias)[:, :, None, None]
     return functional.conv2d(x, weight, bias, layer.filters.stride, padding)

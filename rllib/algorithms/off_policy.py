@@ -236,6 +236,7 @@ class OffPolicy(Algorithm):
     def setup(self) -> None:
         self._beta = Schedule(self.config.replay_settings()["prioritized_replay_beta"])
         self._updates_owed = 0.0
+        self._empty_at = 0  # environment steps of the run when the replay was empty
         self._stats: dict[str, float] = {}
         self.replay = self.make_replay()
 
@@ -303,8 +304,9 @@ class OffPolicy(Algorithm):
 
     @property
     def learning_has_started(self) -> bool:
-        """Whether enough steps have been sampled."""
-        return self.timesteps >= max(self.config.num_steps_sampled_before_learning_starts, 1)
+        """Whether enough steps have been sampled into the replay."""
+        sampled = self.timesteps - self._empty_at
+        return sampled >= max(self.config.num_steps_sampled_before_learning_starts, 1)
 
     def updates_due(self, steps: int) -> int:
         """Updates that these newly sampled steps ask for; fractions add up from round to round."""
@@ -343,10 +345,10 @@ class OffPolicy(Algorithm):
     # ------------------------------------------------------------------ checkpoints
 
     def algorithm_state(self) -> dict[str, Any]:
-        return {"updates_owed": self._updates_owed}
+        return {"updates_owed": self._updates_owed, "replay_empty_at": self._empty_at}
 
     def set_algorithm_state(self, state: dict[str, Any]) -> None:
-        self._updates_owed = state["updates_owed"]
+        self._updates_owed, self._empty_at = state["updates_owed"], state.get("replay_empty_at", 0)
 
     def get_state(self) -> dict[str, Any]:
         state = super().get_state()
@@ -360,3 +362,6 @@ class OffPolicy(Algorithm):
             config = self.config
             capacity = config.replay_settings()["capacity"]
             self.replay.set_state(rows_of_steps(state["replay.safetensors"], config.gamma, config.n_step, capacity))
+        elif not len(self.replay):
+            # A few rows, learned from over and over, would undo what has been learned.
+            self._empty_at = self.timesteps

@@ -227,6 +227,23 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(parts, tmp_path):
         assert np.array_equal(algo.target.weights, other.target.weights)
 
 
+def test_a_run_that_is_restored_without_its_replay_fills_it_before_it_learns(tmp_path):
+    config = make_config(num_steps_sampled_before_learning_starts=60)
+    with config.build() as algo, config.build() as other:
+        train(algo, 1)
+        other.restore(algo.save(tmp_path / "checkpoint"))
+        first, updates = other.timesteps, other.num_updates
+        while other.num_updates == updates:
+            other.training_step()
+        assert other.timesteps - first == 60 and len(other.replay) >= 56  # rows of steps that have ended
+        again, rows = config.build(), len(algo.replay)
+        with again:
+            again.restore(other.save(tmp_path / "second"))
+            assert not again.learning_has_started
+        algo.restore(tmp_path / "checkpoint")
+        assert algo.learning_has_started and len(algo.replay) == rows, "this one has its rows"
+
+
 def test_a_replay_on_the_disk_changes_no_bit_and_is_saved_and_restored(tmp_path):
     config = make_config(store_buffer_in_checkpoints=True, training_intensity=5)
     on_disk = config.copy().training(replay_buffer_config={"storage": str(tmp_path)})

@@ -36,6 +36,7 @@ _NOT_OURS = (
 
 
 def construction_check(subject: Subject) -> Iterator[Found]:
+    """Whether it can be made, and which packages its class and spaces are of."""
     if subject.env is None:
         started = time.perf_counter()
         subject.env = subject.make()
@@ -61,6 +62,7 @@ def construction_check(subject: Subject) -> Iterator[Found]:
 
 
 def spaces_check(subject: Subject) -> Iterator[Found]:
+    """Whether networks read the spaces, and bounds suit them."""
     observation_space, action_space = subject.env.observation_space, subject.env.action_space
     subject.measured |= {
         "observation_space": one_line(str(observation_space)),
@@ -189,6 +191,7 @@ def _drawn(subject: Subject, mode: str) -> Iterator[Found]:
 
 
 def closing_check(subject: Subject) -> Iterator[Found]:
+    """Whether it can be closed, and twice."""
     env = subject.adapted(subject.make())
     env.reset(seed=SEED)
     close(env)

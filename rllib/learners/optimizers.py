@@ -45,9 +45,9 @@ class OptimizerSettings:
         return SGD(size)
 
 
-# The mean gradient of a unit that never fires again halves every seven steps. Below 1e-38 numbers are denormal, and
-# processors compute with them ten times as slowly. This much more, lost in rounding, keeps it above. To fall from here
-# takes 150 steps, so that it need not be added in every one.
+# The mean gradient of a unit that never fires again halves every seven steps, that of its square every 700. Below 1e-38
+# numbers are denormal, and processors compute with them ten times as slowly. This much more, lost in rounding, keeps
+# both above. To fall from here takes 150 steps, so that it need not be added in every one.
 TINY = np.float32(1e-31)
 TINY_EVERY = 16  # steps
 
@@ -80,6 +80,7 @@ class Adam:
         """Updates m and v, then weights -= step_size * m / (sqrt(v) + epsilon); without the division for None."""
         if self._count % TINY_EVERY == 0:
             self._m += TINY
+            self._v += TINY
         betas = self.beta1, self.beta2
         kernels.adam(
             weights, self._m, self._v, gradient, self._scratch, betas=betas, step_size=step_size, epsilon=epsilon

@@ -14,7 +14,7 @@ from rllib.errors import GpuMemoryError, LearnerError
 from rllib.learners.collective import Collective
 from rllib.learners.numpy_learner import check_identity, raise_not_finite
 from rllib.learners.objective import POLICY, ModuleVector, Objective
-from rllib.learners.optimizers import OptimizerSettings
+from rllib.learners.optimizers import TINY, TINY_EVERY, OptimizerSettings
 from rllib.learners.recorded_steps import CudaGraphs, RecordedSteps
 from rllib.learners.target_copy import TargetCopy
 from rllib.learners.torch_epoch import Epoch, epoch_of, sent_orders
@@ -378,6 +378,10 @@ class _Descent:
             for theirs, ours in names
             if theirs in self._optimizer.state[flat]
         }
+        # Adam's, which must not become denormal; GPUs do not mind.
+        states = [] if on_gpu else [self._optimizer.state[flat] for flat in flats]
+        self._moments = [state[name] for state in states for name in ("exp_avg", "exp_avg_sq") if name in state]
+        self._count = states[0]["step"] if self._moments else None
         self.steps, self.row_statistics, self.identity_error = [], [], None
         # Losses that are given outputs say at the first check whether there is an identity.
         self._has_identity = not self._over_modules
@@ -535,6 +539,8 @@ class _Descent:
         else:
             for gradient in self.gradients:
                 _scale_to(gradient, norm, limit)
+        if self._moments and (int(self._count) + 1) % TINY_EVERY == 0:
+            torch._foreach_add_(self._moments, float(TINY))
         self._optimizer.step()
 
 

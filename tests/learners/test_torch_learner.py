@@ -123,6 +123,24 @@ def test_states_go_from_one_kind_to_the_other(how):
     np.testing.assert_allclose(policies[1].weights, policies[0].weights, atol=1e-5)
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "radam"])
+def test_moments_of_dead_units_do_not_become_denormal(optimizer):
+    policies, learners = make_pair(optimizer=optimizer, fcnet_hiddens=[8], fcnet_activation="relu")
+    for policy, learner in zip(policies, learners):
+        for name, parameter in policy.parameters().items():
+            if name.endswith("hidden_0.bias"):
+                parameter[:] = -1000  # such units never fire
+        state = learner.get_state()
+        for name in ("m", "v"):
+            state[f"{optimizer}.{name}"][:] = 1.2e-38  # a little above the least normal number
+        learner.set_state(state)
+        for seed in range(10):
+            update(learner, make_batch(policy, 64), seed)
+        for name in ("m", "v"):
+            kept = abs(learner.get_state()[f"{optimizer}.{name}"])
+            assert kept.min() > 1.2e-38 and np.median(kept) < 1e-28, name
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_state_continues_to_the_bit(device):
     policies = [make_policy(), make_policy(seed=3)]

@@ -381,7 +381,7 @@ class _Descent:
         # Adam's, which must not become denormal; GPUs do not mind.
         states = [] if on_gpu else [self._optimizer.state[flat] for flat in flats]
         self._moments = [state[name] for state in states for name in ("exp_avg", "exp_avg_sq") if name in state]
-        self._count = states[0]["step"] if self._moments else None
+        self._num_steps = 0  # what Adam counts in a tensor, whose number a device would be waited for
         self.steps, self.row_statistics, self.identity_error = [], [], None
         # Losses that are given outputs say at the first check whether there is an identity.
         self._has_identity = not self._over_modules
@@ -395,6 +395,8 @@ class _Descent:
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         for name, tensor in self.memory.items():
             tensor.copy_(torch.from_numpy(np.array(state[name])))
+            if name.endswith(".step"):
+                self._num_steps = int(state[name])
 
     def begin(self, lr: float, resumes: bool = False) -> None:
         """Before an update, or the rest of one."""
@@ -539,7 +541,8 @@ class _Descent:
         else:
             for gradient in self.gradients:
                 _scale_to(gradient, norm, limit)
-        if self._moments and (int(self._count) + 1) % TINY_EVERY == 0:
+        self._num_steps += 1
+        if self._moments and self._num_steps % TINY_EVERY == 0:
             torch._foreach_add_(self._moments, float(TINY))
         self._optimizer.step()
 

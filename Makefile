@@ -6,7 +6,7 @@
 #   make extras     the tests that need packages of other extras (MuJoCo, MiniGrid, EnvPool, W&B, ...); a skip is a failure
 #   make learning   the tests that train for minutes, and the longer tests
 #   make ray        the tests on Ray clusters that they start, with the oldest and the newest supported Ray
-#   make engines    the configuration of make train on the engines zeromq and ray, side by side
+#   make engines    what make train trains, with two workers, on the engines zeromq and ray, side by side
 #   make docs       the documentation site, in build/site, and an error where a link is broken
 #   make types      mypy and basedpyright on README's Python and a user's script
 #   make benchmark  our speed beside the limit and the peers (see benchmarks/)

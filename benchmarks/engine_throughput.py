@@ -1,4 +1,4 @@
-"""The configuration of `make train` on the engines zeromq and ray: environment steps a second, sampled and trained on.
+"""What `make train` trains, with two workers, on the engines zeromq and ray: environment steps a second.
 
 Each side is a process of its own, since a process has one session; the sides take turns. Ray runs on a cluster of one
 node and on one of two nodes of this machine, started for each round and not timed, or on that of --address. `make
@@ -29,7 +29,8 @@ def rate(engine: str, address: str | None, iterations: int) -> float:
 
     with runtime.init(engine, address=address, log_to_driver=False):
         settings = read_file(EXAMPLE)
-        algorithm = PPOConfig().environment(settings["env"]).update_from_dict(settings["config"]).build()
+        config = PPOConfig().environment(settings["env"]).update_from_dict(settings["config"])
+        algorithm = config.rollouts(num_rollout_workers=2, num_envs_per_worker=4).build()
         try:
             for _ in range(WARM_UP):
                 algorithm.train()
@@ -80,7 +81,7 @@ def main() -> None:
     found = alternate(
         options.rounds, warm_up=0, zeromq=lambda: run("zeromq", None, options.iterations), **sides
     )
-    table(rows(found, "make train's configuration", "env steps/s", labels, ours="zeromq"))
+    table(rows(found, "make train, two workers", "env steps/s", labels, ours="zeromq"))
     print("#", "; ".join(found.spread(side) for side in found.values))
 
 

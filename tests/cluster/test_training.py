@@ -45,10 +45,11 @@ def ppo(**rollouts):
 
 
 def weights_after_each_iteration(iterations):
-    """Of the training that `make train` does, and the nodes of its four workers."""
+    """Of the training that `make train` does, but with four workers, and their nodes."""
     example = read_file(EXAMPLE)
     config = PPOConfig().environment(example["env"]).debugging(seed=example["seed"]).update_from_dict(example["config"])
-    algorithm = config.resources(custom_resources_per_worker={"slot": 1}).build()
+    config.rollouts(num_rollout_workers=4, num_envs_per_worker=2).resources(custom_resources_per_worker={"slot": 1})
+    algorithm = config.build()
     try:
         digests = []
         for _ in range(iterations):

@@ -25,6 +25,9 @@ ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 # Numbers that one pass of numpy's optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
 
+# Of Adam: beta to this power is 0.
+_LAST_STEP = 1e9
+
 _UNCHANGED = contextlib.nullcontext()
 
 
@@ -216,14 +219,19 @@ def adam(
             arrays = weights[part], m[part], v[part], gradient[part], scratch[part]
             _adam_in_numpy(*arrays, betas=betas, step_size=step_size, epsilon=epsilon)
         return
-    its_m, its_v, its_gradient = _written(m), _written(v), _tensor(gradient)
-    its_m.lerp_(its_gradient, 1 - betas[0])
-    its_v.mul_(betas[1]).addcmul_(its_gradient, its_gradient, value=1 - betas[1])
     if epsilon is None:
-        _written(weights).sub_(its_m, alpha=step_size)
-    else:
-        root = _here.torch.sqrt(its_v, out=_written(scratch)).add_(epsilon)
-        _written(weights).addcdiv_(its_m, root, value=-step_size)
+        its_m, its_gradient = _written(m), _tensor(gradient)
+        _written(v).mul_(betas[1]).addcmul_(its_gradient, its_gradient, value=1 - betas[1])
+        _written(weights).sub_(its_m.lerp_(its_gradient, 1 - betas[0]), alpha=step_size)
+        return
+    # What torch.optim.Adam(fused=True) calls: one pass over the memory instead of seven. It would correct the biases of
+    # the means by the number of steps; step_size and epsilon have that in them already, so it is told of a last step.
+    torch = _here.torch
+    means = [_written(m)], [_written(v)], []
+    torch._fused_adam_(
+        [_written(weights)], [_tensor(gradient)], *means, [torch.tensor(_LAST_STEP)],
+        lr=step_size, beta1=betas[0], beta2=betas[1], eps=epsilon, weight_decay=0.0, amsgrad=False, maximize=False,
+    )  # fmt: skip
 
 
 def _adam_in_numpy(weights, m, v, gradient, scratch, betas, step_size, epsilon):

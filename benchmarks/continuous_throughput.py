@@ -1,10 +1,11 @@
 """SAC, TQC, CrossQ, TD3 and DDPG on Pendulum-v1, sampling and training: environment steps a second.
 
 Networks of 256x256, batches of 256, uniform replay of a million rows, one environment (with 2 workers one in each)
-and one update per environment step. SBX and Stable-Baselines3 do the same with the same numbers. SBX and ours compute
-on all cores that a side may use (ours by `num_cpus_per_learner`), Stable-Baselines3 on one. Every side of a round is a
-process of its own, so that the time from the start of learning to the end of the first update has everything in it that
-is compiled.
+and one update per environment step. With workers there are two sides: their steps and the updates wait for each other,
+or workers sample the next round meanwhile (`sample_async`). SBX and Stable-Baselines3 do the same with the same
+numbers. SBX and ours compute on all cores that a side may use (ours by `num_cpus_per_learner`), Stable-Baselines3 on
+one. Every side of a round is a process of its own, so that the time from the start of learning to the end of the first
+update has everything in it that is compiled.
 
 `--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
 the environment, choosing actions and updates took.
@@ -26,7 +27,7 @@ LABELS = {"sbx": "SBX", "sb3": "SB3"}
 # ---------------------------------------------------------------------------------------------- ours, in its process
 
 
-def build(name: str, environment: str, workers: int, cores: int):
+def build(name: str, environment: str, workers: int, cores: int, sample_async: bool = False):
     """The algorithm with one environment, in this process or in each worker, and this many cores for updates."""
     from rllib.algorithms.registry import get_algorithm_config
 
@@ -36,7 +37,7 @@ def build(name: str, environment: str, workers: int, cores: int):
     return (
         get_algorithm_config(name)
         .environment(environment)
-        .rollouts(num_rollout_workers=workers, rollout_fragment_length=1)
+        .rollouts(num_rollout_workers=workers, rollout_fragment_length=1, sample_async=sample_async)
         .training(
             train_batch_size=BATCH,
             training_intensity=BATCH,
@@ -55,7 +56,7 @@ def build(name: str, environment: str, workers: int, cores: int):
 
 def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
     """Rate, compile times and shares, by the names that the peers use."""
-    with build(name, given.environment, workers, given.cores) as algo:
+    with build(name, given.environment, workers, given.cores, given.sample_async) as algo:
         watch = Watch()
         watch.method("update", algo.learner, "update")
         started = time.perf_counter()
@@ -81,13 +82,17 @@ def runs(options, name: str) -> dict:
     same = ("--environment", options.environment, "--cores", options.cores)
     same += ("--warm-up", options.warm_up, "--seconds", options.seconds)
 
-    def run_ours(workers: int) -> dict:
-        return ours("continuous_throughput", "--one", "--algorithms", name, "--workers", workers, *same)
+    def run_ours(workers: int, *how: str) -> dict:
+        return ours("continuous_throughput", "--one", "--algorithms", name, "--workers", workers, *how, *same)
 
     def run_peer(side: str) -> dict | None:
         return peer(side, f"{side}_continuous_throughput", name, *same)
 
-    found = {f"{workers} workers": functools.partial(run_ours, workers) for workers in options.workers}
+    found = {}
+    for workers in options.workers:
+        found[f"{workers} workers"] = functools.partial(run_ours, workers)
+        if workers:
+            found[f"{workers} workers, meanwhile"] = functools.partial(run_ours, workers, "--sample-async")
     return found | {side: functools.partial(run_peer, side) for side in LABELS if not options.no_peers}
 
 
@@ -104,20 +109,20 @@ def rounds(options, name: str) -> dict[str, list[dict]]:
     return found
 
 
-def lines(name: str, found: dict[str, list[dict]], workers: list[int]) -> list[Row]:
+def lines(name: str, found: dict[str, list[dict]]) -> list[Row]:
     """The rows of an algorithm: its rates beside each peer's, then the times to the first and the tenth update."""
     made = []
     values = {
         key: Rounds({side: [each[key] for each in printed] for side, printed in found.items()})
         for key in (RATE, FIRST, TENTH)
     }
-    for count in workers:
-        side = f"{count} workers"
+    all_ours = [side for side in found if side not in LABELS]
+    for side in all_ours:
         labels = {"sbx": (LABELS["sbx"], ">= 1 peer"), "sb3": (LABELS["sb3"], "")}
         made += rows(values[RATE], f"{name}, {side}", "env steps/s", labels, ours=side)
     for key, what, bar in ((FIRST, "first", "<= 1"), (TENTH, "tenth", "")):
         labels = {"sbx": (LABELS["sbx"], bar), "sb3": (LABELS["sb3"], "")}
-        made += rows(values[key], f"{name}, until {what} update", "s", labels, ours=f"{workers[0]} workers")
+        made += rows(values[key], f"{name}, until {what} update", "s", labels, ours=all_ours[0])
     return made
 
 
@@ -136,6 +141,7 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="+", choices=OURS, default=OURS, help="to compare")
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2], help="numbers of rollout workers, of ours")
     parser.add_argument("--shares", action="store_true", help="print what the time is spent on")
+    parser.add_argument("--sample-async", action="store_true", help="of --one: workers sample during updates")
     parser.add_argument("--one", action="store_true", help="run one algorithm of ours once and print its JSON line")
     options = parser.parse_args()
     if options.one:
@@ -147,7 +153,7 @@ def main() -> None:
     made = []
     for name in options.algorithms:
         found = rounds(options, name)
-        made += lines(name, found, options.workers)
+        made += lines(name, found)
         if options.shares:
             print_shares(name, found)
     table(made)

@@ -16,10 +16,9 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib.algorithms.config_object import relation
 from rllib.algorithms.from_checkpoint import rows_of_steps
+from rllib.algorithms.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.algorithms.sections import Merged, above, at_least, between, section
 from rllib.env.goals import Goals
 from rllib.env.observations import observation_column
@@ -66,7 +65,7 @@ REPLAY_ALIASES = {
 }
 
 
-class OffPolicyConfig(AlgorithmConfig):
+class OffPolicyConfig(SamplingAheadConfig):
     """Settings of replay, updates and target networks."""
 
     needs_probabilities: ClassVar[bool] = False
@@ -223,7 +222,7 @@ def _priorities_problem(settings: dict, defaults: dict) -> str | None:
     return beta and f"replay_buffer_config: prioritized_replay_beta {beta}. Use {{'prioritized_replay_beta': 0.4}}."
 
 
-class OffPolicy(Algorithm):
+class OffPolicy(SamplingAhead):
     """Base of the algorithms that learn from a replay.
 
     Attributes:

@@ -16,29 +16,24 @@ Defaults are those of the authors' and CleanRL's script for classic control.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.algorithms.algorithm import Algorithm
-from rllib.algorithms.algorithm_config import AlgorithmConfig
-from rllib.algorithms.config_object import relation
 from rllib.algorithms.exploration_config import EPSILON_ALIASES, OF_VALUES
+from rllib.algorithms.sampling_ahead import SamplingAhead, SamplingAheadConfig
 from rllib.algorithms.sections import at_least, between, section
 from rllib.evaluation.advantages import QLambda
-from rllib.evaluation.rollout_worker import SampleReport
 from rllib.losses.td import TDLoss
 from rllib.models.policy_spec import PolicySpec
 from rllib.models.q_values import QValues
-from rllib.sample_batch import SampleBatch
 
 _MODEL = {"fcnet_hiddens": [120, 84], "fcnet_activation": "relu", "layer_norm": True}
 
 
-class PQNConfig(AlgorithmConfig):
+class PQNConfig(SamplingAheadConfig):
     """Settings of PQN."""
 
     on_policy = True
@@ -49,15 +44,7 @@ class PQNConfig(AlgorithmConfig):
     }  # fmt: skip
 
     @section
-    def rollouts(
-        self,
-        *,
-        num_envs_per_worker=4,
-        rollout_fragment_length="auto",
-        sample_async: Annotated[
-            bool, "workers sample the next train batch while the learner is at this one, by weights one update older"
-        ] = False,
-    ) -> Self: ...
+    def rollouts(self, *, num_envs_per_worker=4, rollout_fragment_length="auto") -> Self: ...
 
     @section
     def training(
@@ -79,16 +66,8 @@ class PQNConfig(AlgorithmConfig):
     @section
     def reporting(self, *, min_sample_timesteps_per_iteration=5000) -> Self: ...
 
-    @relation("sample_async", "num_rollout_workers")
-    def _check_sampling(self):
-        if self.sample_async and not self.num_rollout_workers:
-            return (
-                "sample_async=True needs workers that sample meanwhile, but num_rollout_workers=0. "
-                "Use .rollouts(num_rollout_workers=1), or sample_async=False."
-            )
 
-
-class PQN(Algorithm):
+class PQN(SamplingAhead):
     """The algorithm; see the module's docstring."""
 
     config_class = PQNConfig
@@ -106,10 +85,6 @@ class PQN(Algorithm):
             spec, distribution=QValues(int(action_space.n), masked=spec.is_masked), critic=False, vf_share_layers=True
         )
 
-    def setup(self) -> None:
-        # Waits for the round that was asked for ahead; None: there is none.
-        self._collect: Callable[[], list] | None = None
-
     def make_postprocess(self) -> QLambda:
         return QLambda(self.config.gamma, self.config.lambda_)
 
@@ -124,22 +99,3 @@ class PQN(Algorithm):
             )
             del stats[policy_id]["td_error"]
         return stats
-
-    def train_batches(self) -> dict[str, SampleBatch]:
-        batches = super().train_batches()
-        if self.config.sample_async:
-            self._collect = self.workers.begin_sampling(self.snapshot())
-        return batches
-
-    def sample_round(self) -> list[tuple[SampleBatch, SampleReport]]:
-        collect, self._collect = self._collect, None
-        return collect() if collect else super().sample_round()
-
-    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        super().set_weights(weights)
-        self._collect = None
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """A round that other weights are sampling is forgotten."""
-        super().set_state(state)
-        self._collect = None

@@ -27,7 +27,7 @@ class R2D2Config(DQNConfig):
         tensor_rollouts: bool | None=None, sub_environment_timeout_s: float | None=None, batch_mode:
         Literal["truncate_episodes", "complete_episodes"]="complete_episodes", observation_filter:
         Literal["NoFilter", "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref:
-        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0,
+        Literal["deepmind", "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
         delay_between_worker_restarts_s: float=1.0, ignore_worker_failures: bool=False, max_num_worker_restarts:
         int=1000, num_consecutive_worker_failures_tolerance: int=3, recreate_failed_workers: bool | None=None,
         restart_failed_sub_environments: bool=False, recreate_failed_env_runners: bool | None=..., num_env_runners:
@@ -57,10 +57,10 @@ class R2D2Config(DQNConfig):
         sub_environment_timeout_s: float | None=None, batch_mode: Literal["truncate_episodes",
         "complete_episodes"]="complete_episodes", observation_filter: Literal["NoFilter",
         "MeanStdFilter"]="NoFilter", observation_clip: float | None=10.0, preprocessor_pref: Literal["deepmind",
-        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, custom_resources_per_worker: Mapping[str,
-        Any]=..., exploration_config: Mapping[str, Any]=..., explore: bool=True, num_cpus_per_worker: float=1,
-        num_gpus_per_worker: float=0, num_cpus_per_env_runner: float=..., num_gpus_per_env_runner: float=...,
-        custom_resources_per_env_runner: Mapping[str, Any]=...
+        "rllib"] | None="deepmind", sample_timeout_s: float=60.0, sample_async: bool=False,
+        custom_resources_per_worker: Mapping[str, Any]=..., exploration_config: Mapping[str, Any]=..., explore:
+        bool=True, num_cpus_per_worker: float=1, num_gpus_per_worker: float=0, num_cpus_per_env_runner: float=...,
+        num_gpus_per_env_runner: float=..., custom_resources_per_env_runner: Mapping[str, Any]=...
     ) -> C: ...
     rl_module = training
     def build(self, env: Any=None) -> R2D2: ...

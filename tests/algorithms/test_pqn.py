@@ -199,27 +199,3 @@ def test_workers_may_sample_while_the_learner_is_at_the_batch_before():
         lags = [learner_stats(result)["policy_lag_updates"] for result in (algo.train() for _ in range(20))]
         np.testing.assert_allclose(q_values(algo, -1.0, 1.0).mean(1), [-1.0, 1.0], atol=0.05)
     assert lags == [0.0] + [1.0] * 19
-
-
-def test_runs_that_sample_ahead_repeat():
-    def weights():
-        with build(num_workers=2, sample_async=True) as algo:
-            train(algo, 4)
-            return algo.policy.weights.copy()
-
-    np.testing.assert_array_equal(weights(), weights())
-
-
-def test_what_other_weights_sample_is_forgotten(tmp_path):
-    with build(num_workers=1, sample_async=True) as algo:
-        train(algo, 2)
-        algo.save(tmp_path / "saved")
-        algo.restore(tmp_path / "saved")
-        assert learner_stats(algo.train())["policy_lag_updates"] == 0.0
-        algo.set_weights(algo.get_weights())
-        assert learner_stats(algo.train())["policy_lag_updates"] == 0.0
-
-
-def test_sampling_ahead_needs_workers():
-    with pytest.raises(ValueError, match="sample_async=True needs workers that sample meanwhile"):
-        build(sample_async=True)

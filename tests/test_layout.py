@@ -43,6 +43,7 @@ KNOW_THE_RUNTIME = [
     "rllib.evaluation.worker_set",
     "rllib.evaluation.aggregation",
     "rllib.evaluation.replay_shards",
+    "rllib.learners.learner_actor",
     "rllib.learners.learner_group",
     "rllib.tune",
 ]

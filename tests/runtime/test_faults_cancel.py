@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import time
 
 import pytest
@@ -162,6 +163,51 @@ def test_a_cancel_that_came_late_interrupts_nothing_after_the_next_one(script):
     assert done.stdout.split() == [*map(str, range(2, 60)), "fine"], done.stderr
 
 
+SIGNAL_RIGHT_BEFORE_A_SLEEP = """
+import _thread, signal, threading, time
+from runtime.engines.zeromq.interrupts import POKE_SIGNAL, TaskInterrupts, confine_handlers_to_user_code
+signal.signal(POKE_SIGNAL, lambda *_: None)
+confine_handlers_to_user_code()
+kill = signal.pthread_kill
+# Python gets to know of the signal, and the system call goes on.
+signal.pthread_kill = lambda thread, n: _thread.interrupt_main(n) if n == signal.SIGINT else kill(thread, n)
+interrupts = TaskInterrupts(lambda: ("task", 1, 1))
+threading.Timer(0.2, interrupts.interrupt, [(1, 1)]).start()
+begun = time.monotonic()
+try:
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - begun < 10)
+"""
+
+
+def test_a_cancel_right_before_a_system_call_ends_it(script):
+    done = script(SIGNAL_RIGHT_BEFORE_A_SLEEP)
+    assert done.stdout.split() == ["interrupted", "True"], done.stderr
+
+
+def test_a_worker_that_did_not_notice_a_cancel_is_told_again(fresh, tmp_path):
+    @runtime.remote
+    def busy():
+        pokes, notice = [], signal.getsignal(signal.SIGURG)
+
+        def notice_the_second(number, frame):
+            pokes.append(number)
+            if len(pokes) > 1:
+                notice(number, frame)
+
+        signal.signal(signal.SIGURG, notice_the_second)
+        (tmp_path / "begun").write_text("1")
+        time.sleep(30)
+
+    fresh(num_cpus=1)
+    ref = busy.remote()
+    begun(tmp_path)
+    runtime.cancel(ref)
+    with pytest.raises(runtime.TaskCancelledError):
+        runtime.get(ref, timeout=10)
+
+
 def test_a_task_that_ignores_cancel_is_ended_by_force(fresh, tmp_path):
     fresh(num_cpus=1)
     ref = stubborn.remote(tmp_path)
@@ -182,25 +228,36 @@ def test_what_a_cancelled_task_has_called(fresh, tmp_path, recursive):
     @runtime.remote
     class Slow:
         def wait(self, path):
+            path.with_name("waits").touch()
             return runtime.get(wait_for.options(num_cpus=0).remote(path))
 
         def touch(self, path):
             path.touch()
 
     @runtime.remote
-    def parent(actor):
+    class Keeper:
+        def keep(self, refs):
+            self.refs = refs
+
+        def kept(self):
+            return self.refs
+
+    @runtime.remote
+    def parent(actor, keeper):
         running = wait_for.remote(tmp_path / "go")
         waiting = work.options(num_cpus=4).remote(tmp_path, "sleep", 0.1)
         kept = [running, waiting, identity.remote(running), actor.touch.remote(tmp_path / "touched")]
+        runtime.get(keeper.keep.remote(kept[-1:]))
         (tmp_path / "refs").mkdir()
         (tmp_path / "begun").write_text("1")
         time.sleep(30)
         return kept
 
     fresh(num_cpus=4)
-    actor = Slow.options(num_cpus=0).remote()
+    actor, keeper = Slow.options(num_cpus=0).remote(), Keeper.options(num_cpus=0).remote()
     held = actor.wait.remote(tmp_path / "go")
-    ref = parent.remote(actor)
+    wait_until((tmp_path / "waits").exists)
+    ref = parent.remote(actor, keeper)
     begun(tmp_path)
     (tmp_path / "begun").unlink()
     runtime.cancel(ref, recursive=recursive)
@@ -208,6 +265,9 @@ def test_what_a_cancelled_task_has_called(fresh, tmp_path, recursive):
         runtime.get(ref, timeout=10)
     if recursive:
         wait_until(lambda: runtime.available_resources()["CPU"] >= 3)  # the running child has ended, too
+        (touching,) = runtime.get(keeper.kept.remote(), timeout=10)
+        with pytest.raises(runtime.TaskCancelledError):  # before the actor is free for it
+            runtime.get(touching, timeout=10)
     (tmp_path / "go").touch()
     assert runtime.get(held, timeout=10)
     if recursive:

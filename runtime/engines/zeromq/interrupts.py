@@ -24,6 +24,9 @@ from ... import actors, functions, session
 RETRY_S = 0.003
 ATTEMPTS = 10  # to interrupt a task that does not run: it is about to begin, or has just ended
 POKE_SIGNAL = signal.SIGURG  # has a worker read its mailbox though user code runs; ignored by default
+# A signal that comes right before a system call does not end it, and Python runs the handler only after the call, which
+# may be a long sleep. A further signal ends it.
+POKE_AGAIN_S = 0.05
 
 _ENGINE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SERIALIZER = _ENGINE + "serializer.py"
@@ -105,6 +108,7 @@ class TaskInterrupts(_Confined):
         """Raises KeyboardInterrupt once in a task (serial, source), as soon as its own code runs; from any thread."""
         self._wanted, self._attempts = task, ATTEMPTS
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        _thread.start_new_thread(self._end_system_calls, (task,))
 
     def __call__(self, number, frame):
         if self._wanted is None:
@@ -121,6 +125,14 @@ class TaskInterrupts(_Confined):
                 self._wanted = None
                 return
         _thread.start_new_thread(self._retry, (number, self._wanted))
+
+    def _end_system_calls(self, task):
+        """Until the task was interrupted; by a signal that does no harm after that."""
+        sleep(POKE_AGAIN_S)
+        signal.pthread_kill(threading.main_thread().ident, POKE_SIGNAL)
+        while self._wanted == task and signal.getsignal(signal.SIGINT) is self.handler:
+            sleep(POKE_AGAIN_S)
+            signal.pthread_kill(threading.main_thread().ident, POKE_SIGNAL)
 
     def _retry(self, number, task):
         """The signal comes again, unless another task is to be interrupted by now: its own signal is on the way.

@@ -28,7 +28,7 @@ from ..resources import units
 from . import boot, inspection, session_reports, stack_files, structs, wire
 from .connections import Connections
 from .entities import Close, Grow, Kill, Later, Poke, Send, Spawn
-from .interrupts import POKE_SIGNAL
+from .interrupts import POKE_AGAIN_S, POKE_SIGNAL
 from .joining import describe_session
 from .mailbox import mailbox_path, mailbox_socket, peer_socket
 from .memory_watch import LONGEST_PAUSE_S, MemoryWatch, private_bytes
@@ -45,7 +45,7 @@ LAST_WORDS_S = 1.0  # for the last frames of a process that has died
 BIRTHS_AT_ONCE = 16
 RESERVED_FILES = 24  # of the node itself: 17 are always open
 SEGMENT_MODE = os.MFD_CLOEXEC
-LOOK_AT_MEMORY = b""  # in the place of an actor's key
+LOOK_AT_MEMORY, POKE_AGAIN = b"", b"poke"  # in the place of an actor's key
 
 
 class Node:
@@ -140,6 +140,8 @@ class Node:
             _, key, process = heapq.heappop(self._due)
             if key == LOOK_AT_MEMORY:
                 self._look_at_memory()
+            elif key == POKE_AGAIN:
+                self._signal_poke(process)
             else:
                 self._state.due(key, process)
             self._carry_out()
@@ -321,6 +323,10 @@ class Node:
             _signal_group(self._pids[process], signal.SIGKILL)
 
     def _poke(self, process):
+        self._signal_poke(process)
+        heapq.heappush(self._due, (time.monotonic() + POKE_AGAIN_S, POKE_AGAIN, process))
+
+    def _signal_poke(self, process):
         if process in self._pids:  # the actor of a cancelled call may have ended
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pids[process], POKE_SIGNAL)

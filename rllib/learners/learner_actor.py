@@ -1,4 +1,4 @@
-"""One of the learners of a group (learner_group.py), in a process of its own."""
+"""One of the learners of a group (learner_group.py), in a separate process."""
 
 import math
 import os

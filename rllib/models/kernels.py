@@ -25,8 +25,8 @@ ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 # Numbers that one pass of numpy's optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
 
-# Of Adam: beta to this power is 0.
-_LAST_STEP = 1e9
+# A step of Adam so late that beta to this power is 0.
+_LATE_STEP = 1e9
 
 _UNCHANGED = contextlib.nullcontext()
 
@@ -224,12 +224,12 @@ def adam(
         _written(v).mul_(betas[1]).addcmul_(its_gradient, its_gradient, value=1 - betas[1])
         _written(weights).sub_(its_m.lerp_(its_gradient, 1 - betas[0]), alpha=step_size)
         return
-    # What torch.optim.Adam(fused=True) calls: one pass over the memory instead of seven. It would correct the biases of
-    # the means by the number of steps; step_size and epsilon have that in them already, so it is told of a last step.
+    # What torch.optim.Adam(fused=True) calls: one pass over the memory instead of seven. It corrects the biases of the
+    # means by the number of steps. step_size and epsilon have that in them already, and after many steps it is nothing.
     torch = _here.torch
     means = [_written(m)], [_written(v)], []
     torch._fused_adam_(
-        [_written(weights)], [_tensor(gradient)], *means, [torch.tensor(_LAST_STEP)],
+        [_written(weights)], [_tensor(gradient)], *means, [torch.tensor(_LATE_STEP)],
         lr=step_size, beta1=betas[0], beta2=betas[1], eps=epsilon, weight_decay=0.0, amsgrad=False, maximize=False,
     )  # fmt: skip
 

@@ -201,7 +201,9 @@ UNAVAILABLE: Mapping[str, Unavailable] = {
     "monitor": Unavailable((False, None), "use .evaluation(evaluation_videos=1)"),
     "remote_worker_envs": Unavailable((False,), 'use gym_env_vectorize_mode="async"'),
     "env_task_fn": Unavailable((None,), "curricula are not available yet"),
-    "sample_async": Unavailable((False,), "only PQN and what learns from a replay sample ahead"),
+    "sample_async": Unavailable(
+        (False,), "leave it out: PQN and what learns from a replay take it, IMPALA and APPO always sample meanwhile"
+    ),
     "optimizer": Unavailable((None,), "use opt_type, adam_epsilon, grad_clip and lr"),
     "placement_strategy": Unavailable(("PACK",), "everything runs on one machine"),
     "custom_evaluation_function": Unavailable((None,), "use the result of algo.evaluate()"),

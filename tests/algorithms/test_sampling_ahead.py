@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from rllib import ApexDQNConfig, DQNConfig, PPOConfig, PQNConfig, R2D2Config, SACConfig
+from rllib import ApexDQNConfig, DQNConfig, IMPALAConfig, PPOConfig, PQNConfig, R2D2Config, SACConfig
 from tests.algorithms.algorithm_support import train, train_until, worker_pids
 
 REPLAY = {
@@ -102,6 +102,7 @@ def test_who_always_samples_meanwhile_is_told_nothing_new():
     ApexDQNConfig().environment("CartPole-v1").rollouts(sample_async=True).validate()
 
 
-def test_on_policy_algorithms_refuse_it():
-    with pytest.raises(TypeError, match="only PQN and what learns from a replay sample ahead"):
-        PPOConfig().update_from_dict({"sample_async": True})
+@pytest.mark.parametrize("config_class", [PPOConfig, IMPALAConfig])
+def test_others_refuse_it_and_say_what_to_do(config_class):
+    with pytest.raises(TypeError, match=r"sample_async=True cannot be used: leave it out: .*IMPALA and APPO always"):
+        config_class().update_from_dict({"sample_async": True})

@@ -1,7 +1,7 @@
 """The columns a rollout worker writes: T steps of N environments, time-major, in one block of memory.
 
 The block comes from the worker's allocator. In a worker process that is the object store's, so the columns lie in
-shared memory and returning them costs one small message and no copy.
+shared memory and returning them costs one small message and no copy; small blocks are copied into the message.
 """
 
 import math

@@ -1,8 +1,9 @@
 """Python values to the layout of wire.py and back; large buffers go to shared memory on the way.
 
 Plain pickle first, in C; what it cannot write (a class of `__main__`, a lambda, a reference, an actor's handle) goes
-through cloudpickle. Every array leaves the pickle as a buffer. Buffers that live in shared memory already are only
-described; the others stay in the message if they are small together, else they are copied into one block.
+through cloudpickle. Every array leaves the pickle as a buffer. Buffers that are stored in shared memory already are
+only described. The others stay in the message if they are small together; else those in blocks from `empty` are stored
+where they are, and the rest is copied into one block.
 """
 
 from __future__ import annotations
@@ -127,17 +128,20 @@ class Serializer:
         if len(data) > INLINE_BYTES and not all_inline:
             views.append(memoryview(data))
             data, flags = b"", flags | wire.PICKLE_SHARED
+        blocks = [block_of(view.obj) for view in views]
+        # What is not stored yet: ordinary memory, and blocks from `empty`.
+        is_new = [block is None or block.flags.writeable for block in blocks]
+        is_small = sum(view.nbytes for view, new in zip(views, is_new) if new) <= INLINE_BYTES
         table, loose, sealed = [], [], set()
-        for view in views:
-            block = block_of(view.obj)
-            if block is None or (block.flags.writeable and not self._settled(view, block, sealed)):
+        for view, block, new in zip(views, blocks, is_new):
+            if new and (block is None or is_small or not self._settled(view, block, sealed)):
                 loose.append(view)
                 table.append((0, 0, 0, 0, 0, view.nbytes))
             else:
-                if block.flags.writeable:
-                    freeze(view.obj)
                 item = _number(items, block.hold.key, block.hold)
                 table.append((block.segment, block.fd, item, 0, position(view, block), view.nbytes))
+            if new and block is not None:
+                freeze(view.obj)
         if not all_inline and sum(view.nbytes for view in loose) > INLINE_BYTES:
             moved = self._move(loose, items)
             table = [line if line[0] else next(moved) for line in table]

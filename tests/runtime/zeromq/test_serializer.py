@@ -70,8 +70,8 @@ def test_a_large_pickle_is_shared_as_well(pair, value):
 
 
 def test_columns_born_in_shared_memory_are_only_described(pair):
-    whole = pair.empty((32, 8, 4))
-    batch = {f"column {i}": pair.empty((128, 2 + i)) for i in range(8)} | {"part": whole[:16]}
+    whole = pair.empty((32, 8, 400))
+    batch = {f"column {i}": pair.empty((1280, 2 + i)) for i in range(8)} | {"part": whole[:16]}
     for i, column in enumerate(batch.values()):
         column[...] = i
     files = len(pair.memory.files)
@@ -83,11 +83,22 @@ def test_columns_born_in_shared_memory_are_only_described(pair):
         assert (mine.segment, mine.hold.key) == (theirs.segment, theirs.hold.key)
 
 
-def test_small_arrays_of_shared_memory_are_described_whatever_their_size(pair):
-    array = pair.empty(3)
+def test_small_arrays_born_in_shared_memory_travel_in_the_message(pair):
+    whole = pair.empty((8, 500))
+    whole[:] = np.arange(8)[:, None]
+    view, columns = whole[3], {str(i): whole[i] for i in range(8)}
+    received, size = pair.send(columns)
+    view[:] = 9
+    assert 16_000 < size < 17_000 and all(block_of(column) is None for column in received.values())
+    assert [column[0] for column in received.values()] == list(range(8)) and pair.send(view)[0][0] == 9
+
+
+def test_a_small_part_of_what_is_stored_is_described(pair):
+    array = pair.empty(50_000)
     array[:] = 5
     received, _ = pair.send(array)
-    assert block_of(received) is not None and (received == 5).all()
+    again = pair.reader.encode(received[:3])
+    assert len(again.items) == 1
 
 
 def test_what_was_sent_cannot_be_written_any_more(pair):
@@ -199,8 +210,9 @@ def test_without_private_mappings_the_bytes_are_copied(pair, monkeypatch):
     monkeypatch.setattr(Segment, "seal", refuse)
     array = pair.empty(50_000)
     array[:] = 1
+    view = array[:]
     received, _ = pair.send(array)
-    array[:] = 2
+    view[:] = 2
     assert (received == 1).all()
 
 

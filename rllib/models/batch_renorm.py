@@ -17,6 +17,7 @@ import numpy as np
 
 from rllib.models import kernels
 from rllib.models.described import Described
+from rllib.models.kernels import ONE, ZERO
 
 # Up to which float32 counts them.
 MOST_BATCHES = 2**24
@@ -41,91 +42,126 @@ class BatchRenorm(Described):
     d_max: float = 5.0
 
 
-class RenormalizedRows:
-    """What one layer reads, normalised, for batches of one size. Feature-major: statistics are of contiguous memory.
+class RenormalizedProduct:
+    """What a layer, or the heads of all towers, make of normalised rows, for batches of one size.
+
+    The normal features y are never written. With x' = x - m of the batch, or x' = x by the running statistics,
+
+        y = slope x' + offset,    slope = scale r / s,    offset = scale d + shift    (d = -M / S where x' = x)
+
+    so that slope W and b + offset W make of x' what weights W and bias b make of y. Weights are fewer than
+    the numbers of a batch. Feature-major: statistics are of contiguous memory.
 
     Args:
         constants: of the normalisation.
+        index: of the layer.
+        weights: [towers, width + 1, outputs]; the last row is the bias.
+        gradient: likewise; written.
         blocks: those of the weights; read, and the running statistics moved, where they lie.
         gradients: those of the gradient.
-        index: of the layer.
         rows: B, of the batches.
-        scratch: memory for `forward` and `backward`, of the size of `gradient` or larger.
-
-    Attributes:
-        augmented: [towers, width + 1, B], the result of `forward`; the last row is ones.
-        gradient: [towers, width, B], with respect to that, without the last row; `backward` turns it into that with
-            respect to x.
+        scratch: float32, at least as long as what all towers read in a batch, and as the weights.
     """
 
     def __init__(
-        self, constants: BatchRenorm, blocks: dict, gradients: dict, index: int, rows: int, scratch: np.ndarray
+        self,
+        constants: BatchRenorm,
+        index: int,
+        weights: np.ndarray,
+        gradient: np.ndarray,
+        blocks: dict,
+        gradients: dict,
+        rows: int,
+        scratch: np.ndarray,
     ):
-        self._constants, self._rows, self._passes = constants, rows, blocks["passes"]
+        self._constants, self._rows, self._passes = constants, np.float32(rows), blocks["passes"]
+        self._weights, self._bias = weights[:, :-1], weights[:, -1:]
+        self._gradient, self._bias_gradient = gradient[:, :-1], gradient[:, -1:]
         parameters, running = blocks[f"renorm_{index}"], blocks[f"running_{index}"]
         self._scale, self._shift = parameters[:, 0, :, None], parameters[:, 1, :, None]
         self._mean, self._variance = running[:, 0, :, None], running[:, 1, :, None]
-        self._d_scale, self._d_shift = gradients[f"renorm_{index}"].swapaxes(0, 1)
-        towers, _, width = parameters.shape
-        self.augmented = np.ones((towers, width + 1, rows), np.float32)
-        self._result = self.augmented[:, :-1]
-        self._centered = np.empty((towers, width, rows), np.float32)
-        self.gradient = np.empty_like(self._centered)
-        self._scratch = scratch[: self.gradient.size].reshape(self.gradient.shape)
+        self._scale_gradient, self._shift_gradient = gradients[f"renorm_{index}"].swapaxes(0, 1)[..., None]
+        towers, width, _ = self._weights.shape
+        # The first layer of all towers reads the same rows.
+        self._centered = np.ones((towers if index else 1, width + 1, rows), np.float32)
+        self._folded, self._correlations = np.empty_like(weights, order="C"), np.empty_like(weights, order="C")
+        self._read_scratch = scratch[: towers * width * rows].reshape(towers, width, rows)
+        self._weight_scratch = scratch[: self._weights.size].reshape(self._weights.shape)
 
-    def forward(self, x: np.ndarray, by_batch: bool) -> None:
-        """Normalises x [towers or 1, width, B] into `augmented`.
+    def forward(self, x: np.ndarray, by_batch: bool, out: np.ndarray) -> None:
+        """Writes the product.
 
         Args:
-            x: what the layer reads.
+            x: [towers or 1, width + 1, B], what is read; the last row is ones. Kept for `backward`.
             by_batch: by the statistics of these rows, which the running ones follow, instead of by the running ones.
+            out: [towers, outputs, B].
         """
-        centered, epsilon = self._centered, np.float32(self._constants.epsilon)
-        self._by_batch, self._r, self._d = by_batch, np.float32(1), np.float32(0)
+        self._by_batch = by_batch
         if by_batch:
-            mean = kernels.row_sums(x) / np.float32(self._rows)
-            kernels.affine(x, None, -mean, out=centered)
-            variance = kernels.row_products(centered, centered, self._scratch) / np.float32(self._rows)
-            self._inverse_std = 1 / np.sqrt(variance + epsilon)
-            self._follow(mean, variance)
+            self._read = self._centered
+            self._center(x[:, :-1])
         else:
-            kernels.affine(x, None, -self._mean, out=centered)
-            self._inverse_std = 1 / np.sqrt(self._variance + epsilon)
-        self._slope = self._r * self._scale * self._inverse_std
-        kernels.affine(centered, self._slope, self._d * self._scale + self._shift, out=self._result)
+            self._read = x
+            self._r, self._inverse_std = ONE, self._running_inverse_std()
+            self._d = -self._mean * self._inverse_std
+        self._slope = self._scale * self._r * self._inverse_std
+        self._offset = self._scale * self._d + self._shift
+        kernels.scale_rows(self._weights, self._slope, out=self._folded[:, :-1])
+        np.add(self._bias, np.matmul(self._offset.swapaxes(1, 2), self._weights), out=self._folded[:, -1:])
+        kernels.matmul(self._folded.swapaxes(1, 2), self._read, out=out)
 
-    def _follow(self, mean: np.ndarray, variance: np.ndarray) -> None:
-        """Sets the corrections, then moves the running statistics."""
+    def _running_inverse_std(self) -> np.ndarray:
+        return 1 / np.sqrt(self._variance + np.float32(self._constants.epsilon))
+
+    def _center(self, x: np.ndarray) -> None:
+        """Takes the statistics of x, sets the corrections, then moves the running statistics."""
         constants, momentum = self._constants, np.float32(self._constants.momentum)
+        mean, centered = kernels.row_sums(x) / self._rows, self._centered[:, :-1]
+        kernels.subtract_from_rows(x, mean, out=centered)
+        variance = kernels.row_squares(centered) / self._rows
+        self._inverse_std = 1 / np.sqrt(variance + np.float32(constants.epsilon))
+        self._r, self._d = ONE, ZERO
         if self._passes[0] >= constants.warm_up:
-            inverse = 1 / np.sqrt(self._variance + np.float32(constants.epsilon))
+            inverse = self._running_inverse_std()
             self._r = np.clip(inverse / self._inverse_std, 1 / np.float32(constants.r_max), np.float32(constants.r_max))
             bound = np.float32(constants.d_max)
             self._d = np.clip((mean - self._mean) * inverse, -bound, bound)
         self._mean += momentum * (mean - self._mean)
         self._variance += momentum * (variance - self._variance)
 
-    def backward(self, learns: bool) -> np.ndarray:
-        """Turns `gradient` into that with respect to the last x, which is returned.
+    def backward(self, gradient: np.ndarray, learns: bool, out: np.ndarray | None) -> None:
+        """Goes back through the last `forward`.
 
-        With n = (x - m) / s and the slope k = r scale / s: dx = k (dy - mean(dy) - n mean(dy n)) by the batch's own
-        statistics, and k dy by the running ones.
+        With g the gradient with respect to the product and dy = W g, the sums over the batch of dy x' and of dy are
+        those of W * (x' g^T) and of W (sum of g) over the outputs, and x' g^T is what the weights' gradient needs as
+        well. dx = slope dy - slope / B (sum(dy) + x' sum(dy x') / s^2) by the batch's own statistics, and slope dy by
+        the running ones.
 
         Args:
-            learns: also write the gradients of scales and shifts.
+            gradient: g, [towers, outputs, B].
+            learns: write the gradients of weights, scales and shifts.
+            out: [towers, width, B], receives dx; None: it is not needed.
         """
-        dy, centered, inverse_std = self.gradient, self._centered, self._inverse_std
         if learns or self._by_batch:
-            along, total = kernels.row_products(dy, centered, self._scratch), kernels.row_sums(dy)
-            if learns:
-                self._d_scale[:] = (self._r * inverse_std * along + self._d * total)[..., 0]
-                self._d_shift[:] = total[..., 0]
-        added = None
-        if self._by_batch:
-            slope, added = self._slope / np.float32(-self._rows), self._scratch
-            kernels.affine(centered, along * np.square(inverse_std) * slope, total * slope, out=added)
-        kernels.affine(dy, self._slope, added, out=dy)
-        return dy
+            kernels.matmul(self._read, gradient.swapaxes(1, 2), out=self._correlations)
+            along_rows, totals = self._correlations[:, :-1], self._correlations[:, -1:]
+            along = kernels.row_products(self._weights, along_rows)
+            total = np.matmul(self._weights, totals.swapaxes(1, 2))
+        if learns:
+            self._scale_gradient[:] = self._r * self._inverse_std * along + self._d * total
+            self._shift_gradient[:] = total
+            kernels.scale_rows(totals, self._offset, out=self._gradient)
+            kernels.add_scaled_rows(along_rows, self._slope, out=self._gradient, scratch=self._weight_scratch)
+            self._bias_gradient[:] = totals
+        if out is None:
+            return
+        if not self._by_batch:
+            kernels.matmul(self._folded[:, :-1], gradient, out=out)
+            return
+        share = self._slope / -self._rows
+        kernels.matmul(self._folded[:, :-1], gradient, out=out, plus=share * total)
+        of_spread = share * along * np.square(self._inverse_std)
+        kernels.add_scaled_rows(self._centered[:, :-1], of_spread, out=out, scratch=self._read_scratch)
 
 
 def renormalize_rows(

@@ -25,6 +25,9 @@ ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 # Numbers that one pass of numpy's optimizer touches: five arrays of this many stay in the second-level cache.
 CHUNK = 32768
 
+# Numbers for which numpy has done something with rows before torch has begun.
+FEW = 4096
+
 # A step of Adam so late that beta to this power is 0.
 _LATE_STEP = 1e9
 
@@ -114,12 +117,19 @@ def _written(array: np.ndarray):
     return _here.torch.from_numpy(array)
 
 
-def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """Writes the product of matrices, or of stacks of matrices, into out; all float32, a single out C-contiguous."""
+def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, plus: np.ndarray | None = None) -> None:
+    """Writes the product of matrices, or of stacks of matrices, into out; all float32, a single out C-contiguous.
+
+    `plus` is added to stacks of products; it has their shape, or length 1 where it is repeated.
+    """
     if _here.torch is None:
         (np.dot if out.ndim == 2 else np.matmul)(a, b, out=out)
-    else:
+        if plus is not None:
+            np.add(out, plus, out=out)
+    elif plus is None:
         _here.torch.matmul(_tensor(a), _tensor(b), out=_written(out))
+    else:
+        _here.torch.baddbmm(_tensor(plus), _tensor(a), _tensor(b), out=_written(out))
 
 
 def relu(z: np.ndarray, out: np.ndarray) -> None:
@@ -139,43 +149,54 @@ def relu_derivative(gradient: np.ndarray, h: np.ndarray) -> None:
         _here.torch.ops.aten.threshold_backward.grad_input(tensor, _tensor(h), 0, grad_input=tensor)
 
 
-def affine(x: np.ndarray, slopes: np.ndarray | None, offsets: np.ndarray | None, out: np.ndarray) -> None:
-    """Writes x * slopes + offsets into out.
-
-    Args:
-        x: of fewer or as many axes as out, or with length 1 where out is longer.
-        slopes: one for each row of x, [..., 1]; None: 1.
-        offsets: likewise, or as many as out has numbers; None: 0. Not both are None.
-        out: may be x.
-    """
-    if _here.torch is None:
-        if slopes is not None:
-            x = np.multiply(x, slopes, out=out)
-        if offsets is not None:
-            np.add(x, offsets, out=out)
-        return
-    # torch does not repeat what it writes along axes that only out has.
-    torch, read, written = _here.torch, _tensor(x).expand(out.shape), _written(out)
-    if slopes is None:
-        torch.add(read, _tensor(offsets), out=written)
-    elif offsets is None:
-        torch.mul(read, _tensor(slopes), out=written)
+def scale_rows(x: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
+    """Writes x * slopes, one for each row [..., 1], into out; x has as many axes, and length 1 where it is repeated."""
+    if _is_for_numpy(out):
+        np.multiply(x, slopes, out=out)
     else:
-        torch.addcmul(_tensor(offsets), read, _tensor(slopes), out=written)
+        # torch does not repeat what it writes along axes that only out has.
+        read = _tensor(x) if x.shape == out.shape else _tensor(x).expand(out.shape)
+        _here.torch.mul(read, _tensor(slopes), out=_written(out))
+
+
+def add_scaled_rows(x: np.ndarray, slopes: np.ndarray, out: np.ndarray, scratch: np.ndarray) -> None:
+    """Adds x * slopes, as of `scale_rows`, to out; scratch has out's shape."""
+    if _is_for_numpy(out):
+        np.add(out, np.multiply(x, slopes, out=scratch), out=out)
+    else:
+        _written(out).addcmul_(_tensor(x), _tensor(slopes))
+
+
+def subtract_from_rows(x: np.ndarray, subtracted: np.ndarray, out: np.ndarray) -> None:
+    """Writes x - subtracted, one for each row [..., 1], into out of x's shape."""
+    if _is_for_numpy(out):
+        np.subtract(x, subtracted, out=out)
+    else:
+        _here.torch.sub(_tensor(x), _tensor(subtracted), out=_written(out))
 
 
 def row_sums(x: np.ndarray) -> np.ndarray:
     """The sums over the last axis, which stays with length 1."""
-    if _here.torch is None:
+    if _is_for_numpy(x):
         return np.add.reduce(x, axis=-1, keepdims=True)
     return _tensor(x).sum(-1, keepdim=True).numpy()
 
 
-def row_products(a: np.ndarray, b: np.ndarray, scratch: np.ndarray) -> np.ndarray:
+def row_squares(x: np.ndarray) -> np.ndarray:
+    """The sums of x * x over the last axis, which stays with length 1."""
+    if _is_for_numpy(x):
+        return np.einsum("...b,...b->...", x, x)[..., None]
+    return _here.torch.linalg.vector_norm(_tensor(x), dim=-1, keepdim=True).square_().numpy()
+
+
+def row_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The sums of a * b over the last axis, which stays with length 1."""
-    if _here.torch is None:
-        return np.einsum("...b,...b->...", a, b)[..., None]
-    return _here.torch.mul(_tensor(a), _tensor(b), out=_written(scratch)).sum(-1, keepdim=True).numpy()
+    # On one core in any case: torch would write the products first, which takes longer.
+    return np.einsum("...b,...b->...", a, b)[..., None]
+
+
+def _is_for_numpy(array: np.ndarray) -> bool:
+    return _here.torch is None or array.size <= FEW
 
 
 def chunks(size: int) -> list[slice]:

@@ -153,6 +153,12 @@ class LayersLayout(Layout):
         start = sum(self.heads[before] for before in names[: names.index(name)])
         return blocks["head"][..., start : start + self.heads[name]]
 
+    def stacked_heads(self, flat):
+        """The view [towers, width + 1, outputs] of the heads of all towers, which have equally many outputs."""
+        names = list(self.head_blocks)
+        whole = slice(self.slices[names[0]].start, self.slices[names[-1]].stop)
+        return flat[whole].reshape(self.num_towers, *self.shapes[names[0]])
+
     def named_parameters(self, flat) -> dict:
         """Parameter name -> view of `flat`, in the shapes of torch.nn.Linear: weight [out, in], bias [out].
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from rllib.models import kernels
-from rllib.models.batch_renorm import RenormalizedRows, renormalize_rows
+from rllib.models.batch_renorm import RenormalizedProduct, renormalize_rows
 from rllib.models.numpy_network import NumpyNetwork, Tower, TrainingBuffers
 
 
@@ -63,16 +62,21 @@ class _Tower(Tower):
 
 
 class _Training(TrainingBuffers):
-    """Forward and backward of one batch size. The gradient of a layer is kept where its result is normalised."""
+    """Forward and backward of one batch size."""
 
     def __init__(self, network: RenormalizedNetwork, rows: int):
         super().__init__(network, rows)
-        layout, blocks = network.layout, network.blocks
-        scratch = np.empty(layout.num_towers * max(layout.num_inputs, *layout.hiddens, 0) * rows, np.float32)
-        self._renorms = [
-            RenormalizedRows(layout.batch_renorm, blocks, network.gradient_blocks, index, rows, scratch)
-            for index in range(len(self.layers) + 1)
+        layout, blocks, gradients = network.layout, network.blocks, network.gradient_blocks
+        pairs = [(blocks[f"hidden_{index}"], gradients[f"hidden_{index}"]) for index in range(len(self.layers))]
+        pairs.append((layout.stacked_heads(network.weights), layout.stacked_heads(network.gradient)))
+        largest = max(max(rows, weights.shape[2]) * weights[:, :-1, 0].size for weights, _ in pairs)
+        scratch = np.empty(largest, np.float32)
+        self._products = [
+            RenormalizedProduct(layout.batch_renorm, index, *pair, blocks, gradients, rows, scratch)
+            for index, pair in enumerate(pairs)
         ]
+        self._results = self.outputs.reshape(layout.num_towers, -1, rows)
+        self._input_gradient = np.empty((layout.num_towers, layout.num_inputs, rows), np.float32)
         self._passes, self._by_batch = blocks["passes"], False
 
     def normalizing(self, by_batch: bool) -> "_Training":
@@ -80,39 +84,30 @@ class _Training(TrainingBuffers):
         self._by_batch = by_batch
         return self
 
-    def _forward_hidden(self, inputs: np.ndarray) -> None:
-        x = inputs.T[None, :-1]
-        for layer, renorm in zip(self.layers, self._renorms):
-            renorm.forward(x, self._by_batch)
-            kernels.matmul(layer.weights_t, renorm.augmented, out=layer.z)
+    def outputs_of(self, inputs: np.ndarray) -> np.ndarray:
+        x = inputs.T[None]
+        for layer, product in zip(self.layers, self._products):
+            product.forward(x, self._by_batch, out=layer.z)
             layer.activation.apply(layer.y, layer.h)
-            x = layer.h
-        self._renorms[-1].forward(x, self._by_batch)
+            x = layer.augmented
+        self._products[-1].forward(x, self._by_batch, out=self._results)
         self._passes += self._by_batch
-
-    def _features(self):
-        return self._renorms[-1].augmented
+        return self.outputs
 
     def weight_gradient(self, d_outputs: np.ndarray, d_features: None = None) -> None:
-        self._descend(d_outputs, learns=True)
+        self._products[0].backward(self._descend(d_outputs, learns=True), learns=True, out=None)
 
     def input_gradient(self, d_outputs: np.ndarray, which: slice) -> np.ndarray:
-        return np.add.reduce(self._descend(d_outputs, learns=False)[:, which])
+        self._products[0].backward(self._descend(d_outputs, learns=False), learns=False, out=self._input_gradient)
+        return np.add.reduce(self._input_gradient[:, which])
 
     def _descend(self, d_outputs: np.ndarray, learns: bool) -> np.ndarray:
-        """The gradient with respect to the inputs, of each tower; with that of the weights where it `learns`."""
+        """The gradient with respect to the first product; with that of the later weights where it `learns`."""
         if d_outputs is not self.output_gradient:
             np.copyto(self.output_gradient, d_outputs)
-        behind = self._renorms[-1]
-        for tower, (weights, gradient, _, d_results) in enumerate(self.heads):
-            if learns:
-                kernels.matmul(behind.augmented[tower], d_results.T, out=gradient)
-            kernels.matmul(weights[:-1], d_results, out=behind.gradient[tower])
-        for index in reversed(range(len(self.layers))):
-            layer, behind, before = self.layers[index], self._renorms[index + 1], self._renorms[index]
-            gradient = behind.backward(learns)
+        gradient = self.output_gradient.reshape(self._results.shape)
+        for layer, product in zip(reversed(self.layers), reversed(self._products)):
+            product.backward(gradient, learns, out=layer.gradient)
+            gradient = layer.gradient
             layer.activation.multiply_derivative(gradient, layer.h, layer.y, layer.scratch)
-            if learns:
-                kernels.matmul(before.augmented, gradient.swapaxes(-1, -2), out=self.gradients[f"hidden_{index}"])
-            kernels.matmul(layer.weights_without_bias, gradient, out=before.gradient)
-        return self._renorms[0].backward(learns)
+        return gradient

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from rllib.models import kernels
 from rllib.models.batch_renorm import BatchRenorm
 from rllib.models.encoders import BoxEncoder
 from rllib.models.initializers import uniform
@@ -99,9 +100,10 @@ def statistics(layout, flat):
 @pytest.mark.parametrize(
     ("hiddens", "activation"), [((10, 7), "relu"), ((9,), "tanh"), ((6, 5, 4), "swish"), ((), "relu")]
 )
-@pytest.mark.parametrize("copies", [1, 3])
-def test_critics(copies, hiddens, activation):
+@pytest.mark.parametrize(("copies", "cores"), [(1, 1), (3, 1), (3, 2)])
+def test_critics(copies, cores, hiddens, activation, monkeypatch):
     """Values, gradients of weights and actions, and running statistics, of batches in both modes."""
+    monkeypatch.setattr(kernels, "FEW", 0)
     module = FullyConnected(hiddens=hiddens, copies=copies, activation=activation, batch_renorm=CONSTANTS)
     layout = module.layout(WIDTHS)
     weights = started(layout)
@@ -116,10 +118,11 @@ def test_critics(copies, hiddens, activation):
         leaves = [part for network in slow for part in network.learned]
         right = torch.autograd.grad((expected * torch.from_numpy(d_values)).sum(), [inputs, *leaves])
 
-        values = in_numpy.forward(observations, actions, by_batch=by_batch)
-        np.testing.assert_allclose(values, expected.detach(), atol=2e-5)
-        np.testing.assert_allclose(in_numpy.input_gradient(d_values, "action"), right[0][:, 4:], atol=1e-5)
-        found = learned(layout, in_numpy.backward(d_values))
+        with kernels.on_cores(cores):
+            values = in_numpy.forward(observations, actions, by_batch=by_batch)
+            np.testing.assert_allclose(values, expected.detach(), atol=2e-5)
+            np.testing.assert_allclose(in_numpy.input_gradient(d_values, "action"), right[0][:, 4:], atol=1e-5)
+            found = learned(layout, in_numpy.backward(d_values))
         acted = torch.from_numpy(actions).requires_grad_()
         values = in_torch(torch.from_numpy(observations), acted, by_batch=by_batch)
         np.testing.assert_allclose(values.detach(), expected.detach(), atol=2e-5)

@@ -2,10 +2,11 @@
 
 Networks of 256x256, batches of 256, uniform replay of a million rows, one environment (with 2 workers one in each)
 and one update per environment step. With workers there are two sides: their steps and the updates wait for each other,
-or workers sample the next round meanwhile (`sample_async`). SBX and Stable-Baselines3 do the same with the same
-numbers. SBX and ours compute on all cores that a side may use (ours by `num_cpus_per_learner`), Stable-Baselines3 on
-one. Every side of a round is a process of its own, so that the time from the start of learning to the end of the first
-update has everything in it that is compiled.
+or workers sample the next round meanwhile (`sample_async`). With `--fragment 8` each of ours makes 8 steps a round,
+which as many updates follow. SBX and Stable-Baselines3 do the same as ours in one process, with the same numbers. SBX
+and ours compute on all cores that a side may use (ours by `num_cpus_per_learner`), Stable-Baselines3 on one. Every side
+of a round is a process of its own, so that the time from the start of learning to the end of the first update has
+everything in it that is compiled.
 
 `--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
 the environment, choosing actions and updates took.
@@ -27,7 +28,7 @@ LABELS = {"sbx": "SBX", "sb3": "SB3"}
 # ---------------------------------------------------------------------------------------------- ours, in its process
 
 
-def build(name: str, environment: str, workers: int, cores: int, sample_async: bool = False):
+def build(name: str, environment: str, workers: int, cores: int, fragment: int = 1, sample_async: bool = False):
     """The algorithm with one environment, in this process or in each worker, and this many cores for updates."""
     from rllib.algorithms.registry import get_algorithm_config
 
@@ -37,7 +38,7 @@ def build(name: str, environment: str, workers: int, cores: int, sample_async: b
     return (
         get_algorithm_config(name)
         .environment(environment)
-        .rollouts(num_rollout_workers=workers, rollout_fragment_length=1, sample_async=sample_async)
+        .rollouts(num_rollout_workers=workers, rollout_fragment_length=fragment, sample_async=sample_async)
         .training(
             train_batch_size=BATCH,
             training_intensity=BATCH,
@@ -56,7 +57,7 @@ def build(name: str, environment: str, workers: int, cores: int, sample_async: b
 
 def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
     """Rate, compile times and shares, by the names that the peers use."""
-    with build(name, given.environment, workers, given.cores, given.sample_async) as algo:
+    with build(name, given.environment, workers, given.cores, given.fragment, given.sample_async) as algo:
         watch = Watch()
         watch.method("update", algo.learner, "update")
         started = time.perf_counter()
@@ -90,9 +91,13 @@ def runs(options, name: str) -> dict:
 
     found = {}
     for workers in options.workers:
-        found[f"{workers} workers"] = functools.partial(run_ours, workers)
+        fragment = options.fragment if workers else 1
+        label = f"{workers} workers" + (f", {fragment} steps a round" if fragment > 1 else "")
+        found[label] = functools.partial(run_ours, workers, "--fragment", fragment)
         if workers:
-            found[f"{workers} workers, meanwhile"] = functools.partial(run_ours, workers, "--sample-async")
+            found[f"{label}, meanwhile"] = functools.partial(
+                run_ours, workers, "--fragment", fragment, "--sample-async"
+            )
     return found | {side: functools.partial(run_peer, side) for side in LABELS if not options.no_peers}
 
 
@@ -140,6 +145,7 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--algorithms", nargs="+", choices=OURS, default=OURS, help="to compare")
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2], help="numbers of rollout workers, of ours")
+    parser.add_argument("--fragment", type=int, default=1, help="steps of each worker in a round [default: 1]")
     parser.add_argument("--shares", action="store_true", help="print what the time is spent on")
     parser.add_argument("--sample-async", action="store_true", help="of --one: workers sample during updates")
     parser.add_argument("--one", action="store_true", help="run one algorithm of ours once and print its JSON line")

@@ -2,11 +2,11 @@
 
 Networks of 256x256, batches of 256, uniform replay of a million rows, one environment (with 2 workers one in each)
 and one update per environment step. With workers there are two sides: their steps and the updates wait for each other,
-or workers sample the next round meanwhile (`sample_async`). With `--fragment 8` each of ours makes 8 steps a round,
-which as many updates follow. SBX and Stable-Baselines3 do the same as ours in one process, with the same numbers. SBX
-and ours compute on all cores that a side may use (ours by `num_cpus_per_learner`), Stable-Baselines3 on one. Every side
-of a round is a process of its own, so that the time from the start of learning to the end of the first update has
-everything in it that is compiled.
+or workers sample the next round meanwhile (`sample_async`). With `--train-freq 16` every side makes 16 steps in a row,
+which workers share, then 16 updates. SBX and Stable-Baselines3 do the same as ours in one process, with the same
+numbers. SBX and ours compute on all cores that a side may use (ours by `num_cpus_per_learner`), Stable-Baselines3 on
+one. Every side of a round is a process of its own, so that the time from the start of learning to the end of the first
+update has everything in it that is compiled.
 
 `--environment HalfCheetah-v5` needs MuJoCo (the extra `mujoco`). `--shares` prints in addition which share of the time
 the environment, choosing actions and updates took.
@@ -57,7 +57,8 @@ def build(name: str, environment: str, workers: int, cores: int, fragment: int =
 
 def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
     """Rate, compile times and shares, by the names that the peers use."""
-    with build(name, given.environment, workers, given.cores, given.fragment, given.sample_async) as algo:
+    fragment = max(given.train_freq // max(workers, 1), 1)
+    with build(name, given.environment, workers, given.cores, fragment, given.sample_async) as algo:
         watch = Watch()
         watch.method("update", algo.learner, "update")
         started = time.perf_counter()
@@ -81,7 +82,7 @@ def measured(name: str, workers: int, given: argparse.Namespace) -> dict:
 def runs(options, name: str) -> dict:
     """Functions that run each side of an algorithm once."""
     same = ("--environment", options.environment, "--cores", options.cores)
-    same += ("--warm-up", options.warm_up, "--seconds", options.seconds)
+    same += ("--warm-up", options.warm_up, "--seconds", options.seconds, "--train-freq", options.train_freq)
 
     def run_ours(workers: int, *how: str) -> dict:
         return ours("continuous_throughput", "--one", "--algorithms", name, "--workers", workers, *how, *same)
@@ -91,13 +92,9 @@ def runs(options, name: str) -> dict:
 
     found = {}
     for workers in options.workers:
-        fragment = options.fragment if workers else 1
-        label = f"{workers} workers" + (f", {fragment} steps a round" if fragment > 1 else "")
-        found[label] = functools.partial(run_ours, workers, "--fragment", fragment)
+        found[f"{workers} workers"] = functools.partial(run_ours, workers)
         if workers:
-            found[f"{label}, meanwhile"] = functools.partial(
-                run_ours, workers, "--fragment", fragment, "--sample-async"
-            )
+            found[f"{workers} workers, meanwhile"] = functools.partial(run_ours, workers, "--sample-async")
     return found | {side: functools.partial(run_peer, side) for side in LABELS if not options.no_peers}
 
 
@@ -145,7 +142,6 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--algorithms", nargs="+", choices=OURS, default=OURS, help="to compare")
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2], help="numbers of rollout workers, of ours")
-    parser.add_argument("--fragment", type=int, default=1, help="steps of each worker in a round [default: 1]")
     parser.add_argument("--shares", action="store_true", help="print what the time is spent on")
     parser.add_argument("--sample-async", action="store_true", help="of --one: workers sample during updates")
     parser.add_argument("--one", action="store_true", help="run one algorithm of ours once and print its JSON line")

@@ -32,6 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", type=int, default=2, help="cores that a side may use")
     parser.add_argument("--warm-up", type=int, default=200, help="updates before those that count")
     parser.add_argument("--seconds", type=float, default=10, help="that count, after the warm-up")
+    parser.add_argument("--train-freq", type=int, default=1, help="steps in a row, before as many updates")
 
 
 def keep_to(cores: int) -> None:
@@ -87,7 +88,8 @@ def stable_baselines(algorithm: Callable, given: argparse.Namespace, versions: d
     from stable_baselines3.common.noise import NormalActionNoise
 
     envs = make_vec_env(given.environment, n_envs=1, seed=0)
-    arguments = {"gradient_steps": 1, "train_freq": 1, "seed": 0, "device": "cpu", "verbose": 0}
+    arguments = {"seed": 0, "device": "cpu", "verbose": 0}
+    arguments |= {"train_freq": given.train_freq, "gradient_steps": given.train_freq}
     if given.algorithm in ("TD3", "DDPG"):
         zeros = np.zeros(envs.action_space.shape)
         arguments["action_noise"] = NormalActionNoise(zeros, zeros + 0.1)
@@ -106,7 +108,7 @@ def stable_baselines(algorithm: Callable, given: argparse.Namespace, versions: d
         begun = None
 
         def _on_step(self) -> bool:
-            if watch.calls["update"] < given.warm_up:
+            if watch.calls["update"] * given.train_freq < given.warm_up:
                 return True
             now = time.perf_counter()
             if self.begun is None:

@@ -53,9 +53,9 @@ def _server(directory: Path, host: str, port: int, token: str | None):
     try:
         from rllib.dashboard.server import Server
     except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn", "anyio"):
+        if error.name not in ("starlette", "uvicorn", "anyio", "httptools"):
             raise
-        raise Mistake("the dashboard needs starlette and uvicorn: pip install 'rllib[dashboard]'") from None
+        raise Mistake("the dashboard needs starlette, uvicorn and httptools: pip install 'rllib[dashboard]'") from None
     try:
         return Server(directory, host, port, token)
     except socket.gaierror as error:

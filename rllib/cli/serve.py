@@ -33,11 +33,11 @@ def command(checkpoint, host, port, workers, token, verbose, **settings) -> None
 
     \b
     rllib serve results/PPO_CartPole-v1_... --watch
-    curl -d '{"observation": [0, 0, 0, 0]}' http://127.0.0.1:8000/act
+    curl --json '{"observation": [0, 0, 0, 0]}' http://127.0.0.1:8000/act
     """
     with reported(verbose):
-        if importlib.util.find_spec("uvicorn") is None:
-            raise Mistake("serving needs uvicorn: pip install 'rllib[serve]'")
+        if not all(map(importlib.util.find_spec, ("uvicorn", "httptools"))):
+            raise Mistake("serving needs uvicorn and httptools: pip install 'rllib[serve]'")
         if token is None and not is_loopback(host):
             raise Mistake(
                 f"--host {host} can be reached from other machines, so a token is needed: set {TOKEN_VARIABLE}, or "

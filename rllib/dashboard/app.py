@@ -12,8 +12,6 @@
 | /api/tune?id=      | parallel coordinates of an experiment                                                         |
 """
 
-import hmac
-import ipaddress
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -33,6 +31,7 @@ from rllib.dashboard import details
 from rllib.dashboard.index import RESULTS, Index, Run
 from rllib.dashboard.series import MOST_POINTS, SeriesReader
 from rllib.runs.files import encode, is_number, settings_by_path
+from rllib.serving.guard import Guard
 from rllib.tune import plots
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -49,21 +48,17 @@ _POLL_S, _HEARTBEAT_S, _YEAR_S = 1.0, 15.0, 365 * 24 * 3600
 _MOST_RUNS, _MOST_KEYS = 50, 40
 
 
-class Guard:
+class Page:
     """Lets only those requests through that may be answered, and adds the headers that confine the page.
-
-    A page elsewhere whose name is made to lead to this machine (DNS rebinding) is known by its Host header: it is a
-    name, and none of ours.
 
     Args:
         app: that answers.
         token: that a request must carry, as ?token=, cookie or "Authorization: Bearer"; None: none is needed.
-        names: under which this machine is known, besides numbers and localhost.
+        names: see Guard.
     """
 
     def __init__(self, app, token: str | None, names: Iterable[str] = ()):
-        self._app, self._token = app, token.encode() if token else None
-        self._names = {"localhost", *(name.lower() for name in names)}
+        self._app, self._token, self._guard = app, token, Guard(token, names)
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
@@ -83,36 +78,22 @@ class Guard:
         headers = Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD"):
             return _error(405, "This page only shows; use GET.")
-        if not self._is_ours(headers.get("host", "")):
-            return _error(421, "This machine has another name. Use localhost, its number, or what was given as --host.")
-        if self._token is None:
-            return None
+        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            return _error(413, "This page only shows; send no body.")
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = dict(query).get("token", "")
         cookie = f"rllib_dashboard_{(scope.get('server') or ('', 0))[1]}"
-        if self._is_token(dict(query).get("token", "")):
-            rest = [(key, value) for key, value in query if key != "token"]
-            answer = RedirectResponse(scope["path"] + ("?" + urlencode(rest) if rest else ""), status_code=303)
-            value = self._token.decode()
-            answer.set_cookie(cookie, value, max_age=_YEAR_S, httponly=True, samesite="strict")
-            return answer
-        given = cookie_parser(headers.get("cookie", "")).get(cookie, "")
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        if self._is_token(given) or self._is_token(bearer):
+        refusal = self._guard.refusal(scope, [given, cookie_parser(headers.get("cookie", "")).get(cookie, "")])
+        if refusal and refusal[0] == 401:
+            return _error(401, "Open the address with ?token=... that rllib dashboard has printed.")
+        if refusal:
+            return _error(*refusal)
+        if self._token is None or given != self._token:
             return None
-        return _error(401, "Open the address with ?token=... that rllib dashboard has printed.")
-
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(errors="replace"), self._token)
-
-    def _is_ours(self, host: str) -> bool:
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        if name.lower().rstrip(".") in self._names:
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
+        rest = [(key, value) for key, value in query if key != "token"]
+        answer = RedirectResponse(scope["path"] + ("?" + urlencode(rest) if rest else ""), status_code=303)
+        answer.set_cookie(cookie, self._token, max_age=_YEAR_S, httponly=True, samesite="strict")
+        return answer
 
 
 class Dashboard:
@@ -157,8 +138,8 @@ class Dashboard:
         if not ids or not keys or len(ids) > _MOST_RUNS or len(keys) > _MOST_KEYS:
             raise HTTPException(400, f"Give 1 to {_MOST_RUNS} times id= and 1 to {_MOST_KEYS} times key=.")
         points, x = query.get("points", str(MOST_POINTS)), query.get("x", "timesteps_total")
-        if not (points.isdecimal() and 2 <= int(points) <= MOST_POINTS):
-            raise HTTPException(400, f"points must be a whole number from 2 to {MOST_POINTS}, but got {points!r}.")
+        if not (0 < len(points) < 9 and points.isdecimal() and 2 <= int(points) <= MOST_POINTS):
+            raise HTTPException(400, f"points must be a whole number from 2 to {MOST_POINTS}, but got {points!r:.40}.")
         curves = []
         for id in ids:
             path = self._known(id).path
@@ -183,7 +164,7 @@ class Dashboard:
 
     async def stream(self, request: Request) -> Response:
         boot, _, version = request.headers.get("last-event-id", "").partition("-")
-        since = int(version) if boot == self._index.boot and version.isdecimal() else 0
+        since = int(version) if boot == self._index.boot and version.isdecimal() and len(version) < 20 else 0
         return StreamingResponse(self._events(since), media_type="text/event-stream")
 
     async def _events(self, since: int):
@@ -223,12 +204,12 @@ def make_app(
     token: str | None = None,
     names: Iterable[str] = (),
     is_stopping: Callable[[], bool] = lambda: False,
-) -> Guard:
+) -> Page:
     """The application.
 
     Args:
         index: of the runs.
-        token: see Guard.
+        token: see Page.
         names: of this machine, see Guard; its host name is known.
         is_stopping: see Dashboard.
     """
@@ -239,7 +220,7 @@ def make_app(
         *(Route(f"/api/{name}", getattr(answers, name)) for name in ("runs", "run", "series", "log", "tune", "stream")),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
-    return Guard(app, token, [*names, socket.gethostname(), socket.getfqdn()])
+    return Page(app, token, [*names, socket.gethostname(), socket.getfqdn()])
 
 
 def _load_static() -> dict[str, bytes]:

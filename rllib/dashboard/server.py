@@ -10,6 +10,7 @@ import uvicorn
 
 from rllib.dashboard.app import make_app
 from rllib.dashboard.index import Index
+from rllib.serving.guard import server_config
 
 
 class Server:
@@ -36,9 +37,7 @@ class Server:
         is_open = not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback
         self.token = token or (secrets.token_urlsafe(24) if is_open else None)
         app = make_app(Index(root), self.token, [host], lambda: self._server.should_exit)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", server_header=False,
-                                timeout_graceful_shutdown=3, ws="none")  # fmt: skip
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(server_config(app, timeout_graceful_shutdown=3))
 
     @property
     def url(self) -> str:

@@ -4,7 +4,6 @@ It is written to ASGI itself: starlette's requests and responses cost a quarter 
 """
 
 import asyncio
-import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +15,7 @@ from rllib.checkpoint import CheckpointError
 from rllib.encoding import space_to_json
 from rllib.serving.batching import Batcher, Receive
 from rllib.serving.counts import Counts
+from rllib.serving.guard import Guard
 from rllib.serving.messages import JSON, BadRequest, Messages, content_kind, plain
 from rllib.serving.model import Model, example_of
 from rllib.serving.settings import ServingSettings
@@ -41,7 +41,8 @@ class App:
         self, model: Model, counts: Counts, settings: ServingSettings, on_change: Callable[[], None] = lambda: None
     ):
         self._model, self._counts, self._on_change = model, counts, on_change
-        self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
+        self._guard = Guard(settings.token)
+        self._open = ["/health"] if settings.token is not None else []
         self._batcher = Batcher(model, counts, settings.max_batch, settings.max_wait_us * 1e-6, settings.max_queue)
         policy = model.policy
         spaces = policy.observation_space, policy.action_space
@@ -76,15 +77,13 @@ class App:
 
     async def _answered(self, scope, receive: Receive) -> tuple[int, bytes, list]:
         path = scope["path"]
+        if path not in self._open and (refusal := self._guard.refusal(scope)):
+            raise BadRequest(*refusal)
         if path not in self._routes:
             raise BadRequest(404, f"there is no {path}; there are {', '.join(self._routes)}")
         method, handle = self._routes[path]
         if scope["method"] != method:
             raise BadRequest(405, f"{path} is for {method}")
-        if self._token is not None and path != "/health":
-            given = _header(scope, b"authorization") or b""
-            if not hmac.compare_digest(given, self._token):
-                raise BadRequest(401, "this server needs its token: the header Authorization: Bearer TOKEN")
         return await handle(scope, receive)
 
     async def _act(self, scope, receive: Receive) -> tuple[int, bytes, list]:
@@ -144,6 +143,8 @@ class App:
         return {"policy_version": self._model.policy.policy_version, "checkpoint": str(self._model.policy.checkpoint)}
 
     async def _reload(self, scope, receive) -> tuple[int, bytes, list]:
+        if (kind := _header(scope, b"content-type")) is not None:
+            content_kind(kind)
         try:
             changed = await self.take_up_newer(again=True)
         except CheckpointError as error:

@@ -5,7 +5,7 @@ import mmap
 import os
 from collections.abc import Iterator
 
-STATUSES = (200, 400, 401, 404, 405, 409, 413, 415, 422, 500, 503)
+STATUSES = (200, 400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 500, 503)
 LATENCIES_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _COUNTERS = {

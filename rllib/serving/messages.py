@@ -108,7 +108,7 @@ class Messages:
             request = self._from_msgpack.decode(body) if kind == MSGPACK else self._from_json.decode(body)
         except msgspec.ValidationError as error:
             raise BadRequest(422, f"{error}. A request is {_FORM}") from None
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             name = "MessagePack" if kind == MSGPACK else "JSON"
             raise BadRequest(400, f"the body is not {name}: {error}. A request is {_FORM}") from None
         question = self._question(request)
@@ -169,7 +169,7 @@ class Messages:
         shapes = [list(part.shape) for part in self._initial_state]
         try:
             arrays = [np.asarray(_read(part), np.float32) for part in state]
-        except (TypeError, ValueError):
+        except _NO_ARRAY:
             arrays = []
         if [list(array.shape) for array in arrays] != shapes or not all(np.isfinite(array).all() for array in arrays):
             raise BadRequest(422, f"a state must be a list of finite arrays of the shapes {shapes}, or null")
@@ -215,13 +215,20 @@ def plain(value):
     return value
 
 
+_NO_ARRAY = (TypeError, ValueError, OverflowError, RecursionError)
+_NAMES = ["bool", "float16", "float32", "float64"]
+_NAMES += [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+# By name, "<f4" and "f4"; numpy's own parser of dtypes reads a language, and is not for words of others.
+_DTYPES = {word: dtype for dtype in map(np.dtype, _NAMES) for word in (dtype.name, dtype.str, dtype.str[1:])}
+
+
 def _read_arrays(question: Question) -> None:
     """Replaces arrays of MessagePack by those of numpy."""
     try:
         question.observations = list(map(_read, question.observations))
         question.masks = question.masks and list(map(_read, question.masks))
         question.prev_actions = question.prev_actions and list(map(_read, question.prev_actions))
-    except (TypeError, ValueError) as error:
+    except _NO_ARRAY as error:
         raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
 
 
@@ -230,7 +237,9 @@ def _read(value):
     if isinstance(value, dict):
         if value.keys() == {"$array"}:
             dtype, shape, data = value["$array"]
-            return np.frombuffer(data, dtype).reshape(shape)
+            if dtype not in _DTYPES:
+                raise ValueError(f"the dtype {dtype!r:.40} is none of {', '.join(_NAMES)}")
+            return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
         return {key: _read(part) for key, part in value.items()}
     if isinstance(value, list) and any(isinstance(part, dict) for part in value):
         return [_read(part) for part in value]
@@ -238,9 +247,16 @@ def _read(value):
 
 
 def content_kind(content_type: bytes) -> str:
-    """JSON, MSGPACK or RAW, by the header; what is not known is read as JSON."""
-    name = content_type.partition(b";")[0].strip().lower()
-    return _KINDS.get(name, JSON)
+    """JSON, MSGPACK or RAW, by the header.
+
+    Raises:
+        BadRequest: for another one: what a page may send without asking first (CORS) is among these.
+    """
+    kind = _KINDS.get(content_type.partition(b";")[0].strip().lower())
+    if kind is None:
+        known = f"{JSON} (curl --json does that), {MSGPACK} or {RAW}"
+        raise BadRequest(415, f"a body needs the header Content-Type: {known}")
+    return kind
 
 
-_KINDS = {MSGPACK.encode(): MSGPACK, b"application/x-msgpack": MSGPACK, RAW.encode(): RAW}
+_KINDS = {kind.encode(): kind for kind in (JSON, MSGPACK, RAW)} | {b"application/x-msgpack": MSGPACK}

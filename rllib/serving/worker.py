@@ -22,6 +22,7 @@ import uvicorn
 from rllib.checkpoint import CheckpointError
 from rllib.serving.app import App
 from rllib.serving.counts import Counts
+from rllib.serving.guard import server_config
 from rllib.serving.model import Model
 from rllib.serving.settings import BACKLOG, GRACE_S, Report, ServingSettings, Task
 
@@ -124,11 +125,8 @@ def http_config(app=None) -> uvicorn.Config:
     Args:
         app: the ASGI application; None: it is made when the event loop runs.
     """
-    return uvicorn.Config(
-        app or _not_yet,
-        lifespan="off", ws="none", access_log=False, log_level="warning", server_header=False, date_header=False,
-        backlog=BACKLOG, timeout_keep_alive=75, timeout_graceful_shutdown=int(GRACE_S),
-    )  # fmt: skip
+    return server_config(app or _not_yet, date_header=False, backlog=BACKLOG, timeout_keep_alive=75,
+                         timeout_graceful_shutdown=int(GRACE_S))  # fmt: skip
 
 
 async def _not_yet(scope, receive, send):

@@ -70,7 +70,11 @@ class AppClient:
         self.app = App(self.model, self.counts, settings)
 
     async def __call__(self, method: str, path: str, body=b"", *, hangs_up: bool = False, **headers: str):
-        """An Answer; None if none was given, as to a client that hangs up when its request is sent."""
+        """An Answer; None if none was given, as to a client that hangs up when its request is sent.
+
+        A body is said to be JSON, and the host to be localhost, unless `headers` say otherwise.
+        """
+        headers = {"host": "localhost", **({"content_type": "application/json"} if path == "/act" else {}), **headers}
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
         halves = [{"body": body[:3], "more_body": True}, {"body": body[3:]}]
@@ -157,6 +161,7 @@ class Server:
 
 def ask(connection: http.client.HTTPConnection, method: str, path: str, body=None, **headers) -> Answer:
     body = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+    headers = {"Content-Type": "application/json", **headers} if body else headers
     connection.request(method, path, body, headers)
     response = connection.getresponse()
     return Answer(response.status, dict(response.getheaders()), response.read())

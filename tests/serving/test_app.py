@@ -137,6 +137,17 @@ def test_other_bodies_that_are_wrong(kind):
     assert answered(CARTPOLE, "POST", "/act", packed, content_type="application/msgpack").status == 422
 
 
+@pytest.mark.parametrize("dtype", ["f4,,", "(,f4", "O", "V16", "datetime64", "f4[4]", ["f4"], 4, None])
+def test_a_dtype_of_messagepack_is_one_of_a_table(dtype):
+    packed = msgspec.msgpack.encode({"observation": {"$array": [dtype, [4], bytes(16)]}})
+    answer = answered(CARTPOLE, "POST", "/act", packed, content_type="application/msgpack")
+    assert answer.status == 422 and "an array of MessagePack is" in answer.json()["error"]
+    for known in ("float32", "<f4", "f4", "float64", "int8"):
+        array = np.zeros(4, known)
+        packed = msgspec.msgpack.encode({"observation": {"$array": [known, [4], array.tobytes()]}})
+        assert answered(CARTPOLE, "POST", "/act", packed, content_type="application/msgpack").status == 200
+
+
 def test_other_paths_and_methods():
     assert answered(CARTPOLE, "GET", "/").status == 404
     assert answered(CARTPOLE, "GET", "/act").status == 405
@@ -153,6 +164,18 @@ def test_with_a_token_only_health_is_open():
         body = {"observation": OBSERVATION}
         assert answered(CARTPOLE, method, path, body, settings=settings, **right).status == 200
     assert answered(CARTPOLE, "GET", "/health", settings=settings).status == 200
+
+
+def test_without_a_token_web_pages_get_no_answer():
+    for address in ("POST /act", "POST /reload", "GET /spec", "GET /metrics", "GET /health"):
+        method, path = address.split()
+        body = {"observation": OBSERVATION}
+        assert answered(CARTPOLE, method, path, body, host="evil.example").status == 421
+        assert answered(CARTPOLE, method, path, body, origin="http://evil.example").status == 403
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        for path in ("/act", "/reload"):
+            answer = answered(CARTPOLE, "POST", path, {"observation": OBSERVATION}, content_type=kind)
+            assert answer.status == 415 and "needs the header Content-Type: application/json" in answer.json()["error"]
 
 
 def test_ten_thousand_requests_at_once_are_all_answered():

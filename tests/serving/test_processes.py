@@ -96,7 +96,7 @@ def test_newer_checkpoints_are_taken_up_without_a_failed_request(serve, tmp_path
 def test_what_has_arrived_is_answered_before_the_end(serve, tmp_path):
     server = serve(write_version(tmp_path / "checkpoint", 1, 1), "--max-wait-us", "2000000")
     waiting = server.connect()
-    waiting.request("POST", "/act", json.dumps(BODY))
+    waiting.request("POST", "/act", json.dumps(BODY), {"Content-Type": "application/json"})
     arrived = "rllib_serve_queue_length 1", "rllib_serve_actions_total 1"
     until(lambda: any(line in server.ask("GET", "/metrics").body.decode() for line in arrived))
     assert server.terminate() == 0
@@ -111,7 +111,9 @@ def test_clients_that_hang_up_do_no_harm(serve, tmp_path):
     for _ in range(50):
         with socket.create_connection((host, int(port))) as connection:
             body = b'{"observation": [0, 0, 0, 0]}'
-            connection.sendall(b"POST /act HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            head = b"POST /act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            head += b"Content-Length: %d\r\n\r\n"
+            connection.sendall(head % len(body) + body)
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(b"POST /act HTTP/1.1\r\nContent-Le")
     assert server.ask("POST", "/act", BODY).json()["action"] == 1

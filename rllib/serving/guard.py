@@ -1,0 +1,184 @@
+"""What stands before every answer over HTTP, of a policy server and of the dashboard: who may ask, and how much."""
+
+import asyncio
+import hmac
+import ipaddress
+import itertools
+import resource
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+MOST_HEADER_BYTES = 32 << 10
+HEADERS_S, BODY_S, UNREAD_S = 10.0, 30.0, 60.0
+_MOST_CONNECTIONS, _OTHER_DESCRIPTORS, _LOOKED_AT = 16384, 64, 256
+_HEADERS, _BODY = "headers", "body"
+
+
+class Guard:
+    """Says which requests may not be answered.
+
+    A token is all that a request needs. Without one the server is for this machine, and then it is the pages in its
+    browsers that must be kept out: one from elsewhere says so in Origin, and one whose name is made to lead to this
+    machine (DNS rebinding) has that name in Host.
+
+    Args:
+        token: that a request must carry; None: none is needed.
+        names: of this machine, besides numbers and localhost.
+    """
+
+    def __init__(self, token: str | None, names: Iterable[str] = ()):
+        self._token = None if token is None else token.encode()
+        self._names = {"localhost", *(name.lower() for name in names)}
+
+    def refusal(self, scope: dict[str, Any], tokens: Sequence[str] = ()) -> tuple[int, str] | None:
+        """Status and message for a request that may not be answered, else None.
+
+        Args:
+            scope: of the request, as ASGI has it.
+            tokens: that it carries elsewhere than in "Authorization: Bearer TOKEN".
+        """
+        headers = dict(scope["headers"])
+        if self._token is not None:
+            kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+            given = [token.encode(errors="replace") for token in tokens] + [bearer] * (kind == b"Bearer")
+            if any(hmac.compare_digest(token, self._token) for token in given):
+                return None
+            return 401, "this server needs its token: the header Authorization: Bearer TOKEN"
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if not self._is_ours(host):
+            return 421, "this machine has another name: use localhost, its number, or what was given as --host"
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
+            return 403, "pages from elsewhere get no answer; a server with a token answers whoever has it"
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if name.rstrip(".") in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 with limits of size and time, which uvicorn's has not.
+
+    - Headers, and all else that is no body, have 32 KiB at most, and all of a request's headers 10 s to arrive.
+    - Its body has 30 s (its size is the application's matter: what it does not read stops the reading).
+    - A client that does not read its answer for 60 s is cut off.
+    - Beyond `limit_concurrency` connections, a new one takes the place of one whose time is over soon: half requests
+      and idle connections lock nobody out. If all are being answered, it gets 503.
+    """
+
+    _part: str | None = _HEADERS  # of a request that is arriving
+    _timed: str | None = None  # the part that the timer is for
+    _timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
+    _waiting_bytes = 0  # arrived since something was last passed on
+
+    def connection_made(self, transport) -> None:
+        super().connection_made(transport)
+        self._set_timer()
+        most, self.limit_concurrency = self.config.limit_concurrency, None  # in place of uvicorn's
+        if len(self.connections) > most:
+            some = [each for each in itertools.islice(self.connections, _LOOKED_AT) if each is not self]
+            ends = {each: each._ends_at() for each in some if not each.transport.is_closing()}
+            min(filter(ends.get, ends), key=ends.get, default=self)._refuse(503, "there are too many connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._part = None
+        self._set_timer()
+        self._read_again()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._part = self._part or _HEADERS
+        for start in range(0, len(data), MOST_HEADER_BYTES):
+            if self.transport.is_closing():
+                break
+            piece = data[start : start + MOST_HEADER_BYTES]
+            self._waiting_bytes += len(piece)
+            super().data_received(piece)
+            if self._waiting_bytes > MOST_HEADER_BYTES:
+                self._refuse(431, f"the headers of a request may have {MOST_HEADER_BYTES} bytes")
+        if self.transport.is_closing():
+            self._part = None
+        self._set_timer()
+
+    def on_message_begin(self) -> None:
+        self._part = _HEADERS
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._part, self._waiting_bytes = _BODY, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._waiting_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._part, self._waiting_bytes = None, 0
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread_timer = self.loop.call_later(UNREAD_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._read_again()
+        super().resume_writing()
+
+    def _ends_at(self) -> float | None:
+        """When its time is over, on the loop's clock; None while it is being answered."""
+        timer = self._timer or self.timeout_keep_alive_task
+        return timer and timer.when()
+
+    def _read_again(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _set_timer(self) -> None:
+        """Begins the time of the part that is arriving, unless it runs already. Requests in one piece need none."""
+        if self._part != self._timed:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._part is not None:
+                limit = HEADERS_S if self._part == _HEADERS else BODY_S
+                message = f"the {self._part} of a request must arrive within {limit:g} s"
+                self._timer = self.loop.call_later(limit, self._refuse, 408, message)
+            self._timed = self._part
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Ends the connection; a request that is arriving gets an answer if it has none yet."""
+        is_arriving, self._part = self._part is not None, None
+        self._set_timer()
+        if self.transport.is_closing():
+            return
+        if is_arriving and (self.cycle is None or self.cycle.response_complete or not self.cycle.response_started):
+            head = b"content-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % (len(message) + 1)
+            self.transport.write(STATUS_LINE[status] + head + message.encode() + b"\n")
+        self.transport.close()
+
+
+def server_config(app, **settings) -> uvicorn.Config:
+    """How uvicorn serves both: with the limits, and without what they have no use for.
+
+    Args:
+        app: the ASGI application.
+        settings: others of uvicorn.Config.
+    """
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_CONNECTIONS if descriptors < 0 else min(_MOST_CONNECTIONS, max(descriptors - _OTHER_DESCRIPTORS, 16))
+    return uvicorn.Config(
+        app, http=LimitedProtocol, limit_concurrency=most, lifespan="off", ws="none", access_log=False,
+        log_level="warning", server_header=False, **settings,
+    )  # fmt: skip

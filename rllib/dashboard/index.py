@@ -17,6 +17,7 @@ process has the directory locked.
 
 import os
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from rllib.checkpoint import checkpoints_in
 from rllib.cli.run_directory import SPEC
 from rllib.cli.spec import RunSpec
 from rllib.dashboard.journals import Experiment
-from rllib.dashboard.result_file import ResultFile, read_last
+from rllib.dashboard.result_file import UNREADABLE, ResultFile, read_last, read_regular
 from rllib.dashboard.series import Sparkline
 from rllib.runs.files import is_number, lookup
 from rllib.tune.experiment import lock_held
@@ -165,6 +166,8 @@ class Run:
         problems = self.row["problems"]
         unreadable = [name for name, each in stats.items() if each and not os.access(self.path / name, os.R_OK)]
         problems += [f"{name}: there is no permission to read it" for name in unreadable]
+        if stats[RESULTS] and not stat.S_ISREG(stats[RESULTS].st_mode):
+            problems.append(f"{RESULTS}: it is no regular file")
         try:
             self.row |= self._asked_for(stats, problems)
         except (TypeError, ValueError, AttributeError, OSError) as error:
@@ -232,8 +235,8 @@ class Run:
 
     def _spec(self, problems: list[str]) -> RunSpec | None:
         try:
-            return msgspec.json.decode((self.path / SPEC).read_bytes(), type=RunSpec)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            return msgspec.json.decode(read_regular(self.path / SPEC), type=RunSpec)
+        except (OSError, *UNREADABLE) as error:
             problems.append(f"{SPEC}: {error}")
             return None
 
@@ -446,7 +449,7 @@ def _directories(root: Path, depth: int) -> Iterator[tuple[Path, bool, bool]]:
 
 def _stat(path: Path) -> os.stat_result | None:
     try:
-        return path.stat()
+        return path.lstat()
     except OSError:
         return None
 
@@ -454,8 +457,8 @@ def _stat(path: Path) -> os.stat_result | None:
 def _object(path: Path, problems: list[str]) -> dict[str, Any]:
     """The JSON object in a file; {} with what is wrong added to `problems`."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.json.decode(read_regular(path), type=dict)
+    except (OSError, *UNREADABLE) as error:
         problems.append(f"{path.name}: {error}")
         return {}
 

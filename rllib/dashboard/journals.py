@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from rllib.dashboard.result_file import open_regular
 from rllib.runs.follower import complete_lines
 from rllib.tune.experiment import FORMAT, journal_file, lock_held
 from rllib.tune.trial import Trial
@@ -61,13 +62,13 @@ class Experiment:
 
     def _read(self, path: Path) -> None:
         try:
-            with open(path, "rb") as file:
+            with open_regular(path) as file:
                 file.seek(self._position)
                 while not self._took_all(file):
                     pass
                 self._position = file.tell()
         except OSError as error:
-            self.problem = f"{path.name}: {error.strerror}"
+            self.problem = f"{path.name}: {error.strerror or error}"
 
     def _took_all(self, file) -> bool:
         """Takes records up to the end of the file, or to the next that is broken."""

@@ -2,9 +2,10 @@
 
 import math
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -16,7 +17,33 @@ _CHUNK_BYTES = 4 << 20
 _FINGERPRINT_BYTES = 64
 _TAIL_BYTES = 1 << 16
 _LONGEST_TAIL_BYTES = 1 << 24
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a file of a run for reading. Whatever else bears its name, a pipe or a device, would keep everyone waiting.
+
+    Raises:
+        OSError: if there is none, or it is no regular file; a link is none.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("it is no regular file")
+    return open(descriptor, "rb")
+
+
+def read_regular(path: Path) -> bytes:
+    """The bytes of a small file of a run.
+
+    Raises:
+        OSError: see open_regular; and if it is larger than such a file is.
+    """
+    with open_regular(path) as file:
+        content = file.read(_LONGEST_TAIL_BYTES + 1)
+    if len(content) > _LONGEST_TAIL_BYTES:
+        raise OSError(f"it is larger than {_LONGEST_TAIL_BYTES} bytes")
+    return content
 
 
 class ResultFile:
@@ -37,10 +64,8 @@ class ResultFile:
 
     def __init__(self, path: Path, keys: Sequence[str]):
         self._path, self.keys, self.restarts = path, tuple(keys), 0
-        tops = dict.fromkeys(name for key in keys for name in (key, key.partition("/")[0]))
-        self._fields = {top: f"f{number}" for number, top in enumerate(tops)}
-        fields = [(field, Any, msgspec.field(name=top, default=None)) for top, field in self._fields.items()]
-        self._decoder = msgspec.json.Decoder(msgspec.defstruct("Row", fields))
+        names = dict.fromkeys(name for key in keys for name in (key, key.partition("/")[0]))
+        self._decoder, self._value_of = _row_decoder(names)
         self._begin()
 
     def _begin(self) -> None:
@@ -59,7 +84,7 @@ class ResultFile:
             are the first results of the new file.
         """
         try:
-            file = open(self._path, "rb")  # noqa: SIM115 (closed below)
+            file = open_regular(self._path)
         except OSError:
             if self._position:
                 self._begin()
@@ -84,9 +109,13 @@ class ResultFile:
         file.seek(self._position)
         left = size - self._position
         chunk = file.read(min(most_bytes, left))
-        while b"\n" not in chunk and len(chunk) < left and (more := file.read(min(len(chunk), left - len(chunk)))):
+        while b"\n" not in chunk and len(chunk) < min(left, _LONGEST_TAIL_BYTES):
+            if not (more := file.read(min(len(chunk), left - len(chunk)))):
+                break
             chunk += more
-        end, is_all = chunk.rfind(b"\n") + 1, len(chunk) == left
+        # What comes behind a line that is too long for a result is not looked for.
+        end = chunk.rfind(b"\n") + 1
+        is_all = len(chunk) == left or not end
         self._position += end
         self._fingerprint = (self._fingerprint + chunk[:end])[-_FINGERPRINT_BYTES:]
         self.unfinished_bytes, self.behind_bytes = (left - end, 0) if is_all else (0, left - end)
@@ -95,7 +124,7 @@ class ResultFile:
     def _numbers(self, lines: bytes) -> np.ndarray:
         try:
             rows = self._decoder.decode_lines(lines)
-        except _UNREADABLE:
+        except UNREADABLE:
             rows = self._readable(lines)
         self.count += len(rows)
         return np.stack([self._column(rows, key) for key in self.keys], axis=1)
@@ -105,22 +134,35 @@ class ResultFile:
         for line in filter(None, lines.split(b"\n")):
             try:
                 rows.append(self._decoder.decode(line))
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 self.bad_lines += 1
                 number = self.count + len(rows) + self.bad_lines
                 self.first_bad = self.first_bad or f"line {number}: {error}"
         return rows
 
     def _column(self, rows: list, key: str) -> np.ndarray:
-        field = self._fields[key]
-        values = [getattr(row, field) for row in rows]
-        top, _, rest = key.partition("/")
-        if rest:
-            field = self._fields[top]
-            nested = (getattr(row, field) for row in rows)
+        values = [self._value_of(row, key) for row in rows]
+        top, slash, rest = key.partition("/")
+        if slash:
+            nested = (self._value_of(row, top) for row in rows)
             inner = (lookup(each, rest) if isinstance(each, dict) else None for each in nested)
             values = [other if value is None else value for value, other in zip(values, inner)]
         return np.array([_number(value) for value in values], float)
+
+
+def _row_decoder(names: Iterable[str]) -> tuple[msgspec.json.Decoder, Callable[[Any, str], Any]]:
+    """Decoder of a line, and what gives the value of a name in it.
+
+    Only the named fields are decoded, unless one has a name that msgspec cannot look for: then whole lines are.
+    """
+    try:
+        fields = {name: f"f{number}" for number, name in enumerate(names)}
+        row = msgspec.defstruct(
+            "Row", [(field, Any, msgspec.field(name=name, default=None)) for name, field in fields.items()]
+        )
+        return msgspec.json.Decoder(row), lambda row, name: getattr(row, fields[name])
+    except ValueError:
+        return msgspec.json.Decoder(dict), lambda row, name: row.get(name)
 
 
 def _number(value) -> float:
@@ -136,7 +178,7 @@ def read_last(path: Path) -> dict[str, Any]:
     """The last whole result in a result.json, without reading what is before it; {} if there is none."""
     length = _TAIL_BYTES
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             while True:
                 length = min(length, size)
@@ -156,5 +198,5 @@ def read_last(path: Path) -> dict[str, Any]:
 def _decoded(line: bytes) -> dict | None:
     try:
         return msgspec.json.decode(line, type=dict)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None

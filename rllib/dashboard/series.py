@@ -12,6 +12,7 @@ from rllib.dashboard.result_file import ResultFile
 MOST_POINTS = 2000
 _ITERATION = "training_iteration"
 _MOST_BYTES = 256 << 20
+_MOST_COLUMNS = 200
 
 
 class RunColumns:
@@ -71,7 +72,8 @@ class SeriesReader:
     def _read_columns(self, path: Path, keys: set[str]) -> dict[str, np.ndarray]:
         columns = self._columns.pop(path, None)
         if columns is None or not keys <= set(columns.keys):
-            columns = RunColumns(path, sorted(keys | set(columns.keys if columns else ())))
+            known = columns.keys if columns and len(columns.keys) < _MOST_COLUMNS else ()
+            columns = RunColumns(path, sorted(keys.union(known)))
         self._columns[path] = columns
         read = columns.read()
         while len(self._columns) > 1 and sum(each.size_bytes for each in self._columns.values()) > _MOST_BYTES:

@@ -172,7 +172,7 @@ def lock_held(path: Path) -> bool | None:
     Finding out takes the lock for some microseconds, if it is free: ask only when something has changed.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:

@@ -165,6 +165,31 @@ def test_no_damage_stops_the_page(results, seed):
             encode(describe(run))
 
 
+@pytest.mark.parametrize("name", ["result.json", "params.json", "run.json", "error.txt", "progress.csv", "journal"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory"])
+def test_what_is_no_regular_file_is_not_read(results, name, kind):
+    damaged, whole = RunOnDisk(results, "damaged"), RunOnDisk(results, "whole")
+    for run in (damaged, whole):
+        run.report(5.0)
+        run.end()
+    path = damaged.path / name
+    if name == "journal":
+        path = results / "other" / "experiment_state-0.json"
+        path.parent.mkdir()
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    index = Index(results)
+    assert _row(index, "whole")["best"] == 5.0
+    described = describe(index.runs["damaged"])
+    if name.endswith(".json"):
+        assert any(name in problem for problem in described["row"]["problems"])
+
+
 def test_what_has_changed_since_a_version(results):
     RunOnDisk(results, "one").report(1.0)
     two = RunOnDisk(results, "two")

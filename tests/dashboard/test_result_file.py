@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from rllib.dashboard import result_file
 from rllib.dashboard.result_file import ResultFile, read_last
 from rllib.runs.files import drop_results_after
 
@@ -41,6 +42,21 @@ def test_pieces_of_any_size_give_the_same(tmp_path, most_bytes):
     file = ResultFile(path, ["a"])
     assert _all(file, most_bytes) == [[float(n)] for n in range(50)]
     assert file.unfinished_bytes == 4
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "\x00", "é", "", "a'b"])
+def test_a_metric_may_have_any_name(tmp_path, name):
+    path = tmp_path / "result.json"
+    path.write_text(_line(**{name: 1.0, "x": 2.0, "in": {name: 3.0}}))
+    assert _all(ResultFile(path, [name, "x", f"in/{name}"])) == [[1.0, 2.0, 3.0]]
+
+
+def test_a_line_that_is_too_long_for_a_result_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(result_file, "_LONGEST_TAIL_BYTES", 1000)
+    path = tmp_path / "result.json"
+    path.write_text(_line(a=1.0) + "x" * 5000 + "\n" + _line(a=2.0))
+    file = ResultFile(path, ["a"])
+    assert _all(file, 100) == [[1.0]] and file.unfinished_bytes > 5000
 
 
 def test_broken_lines_are_counted_and_the_others_read(tmp_path):

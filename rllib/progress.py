@@ -2,14 +2,16 @@
 
 import math
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 # Columns of a line beside the numbers of steps: a short bar and the other fields.
 _BESIDE_STEPS = 60
 # At least between two drawings in a notebook: each is kept in its file's history, and sent to the browser.
 _INTERVAL_S = 0.25
+_TICK_S = 1.0
 # What a table shows of a result: heading -> (key, digits).
 _SHOWN = {
     "iteration": ("training_iteration", 0),
@@ -23,13 +25,14 @@ _SHOWN = {
 }
 
 
-def steps_progress(total: float) -> "StepsProgress | NotebookProgress":
+def steps_progress(total: float, steps: Callable[[], int]) -> "StepsProgress":
     """What shows the progress of a run here, as a context manager with a method `update`.
 
     Args:
         total: environment steps at which it is complete.
+        steps: number of those that are done now, which may be asked in any thread.
     """
-    return NotebookProgress(total) if in_notebook() else StepsProgress(total)
+    return (NotebookProgress if in_notebook() else TerminalProgress)(total, steps)
 
 
 def in_notebook() -> bool:
@@ -39,15 +42,52 @@ def in_notebook() -> bool:
 
 
 class StepsProgress:
-    """A line with a bar, the steps, their number a second and the mean return.
+    """Base of the displays: what is shown moves with every result and, since an iteration may take long, every second.
 
     Use it as a context manager.
 
     Args:
         total: environment steps at which the bar is full.
+        steps: number of those that are done now.
     """
 
-    def __init__(self, total: float):
+    def __init__(self, total: float, steps: Callable[[], int]):
+        self._total, self._steps, self._result = total, steps, {}
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._ticking = threading.Thread(target=self._tick, daemon=True, name="progress")
+
+    def __enter__(self) -> Self:
+        self._show()
+        self._ticking.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._ended.set()
+        self._ticking.join()
+        self._show()
+
+    def update(self, result: Mapping) -> None:
+        """Shows an iteration's result."""
+        self._result = result
+        self._show()
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_TICK_S):
+            self._show()
+
+    def _show(self) -> None:
+        with self._lock:
+            self._draw()
+
+    def _draw(self) -> None:
+        raise NotImplementedError
+
+
+class TerminalProgress(StepsProgress):
+    """A line with a bar, the steps, their number a second in the last iteration and the mean return."""
+
+    def __init__(self, total: float, steps: Callable[[], int]):
+        super().__init__(total, steps)
         # Not at the top: it would double the time that `import rllib` takes.
         from rich import get_console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -67,68 +107,57 @@ class StepsProgress:
 
     def __enter__(self) -> Self:
         self._progress.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *exc_info) -> None:
+        super().__exit__(*exc_info)
         self._progress.stop()
 
-    def update(self, steps: int, result: Mapping) -> None:
-        """Shows the number of steps that are done, and an iteration's result."""
+    def _draw(self) -> None:
         self._progress.update(
             self._task,
-            completed=steps,
-            rate=number(result["num_env_steps_sampled_throughput_per_sec"], 0),
-            mean=number(result["episode_reward_mean"]),
+            completed=self._steps(),
+            rate=number(self._result.get("num_env_steps_sampled_throughput_per_sec"), 0),
+            mean=number(self._result.get("episode_reward_mean")),
         )
 
 
-class NotebookProgress:
+class NotebookProgress(StepsProgress):
     """A bar and a table of the newest result, which take the place of those before; what else the cell prints stays.
 
-    It needs IPython alone, no widgets. Use it as a context manager.
-
-    Args:
-        total: environment steps at which the bar is full.
+    It needs IPython alone, no widgets.
     """
 
-    def __init__(self, total: float):
-        self._total, self._began, self._drawn_at = total, time.monotonic(), -math.inf
-        self._steps, self._result, self._end = 0, {}, ""
+    def __init__(self, total: float, steps: Callable[[], int]):
+        super().__init__(total, steps)
+        self._began, self._drawn_at, self._end = time.monotonic(), -math.inf, ""
         self._shown: Any = None
 
-    def __enter__(self) -> Self:
-        self._draw()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc_info) -> None:
         if kind is not None:
             self._end = ", interrupted" if issubclass(kind, KeyboardInterrupt) else f", ended by {kind.__name__}"
-        self._draw()
-
-    def update(self, steps: int, result: Mapping) -> None:
-        """Shows the number of steps that are done, and an iteration's result."""
-        self._steps, self._result = steps, result
-        if time.monotonic() - self._drawn_at >= _INTERVAL_S:
-            self._draw()
+        super().__exit__(kind, *exc_info)
 
     def _draw(self) -> None:
         from IPython.display import display
 
-        self._drawn_at = time.monotonic()
-        line = self._line()
-        bar = f'<progress value="{min(self._steps, self._total)}" max="{self._total}" style="width:16em"></progress>'
+        if not self._ended.is_set() and time.monotonic() - self._drawn_at < _INTERVAL_S:
+            return
+        self._drawn_at, steps = time.monotonic(), self._steps()
+        line = self._line(steps)
+        bar = f'<progress value="{min(steps, self._total)}" max="{self._total}" style="width:16em"></progress>'
         page = {"text/plain": line, "text/html": f"<div>{bar} {line}</div>{result_table(self._result)}"}
         if self._shown is None:
             self._shown = display(page, raw=True, display_id=True)
         else:
             self._shown.update(page, raw=True)
 
-    def _line(self) -> str:
+    def _line(self, steps: int) -> str:
         spent = time.monotonic() - self._began
-        left = spent * (self._total - self._steps) / self._steps if self._steps else math.nan
+        left = spent * (self._total - steps) / steps if steps else math.nan
         mean = number(self._result.get("episode_reward_mean"))
         times = elapsed(spent) + (f", {elapsed(left)} left" if left > 0 and not self._end else "")
-        return f"{self._steps:,}/{self._total:,.0f} steps, return {mean}, {times}{self._end}"
+        return f"{steps:,}/{self._total:,.0f} steps, return {mean}, {times}{self._end}"
 
 
 def result_table(result: Mapping) -> str:
@@ -150,6 +179,16 @@ def number(value: float | None, digits: int = 1) -> str:
     if value is None or math.isnan(value):
         return "-"
     return f"{value:,.{digits}f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 step, 2,000 steps."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def mean_rate(steps: float | None, seconds: float | None) -> float | None:
+    """Environment steps a second over a whole run, evaluations and all else included; None if it is not known yet."""
+    return steps / seconds if steps and seconds else None
 
 
 def elapsed(seconds: float) -> str:

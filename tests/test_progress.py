@@ -4,8 +4,10 @@ import asyncio
 import json
 import math
 import os
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from rich.console import Console
 
 from rllib import PPOConfig
 from rllib.metrics import Result
-from rllib.progress import StepsProgress, result_table
+from rllib.progress import TerminalProgress, counted, result_table
 from tests.envs import CountingEnv
 
 ROOT = Path(__file__).parents[1]
@@ -89,12 +91,33 @@ def test_a_notebook_has_one_bar_that_is_updated_with_a_running_loop(tmp_path):
 )
 def test_nothing_is_cut_off_on_a_narrow_terminal(width, total, steps, capsys, monkeypatch):
     monkeypatch.setattr("rich._console", Console(width=width))
-    with StepsProgress(total) as bar:
-        result = {"episode_reward_mean": -1234.5, "num_env_steps_sampled_throughput_per_sec": 123456.7}
-        bar.update(int(0.53 * total), result)
+    with TerminalProgress(total, lambda: int(0.53 * total)) as bar:
+        bar.update({"episode_reward_mean": -1234.5, "num_env_steps_sampled_throughput_per_sec": 123456.7})
     (line,) = capsys.readouterr().out.splitlines()
     assert "…" not in line and "123,457 /s return -1,234.5" in line and "left" in line, line
     assert steps in line and "━" in line, line
+
+
+def test_the_bar_moves_within_an_iteration(monkeypatch, capsys):
+    monkeypatch.setattr("rllib.progress._TICK_S", 0.01)
+    asked = []
+    enough = threading.Event()
+
+    def steps() -> int:
+        asked.append(threading.current_thread())
+        if len(asked) == 5:
+            enough.set()
+        return len(asked)
+
+    with TerminalProgress(100, steps):
+        assert enough.wait(60)  # no result comes
+    assert threading.current_thread() in asked and len(set(asked)) == 2
+    assert not any(thread.is_alive() for thread in set(asked) - {threading.current_thread()})
+    assert re.search(r"\b([5-9]|\d\d)/100 steps", capsys.readouterr().out)
+
+
+def test_one_is_no_plural():
+    assert [counted(number, "step") for number in (0, 1, 2, 1234)] == ["0 steps", "1 step", "2 steps", "1,234 steps"]
 
 
 def test_a_result_shows_itself_as_a_table():
@@ -109,7 +132,7 @@ def test_an_algorithm_says_how_far_it_is():
     settings = {"train_batch_size": 100, "sgd_minibatch_size": 100, "num_sgd_iter": 1}
     with PPOConfig().environment(CountingEnv).rollouts(num_rollout_workers=0).training(**settings).build() as algo:
         algo.train()
-        assert "PPO on" in repr(algo) and "CountingEnv: 1 iterations, 100 steps" in repr(algo)
+        assert "PPO on" in repr(algo) and "CountingEnv: 1 iteration, 100 steps" in repr(algo)
 
 
 # ---- a real kernel

@@ -50,7 +50,7 @@ from rllib.models.catalog import policy_spec
 from rllib.models.policy_spec import PolicySpec
 from rllib.policy import Policy, Snapshot
 from rllib.profile import ITERATION, Profile, Recording
-from rllib.progress import steps_progress
+from rllib.progress import counted, steps_progress
 from rllib.sample_batch import DEFAULT_POLICY, SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class Algorithm(Acting, Saving, ABC):
 
     def __repr__(self) -> str:
         of = f"{type(self).__name__} on {from_config.environment_name(self.config)}"
-        return f"<{of}: {self.metrics.iteration:,} iterations, {self.timesteps:,} steps>"
+        return f"<{of}: {counted(self.metrics.iteration, 'iteration')}, {counted(self.timesteps, 'step')}>"
 
     def _build(self, factory: EnvFactory | None, spec: PolicySpec) -> None:
         """Makes all that is around the policies."""
@@ -533,11 +533,15 @@ class Algorithm(Acting, Saving, ABC):
         if isinstance(total_timesteps, bool) or not 0 < total_timesteps < math.inf:
             raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
         first = self.timesteps
-        with steps_progress(total_timesteps) if progress_bar else contextlib.nullcontext() as bar:
-            while self.timesteps - first < total_timesteps:
+
+        def done() -> int:
+            return self.timesteps - first
+
+        with steps_progress(total_timesteps, done) if progress_bar else contextlib.nullcontext() as bar:
+            while done() < total_timesteps:
                 result = self.train()
                 if bar is not None:
-                    bar.update(self.timesteps - first, result)
+                    bar.update(result)
         return self
 
     def _iteration_is_full(self) -> bool:

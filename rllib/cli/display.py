@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rllib.progress import elapsed, number
+from rllib.progress import counted, elapsed, number
 from rllib.runs.files import lookup
 
 _FIRST_LINES = 10
@@ -161,7 +161,7 @@ class PanelDisplay(QuietDisplay):
         digits = max(_NUMBER_WIDTH, len(mean), len(length), len(steps))
         yield from self._return_rows(mean.rjust(digits), width)
         yield "length", length.rjust(digits)
-        pace = f"{rate} /s, iteration {iteration}"
+        pace = f"{rate} /s in iteration {iteration}"
         fits = digits + 2 + len(pace) <= width
         yield "steps", steps.rjust(digits) + (f"  {pace}" if fits else "")
         if not fits:
@@ -255,11 +255,13 @@ def _learner(result: Mapping) -> list[str]:
 
 
 def _workers(result: Mapping) -> str:
+    if not result:
+        return "-"
     healthy, restarts = result.get("num_healthy_workers"), result.get("num_remote_worker_restarts")
     wanted = lookup(result, "config/num_rollout_workers")
     if healthy is None or not wanted:
         return "in this process"
-    return f"{healthy}/{wanted} healthy" + (f", {restarts} restarts" if restarts else "")
+    return f"{healthy}/{wanted} healthy" + (f", {counted(restarts, 'restart')}" if restarts else "")
 
 
 def sparkline(values: Sequence[float], width: int, blocks: str = _BLOCKS) -> str:
@@ -285,12 +287,12 @@ class LogToDisplay(logging.Handler):
 
 
 @contextlib.contextmanager
-def shown_logs(display: QuietDisplay, verbose: bool) -> Iterator[None]:
-    """Inside it the display shows what the library logs at INFO, and with `verbose` at DEBUG."""
+def shown_logs(display: QuietDisplay, verbose: bool, quiet: bool = False) -> Iterator[None]:
+    """Inside it the display shows what the library logs at INFO, with `verbose` at DEBUG, with `quiet` at WARNING."""
     handler = LogToDisplay(display)
     loggers = [logging.getLogger(package) for package in ("rllib", "runtime")]
     for logger in loggers:
-        logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+        logger.setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
         logger.addHandler(handler)
         logger.propagate = False
     try:

@@ -9,6 +9,7 @@ import click
 
 from rllib.cli.checkpoints import acting_algorithm, latest
 from rllib.cli.failures import reported, user_input
+from rllib.progress import counted
 
 # What of the result is printed as JSON.
 _IN_JSON = "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "hist_stats"
@@ -48,6 +49,7 @@ def command(
         summary = {"checkpoint": str(checkpoint), "episodes": count, "episode_reward_standard_error": error}
         click.echo(json.dumps({**summary, **{key: result[key] for key in _IN_JSON}}))
         return
-    click.echo(f"return  {statistics.fmean(returns):.2f} ± {error:.2f} (mean ± standard error of {count} episodes)")
+    spread = f"{error:.2f} (mean ± standard error of {counted(count, 'episode')})"
+    click.echo(f"return  {statistics.fmean(returns):.2f} ± {spread}")
     click.echo(f"        {min(returns):g} to {max(returns):g}, median {statistics.median(returns):g}")
     click.echo(f"length  {statistics.fmean(lengths):.1f} steps")

@@ -18,7 +18,7 @@ from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
-from rllib.progress import elapsed
+from rllib.progress import counted, elapsed, mean_rate, number
 from rllib.runs.files import keep_failing_batch
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
@@ -88,7 +88,7 @@ def command(words, file, resume, results_dir, quiet, verbose, profile, checkpoin
             refuse_used_name(results_dir, spec)
         profile = profile or bool(spec.config.get("profile"))
         display = _display(quiet)
-        with shown_logs(display, verbose):
+        with shown_logs(display, verbose, quiet):
             algorithm = _build(spec, profile) if run is None else _restore(spec, run, changed, profile)
             try:
                 outcome = _train(algorithm, spec, run or RunDirectory.new(results_dir, spec), display, profile)
@@ -188,7 +188,7 @@ class Outcome:
 
     Attributes:
         directory: where its files are.
-        checkpoint: the last one.
+        checkpoint: the last one; None if there is none.
         result: of the last iteration; None if there was none.
         reached: the threshold that ended it; None if something else did.
         signal: number of the one that interrupted it; None if none did.
@@ -215,11 +215,12 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
     outcome, stop = Outcome(directory), ThresholdStopper(spec.stop)
     title, is_first = f"{spec.algorithm} on {spec.env}", True
     algorithm.directory = directory
+    interrupts = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT))
     run.write_spec(spec)  # now, since settings that --resume changes may have been refused until here
     log.start({**algorithm.config.to_dict(), "seed": algorithm.seed}, title)
     try:
         display.start(title, str(stop), str(directory))
-        with Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT)) as interrupts:
+        with interrupts:
             while outcome.reached is None and interrupts.seen is None:
                 result = outcome.result = algorithm.train()
                 iteration = result["training_iteration"]
@@ -238,6 +239,8 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
                 profile.save(directory / "profile.json")
                 outcome.profile = f"{profile}\nprofile     {directory / 'profile.json'} (open it in ui.perfetto.dev)"
             algorithm.stop()
+    except KeyboardInterrupt:  # the second, or one while this begins: what has been saved is what there is
+        interrupts.seen = interrupts.seen or signal.SIGINT
     except Exception as error:
         if isinstance(error, NotFiniteError):
             keep_failing_batch(directory, error)
@@ -258,16 +261,19 @@ def _tell(outcome: Outcome) -> None:
         click.echo(notice, err=True)
     if result := outcome.result:
         why = outcome.reached or ("interrupted" if outcome.signal else "ended")
-        rate = result["timesteps_total"] / max(result["time_total_s"], 1e-9)
+        steps, seconds = result["timesteps_total"], result["time_total_s"]
         click.echo(
-            f"{why} after {result['training_iteration']} iterations, {result['timesteps_total']:,} steps, "
-            f"{elapsed(result['time_total_s'])} ({rate:,.0f} steps/s)"
+            f"{why} after {counted(result['training_iteration'], 'iteration')}, {counted(steps, 'step')}, "
+            f"{elapsed(seconds)} ({number(mean_rate(steps, seconds), 0)} steps/s on average)"
         )
     if outcome.profile:
         click.echo(outcome.profile)
     click.echo(f"results     {outcome.directory}")
     if (curve := outcome.directory / "curve.png").exists():
         click.echo(f"curve       {curve}")
+    if outcome.checkpoint is None:
+        click.echo("checkpoint  none: the run was interrupted before the first")
+        return
     click.echo(f"checkpoint  {outcome.checkpoint}")
     click.echo(f"evaluate    rllib evaluate {outcome.checkpoint}")
     if outcome.signal:

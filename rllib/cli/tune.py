@@ -15,6 +15,7 @@ from rllib.cli.failures import Mistake, reported, user_input
 from rllib.cli.spec import find_file, load_spec
 from rllib.cli.values import merged, nested, parse_assignments, parse_stop, parse_value, stop_keys
 from rllib.env.registry import register_typed_function
+from rllib.progress import counted
 from rllib.tune import domains
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.build_experiment import prepare
@@ -191,7 +192,7 @@ def _tell(analysis: ExperimentAnalysis) -> None:
     unfinished = sum(not trial.is_finished for trial in analysis.trials)
     if unfinished:
         name = shlex.quote(Path(analysis.experiment_path).name)
-        click.echo(f"unfinished  {unfinished} of {len(analysis.trials)} trials; the same command with "
+        click.echo(f"unfinished  {unfinished} of {counted(len(analysis.trials), 'trial')}; the same command with "
                    f"--name {name} --resume goes on")  # fmt: skip
     try:
         best = analysis.best_trial

@@ -33,6 +33,7 @@ from rllib.cli.spec import RunSpec
 from rllib.dashboard.journals import Experiment
 from rllib.dashboard.result_file import UNREADABLE, ResultFile, read_last, read_regular
 from rllib.dashboard.series import Sparkline
+from rllib.progress import mean_rate
 from rllib.runs.files import is_number, lookup
 from rllib.tune.experiment import lock_held
 from rllib.tune.stoppers import threshold_reached
@@ -181,7 +182,7 @@ class Run:
             "steps": steps,
             "iteration": _count(result.get("training_iteration")),
             "time_s": time_s,
-            "rate": steps / time_s if steps and time_s else None,
+            "rate": mean_rate(steps, time_s),
         }
 
     def _asked_for(self, stats, problems: list[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from rllib.progress import counted
 from rllib.runs.files import ResultFiles, drop_results_after, read_results, write_params
 from rllib.runs.sidecar import SidecarLogger, wait_for_sidecar
 
@@ -82,6 +83,7 @@ def refuse_earlier_run(directory: Path) -> None:
     """Raises a ValueError if a run has written there, so that results of two runs are not mixed."""
     if results := read_results(directory):
         raise ValueError(
-            f"log_dir={str(directory)!r} holds a run of {len(results)} iterations. Choose another directory, remove "
-            "this one, or go on with that run by Algorithm.from_checkpoint, from one of its checkpoints."
+            f"log_dir={str(directory)!r} holds a run of {counted(len(results), 'iteration')}. Choose another "
+            "directory, remove this one, or go on with that run by Algorithm.from_checkpoint, from one of its "
+            "checkpoints."
         )

@@ -19,12 +19,12 @@ class BadRequest(Exception):
 
     Args:
         status: of HTTP.
-        message: what was expected.
+        message: what was expected; it becomes one line, whatever names of the client's are in it.
     """
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
-        self.status, self.message = status, message
+        self.status, self.message = status, " ".join(message.split())
 
 
 class ActRequest(msgspec.Struct, forbid_unknown_fields=True):

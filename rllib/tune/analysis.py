@@ -9,6 +9,7 @@ from typing import Any
 
 from rllib.did_you_mean import did_you_mean
 from rllib.errors import NoBestTrialError
+from rllib.progress import counted
 from rllib.runs.files import flatten, is_number, lookup, read_results, settings_by_path
 from rllib.tune.checks import check_mode
 from rllib.tune.experiment import journal_file, read_journal
@@ -263,7 +264,7 @@ class ExperimentAnalysis:
         return len(self.trials)
 
     def __repr__(self):
-        return f"ExperimentAnalysis({self.experiment_path}, {len(self.trials)} trials)"
+        return f"ExperimentAnalysis({self.experiment_path}, {counted(len(self.trials), 'trial')})"
 
 
 @dataclass(frozen=True)
@@ -348,7 +349,7 @@ class ResultGrid:
         return map(_result_of, self._analysis.trials)
 
     def __repr__(self):
-        return f"ResultGrid({self.experiment_path}, {len(self)} trials, {self.num_errors} failed)"
+        return f"ResultGrid({self.experiment_path}, {counted(len(self), 'trial')}, {self.num_errors} failed)"
 
 
 def _result_of(trial: Trial) -> TrialResult:

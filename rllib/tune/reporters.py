@@ -168,10 +168,11 @@ class TuneReporterBase(ProgressReporter):
 
     def summary(self, trials: Sequence[Trial], status: Mapping[str, Any]) -> list[str]:
         """The lines above the trials."""
+        requested = f"Resources requested: {_used(status, 'CPU')} CPUs, {_used(status, 'GPU')} GPUs"
         return [
             "== Status ==",
             f"Using {'FIFO scheduling algorithm.' if status['scheduler'] == 'FIFOScheduler' else status['scheduler']}",
-            f"Resources requested: {_used(status, 'CPU')} CPUs, {_used(status, 'GPU')} GPUs",
+            *([] if all(trial.is_finished for trial in trials) else [requested]),
             f"Result logdir: {_home(status['directory'])}",
             *([f"Number of trials: {len(trials)} ({_states(trials)})"] if len(trials) > _FEW else []),
         ]

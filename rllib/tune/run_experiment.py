@@ -3,6 +3,7 @@
 import logging
 
 from rllib.errors import TuneError
+from rllib.progress import counted
 from rllib.tune.analysis import ExperimentAnalysis
 from rllib.tune.build_experiment import check_spec, prepare
 from rllib.tune.experiment_spec import Experiment, ExperimentSpec, experiments_of, make_spec, takes_settings
@@ -86,7 +87,7 @@ def raise_for_failures(analysis: ExperimentAnalysis) -> None:
     names = ", ".join(trial.name for trial in failed[:5]) + (", ..." if len(failed) > 5 else "")
     first = failed[0]
     raise TuneError(
-        f"{len(failed)} of {len(analysis.trials)} trials failed: {names}. The others' results are in "
+        f"{len(failed)} of {counted(len(analysis.trials), 'trial')} failed: {names}. The others' results are in "
         f"{analysis.experiment_path}; raise_on_failed_trial=False returns them. The first failure, also in "
         f"{first.error_file}:\n\n{first.error}"
     ) from first.exception

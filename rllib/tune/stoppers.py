@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from rllib.did_you_mean import did_you_mean
+from rllib.progress import counted
 from rllib.runs.files import lookup
 from rllib.tune.checks import check, check_mode, seconds
 from rllib.tune.searchers.base import metric_value
@@ -168,7 +169,7 @@ class MaximumIterationStopper(Stopper):
         return self._counts[trial_id] >= self._max
 
     def __str__(self):
-        return f"{self._max} iterations"
+        return counted(self._max, "iteration")
 
 
 class TimeoutStopper(Stopper):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import pty
 import re
@@ -209,9 +210,23 @@ def test_ctrl_c_twice_stops_at_once(rllib_command, behaviour, press_ctrl_c, tmp_
 
     behaviour[2] = press_twice
     result = rllib_command(*TRAIN)
-    assert result.exit_code == 130 and "Interrupted." in result.output
+    assert result.exit_code == 130 and "interrupted after 1 iteration, 100 steps" in result.output
     assert not (tmp_path / "results/run/checkpoint_000002").exists() and FakeAlgorithm.stopped == 1
     assert len((tmp_path / "results/run/result.json").read_text().splitlines()) == 1
+    said = dict(line.split(maxsplit=1) for line in result.output.splitlines()[-4:])
+    assert said["results"].endswith("results/run") and said["checkpoint"].endswith("checkpoint_000001")
+    assert said["go"].startswith("on       rllib train --resume ") and said["go"].endswith("results/run")
+
+
+def test_ctrl_c_twice_before_the_first_checkpoint_says_where_the_results_are(rllib_command, behaviour, press_ctrl_c):
+    def press_twice():
+        press_ctrl_c()
+        press_ctrl_c()
+
+    behaviour[1] = press_twice
+    result = rllib_command(*TRAIN)
+    assert result.exit_code == 130 and "checkpoint  none" in result.output and "--resume" not in result.output
+    assert "\nresults     results/run\n" in result.output
 
 
 def test_ctrl_c_while_building_exits_130(rllib_command, behaviour, press_ctrl_c, tmp_path):
@@ -285,6 +300,17 @@ def test_quiet_shows_only_the_end(rllib_command, behaviour):
     assert result.output.startswith("training_iteration 2 >= 2") and "iter " not in result.output
 
 
+def test_quiet_hides_notices_of_old_names_and_shows_warnings(rllib_command, behaviour):
+    def notices():
+        logging.getLogger("rllib.algorithms.aliases").info("the setting num_workers is called num_rollout_workers here")
+        logging.getLogger("rllib.evaluation").warning("a worker died")
+
+    behaviour["build"] = notices
+    for flags, shown in ((["-q"], False), ([], True), (["-q", "-v"], True)):
+        output = rllib_command(*TRAIN, *flags, "--name", f"run{len(flags)}", "--stop", "iterations=1").output
+        assert ("num_rollout_workers here" in output) == shown and "a worker died" in output
+
+
 def test_lines_become_fewer_as_time_goes_on(rllib_command, behaviour, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(rllib.cli.display.time, "monotonic", lambda: now[0])
@@ -312,7 +338,7 @@ def test_panel_shows_what_matters():
         display._console.print(display.render())
     display.close()
     text = capture.get()
-    shown = "PPO on CartPole-v1|120.0|▁|█|0.0 to 240.0|1,200|10,000 /s|sample 60%|other 10%|2/2 healthy"
+    shown = "PPO on CartPole-v1|120.0|▁|█|0.0 to 240.0|1,200|10,000 /s in iteration 12|sample 60%|other 10%|2/2 healthy"
     for part in [*shown.split("|"), "episode_reward_mean >= 475", "60%", "results/run"]:
         assert part in text, text
 
@@ -358,7 +384,7 @@ def test_long_numbers_stay_in_their_column_and_lines_break_between_phrases(width
     assert len({found.end() for found in numbers if found}) == 1, lines
     text = "\n".join(lines)
     gpus = (f"GPU {gpu} 50% busy, memory 50%" for gpu in range(8))
-    for part in ("10,000 /s, iteration 123,456", *gpus, *goal.split(" or ")):
+    for part in ("10,000 /s in iteration 123,456", *gpus, *goal.split(" or ")):
         assert part in text, text
 
 
@@ -377,6 +403,16 @@ def test_the_panel_shows_how_idle_the_learner_is(perf, line):
     lines = [each for each in shown_at(100, display) if "idle" in each]
     display.close()
     assert len(lines) == 1 and line in re.sub(r" +", " ", lines[0]), lines
+
+
+def test_before_the_first_result_the_panel_does_not_say_where_it_samples():
+    display = PanelDisplay()
+    display.start("PPO", "", "results/run")
+    (before,) = [line for line in shown_at(100, display) if "workers" in line]
+    display.on_result(FakeAlgorithm(FakeConfig({})).train(), 0.0)
+    (after,) = [line for line in shown_at(100, display) if "workers" in line]
+    display.close()
+    assert before.split() == ["│", "workers", "-", "│"] and "2/2 healthy" in after
 
 
 def test_the_panels_clock_is_that_of_the_results():

@@ -99,6 +99,7 @@ def test_no_request_is_the_servers_failure(sources, name, examples):
 
         @settings(max_examples=examples, deadline=None)
         @example((msgspec.msgpack.encode({"observation": {"$array": ["f4,,", [4], bytes(16)]}}), MSGPACK))
+        @example((json.dumps({"\nobservation": OBSERVATION}).encode(), JSON))
         @example((json.dumps({"observation": OBSERVATION, "state": [[10**400] * 4] * 2}).encode(), JSON))
         @given(_requests())
         def check(request):

@@ -32,7 +32,7 @@ const COLUMNS = [
   { key: "algorithm", title: "Algorithm", class: "medium", value: (row) => row.algorithm, cell: (row) => row.algorithm || "–" },
   { key: "env", title: "Environment", class: "medium", value: (row) => row.env, cell: (row) => row.env || "–" },
   { key: "steps", title: "Steps", class: "num medium", first: -1, value: (row) => row.steps, cell: (row) => h("span", { title: exact(row.steps) }, short(row.steps)) },
-  { key: "rate", title: "Steps/s", class: "num wide", first: -1, value: (row) => row.rate, cell: (row) => short(row.rate) },
+  { key: "rate", title: "Mean steps/s", class: "num wide", first: -1, value: (row) => row.rate, cell: (row) => short(row.rate) },
   { key: "best", title: "Best", class: "num medium", first: -1, value: (row) => row.best, cell: (row) => h("span", { title: measure(row) }, short(row.best)) },
   { key: "last", title: "Last", class: "num", first: -1, value: (row) => row.last, cell: (row) => h("span", { title: measure(row) }, short(row.last)) },
   { key: "spark", title: "Curve", value: (row) => row.results, first: -1, cell: (row) => sparkline(row.spark, row.metric || "") },
@@ -105,7 +105,7 @@ const counts = (experiment) => Object.entries(experiment.counts).map(([name, cou
 
 function facts(row) {
   const pairs = [["algorithm", row.algorithm], ["environment", row.env], ["steps", row.steps === null ? "" : exact(row.steps)], ["iterations", row.iteration === null ? "" : exact(row.iteration)],
-    ["steps/s", row.rate === null ? "" : short(row.rate)], ["training time", row.time_s === null ? "" : duration(row.time_s)], ["last", row.last === null ? "" : exact(row.last)], ["best", row.best === null ? "" : exact(row.best)],
+    ["mean steps/s", row.rate === null ? "" : short(row.rate)], ["training time", row.time_s === null ? "" : duration(row.time_s)], ["last", row.last === null ? "" : exact(row.last)], ["best", row.best === null ? "" : exact(row.best)],
     ["of", row.metric], ["seed", row.seed === null ? "" : String(row.seed)], ["updated", age(row.updated)]];
   return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
@@ -244,7 +244,7 @@ async function viewCompare(query, isCurrent) {
   const body = h("tbody", {});
   main.replaceChildren(crumb(), h("h1", {}, `Compare ${ids.length} run${ids.length === 1 ? "" : "s"}`), h("h2", {}, "Curves"), curves.element,
     h("h2", {}, "Where they are"), h("div", { class: "panel scroll" }, h("table", { "aria-label": "Compared runs" },
-      h("thead", {}, h("tr", {}, ["Run", "Status", "Steps", "Steps/s", "Best", "Last"].map((name, index) => h("th", { class: index > 1 ? "num" : "" }, name)), h("th", {}, ""))), body)),
+      h("thead", {}, h("tr", {}, ["Run", "Status", "Steps", "Mean steps/s", "Best", "Last"].map((name, index) => h("th", { class: index > 1 ? "num" : "" }, name)), h("th", {}, ""))), body)),
     h("h2", {}, "Settings that differ"), differences(all));
   const show = () => body.replaceChildren(...ids.map((id, number) => {
     const row = runs.get(id) || all[number].row;

@@ -10,6 +10,7 @@ can't be promoted later; the rule asks "who is among the best now". Ray interpol
 
 from collections.abc import Mapping
 
+from rllib.progress import counted
 from rllib.tune.checks import check
 from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json
 
@@ -83,10 +84,11 @@ class AsyncHyperBandScheduler(TrialScheduler):
 
     def debug_string(self) -> str:
         rungs = "; ".join(
-            f"bracket {s}: " + ", ".join(f"{len(scores)} trials at {milestone:g}" for milestone, scores in bracket)
+            f"bracket {s}: "
+            + ", ".join(f"{counted(len(scores), 'trial')} at {milestone:g}" for milestone, scores in bracket)
             for s, bracket in enumerate(self.brackets)
         )
-        return f"ASHA: {self._num_stopped} trials stopped; {rungs}"
+        return f"ASHA: {counted(self._num_stopped, 'trial')} stopped; {rungs}"
 
     def get_state(self):
         scores = [[to_json(scores) for _, scores in bracket] for bracket in self.brackets]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from rllib.progress import counted
 from rllib.tune.checks import check
 from rllib.tune.schedulers.base import TrialScheduler, from_json, to_json
 from rllib.tune.trial import PENDING
@@ -156,11 +157,13 @@ class HyperBandScheduler(TrialScheduler):
 
     def debug_string(self) -> str:
         shown = ", ".join(
-            f"s={bracket.s}: {len(bracket.live)} trials, {len(bracket.scores)} wait at {self.milestone(bracket):g}"
+            f"s={bracket.s}: {counted(len(bracket.live), 'trial')}, {len(bracket.scores)} wait at "
+            f"{self.milestone(bracket):g}"
             for bracket in self._brackets
             if bracket.live
         )
-        return f"HyperBand: {len(self._brackets)} brackets, {self._num_stopped} trials stopped; {shown}"
+        brackets, stopped = counted(len(self._brackets), "bracket"), counted(self._num_stopped, "trial")
+        return f"HyperBand: {brackets}, {stopped} stopped; {shown}"
 
     def get_state(self):
         brackets = [{**asdict(bracket), "scores": to_json(bracket.scores)} for bracket in self._brackets]

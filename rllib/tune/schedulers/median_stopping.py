@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Mapping
 
+from rllib.progress import counted
 from rllib.tune.checks import check
 from rllib.tune.schedulers.base import TrialScheduler
 
@@ -97,7 +98,7 @@ class MedianStoppingRule(TrialScheduler):
         return curve
 
     def debug_string(self) -> str:
-        return f"Median stopping rule: {len(self._stopped)} trials stopped"
+        return f"Median stopping rule: {counted(len(self._stopped), 'trial')} stopped"
 
     def get_state(self):
         curves = {

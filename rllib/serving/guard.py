@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 MOST_HEADER_BYTES = 32 << 10
 HEADERS_S, BODY_S, UNREAD_S = 10.0, 30.0, 60.0
 _MOST_CONNECTIONS, _OTHER_DESCRIPTORS, _LOOKED_AT = 16384, 64, 256
+_MOST_PIPELINED = 64
 _HEADERS, _BODY = "headers", "body"
 
 
@@ -71,6 +72,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     - Headers, and all else that is no body, have 32 KiB at most, and all of a request's headers 10 s to arrive.
     - Its body has 30 s (its size is the application's matter: what it does not read stops the reading).
+    - 64 requests of a connection may wait behind the one that is being answered; with more it ends.
     - A client that does not read its answer for 60 s is cut off.
     - Beyond `limit_concurrency` connections, a new one takes the place of one whose time is over soon: half requests
       and idle connections lock nobody out. If all are being answered, it gets 503.
@@ -118,6 +120,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._part, self._waiting_bytes = _BODY, 0
         super().on_headers_complete()
+        if len(self.pipeline) > _MOST_PIPELINED:
+            self.transport.close()
 
     def on_body(self, body: bytes) -> None:
         self._waiting_bytes = 0

@@ -168,7 +168,8 @@ class Messages:
             return self._initial_state if state is None else state
         shapes = [list(part.shape) for part in self._initial_state]
         try:
-            arrays = [np.asarray(_read(part), np.float32) for part in state]
+            with np.errstate(over="ignore"):  # what becomes infinite is refused below
+                arrays = [np.asarray(_read(part), np.float32) for part in state]
         except _NO_ARRAY:
             arrays = []
         if [list(array.shape) for array in arrays] != shapes or not all(np.isfinite(array).all() for array in arrays):

@@ -177,6 +177,7 @@ def test_requests_one_after_the_other_and_in_one_piece_are_all_answered():
     with served(hello) as port:
         last = RIGHT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
         assert answer_to(port, RIGHT * 3 + last).count(b"HTTP/1.1 200 ") == 4
+        assert answer_to(port, RIGHT * 1000).count(b"HTTP/1.1 200 ") <= 65
         with connected(port) as connection:
             for _ in range(3):
                 connection.sendall(RIGHT[:9])

@@ -116,6 +116,7 @@ def test_clients_that_hang_up_do_no_harm(serve, tmp_path):
             connection.sendall(head % len(body) + body)
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(b"POST /act HTTP/1.1\r\nContent-Le")
+    assert server.ask("GET", "/health", A="x" * 200_000).status == 431
     assert server.ask("POST", "/act", BODY).json()["action"] == 1
     metrics = server.ask("GET", "/metrics").body.decode()
     assert int(re.search(r"^rllib_serve_dropped_total (\d+)$", metrics, re.MULTILINE)[1]) > 0

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import logging
+import math
 import os
 import sys
 import termios
@@ -12,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 from rich.console import Console
+from rich.control import Control
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
+from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
@@ -83,6 +86,21 @@ class LineDisplay(QuietDisplay):
         click.echo(line_of(result))
 
 
+class _ResizableLive(Live):
+    """A Live that also erases the rows into which a window that has become narrower has broken its last drawing."""
+
+    _drawn_width = 0
+
+    def process_renderables(self, renderables):
+        width = self.console.width
+        rows_a_line = math.ceil(self._drawn_width / width) or 1
+        # Live itself goes up by the lines that it has drawn.
+        broken = self._live_render.last_render_height * (rows_a_line - 1)
+        up = Control(*[(ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)] * broken)
+        self._drawn_width = min(_WIDEST, width)
+        return [up, *super().process_renderables(renderables)]
+
+
 class PanelDisplay(QuietDisplay):
     """Return, length, steps, time per phase, workers and progress, redrawn at most four times a second.
 
@@ -109,7 +127,7 @@ class PanelDisplay(QuietDisplay):
         self._title, self._goal, self._directory = title, goal, directory
         self._counts_from = time.monotonic()
         self._open_terminal.enter_context(_without_echo())
-        self._live = Live(console=self._console, get_renderable=self.render, refresh_per_second=1)
+        self._live = _ResizableLive(console=self._console, get_renderable=self.render, refresh_per_second=1)
         self._live.start()
 
     def on_result(self, result: Mapping, progress: float) -> None:

@@ -1,6 +1,7 @@
 """`rllib train` with a stand-in for the algorithm (conftest.py)."""
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import termios
 import numpy as np
 import pytest
 from fake_algorithm import FakeAlgorithm, FakeConfig
+from rich.console import Console
 from safetensors.numpy import load_file
 
 import rllib.cli.display
@@ -403,6 +405,23 @@ def test_the_panel_shows_how_idle_the_learner_is(perf, line):
     lines = [each for each in shown_at(100, display) if "idle" in each]
     display.close()
     assert len(lines) == 1 and line in re.sub(r" +", " ", lines[0]), lines
+
+
+@pytest.mark.parametrize(("before", "after", "rows_a_line"), [(100, 50, 2), (100, 33, 4), (100, 99, 2), (60, 100, 1)])
+def test_a_narrower_window_leaves_no_half_lines(before, after, rows_a_line):
+    """It has broken each line of the last drawing into several rows; all are erased, from the last one upwards."""
+    drawn = io.StringIO()
+    display = PanelDisplay(Console(file=drawn, force_terminal=True, width=before, height=50))
+    display.start("PPO", "", "results/run")
+    lines = len(Console(width=before).render_lines(display.render()))
+    display._live.refresh()  # private: so that it is drawn now, and not within a second
+    display._console.width = after
+    drawn.seek(0)
+    drawn.truncate()
+    display._live.refresh()
+    display.close()
+    first = drawn.getvalue().partition("╭")[0]
+    assert first.count("\x1b[1A") == first.count("\x1b[2K") - 1 == lines * rows_a_line - 1
 
 
 def test_before_the_first_result_the_panel_does_not_say_where_it_samples():

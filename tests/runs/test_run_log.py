@@ -84,7 +84,7 @@ def test_two_runs_are_not_mixed(config, tmp_path, only_results):
         checkpoint = algo.save()
         with Algorithm.from_checkpoint(checkpoint) as other, pytest.raises(BlockingIOError, match="by another run"):
             other.train()
-        with pytest.raises(ValueError, match=r"holds a run of 1 iterations. Choose another directory"):
+        with pytest.raises(ValueError, match=r"holds a run of 1 iteration. Choose another directory"):
             config.copy(copy_frozen=False).build()
     assert iterations(tmp_path / "run") == [1]
 

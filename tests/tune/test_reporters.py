@@ -60,6 +60,12 @@ def test_the_text_of_2018():
     )
 
 
+def test_when_all_trials_have_ended_no_resources_are_requested():
+    ended = [trial_of(index, TERMINATED, {"loss": 1.0}) for index in range(2)]
+    assert "Resources requested" not in CLIReporter().text(ended, STATUS)
+    assert "Resources requested" in CLIReporter().text([*ended, trial_of(2, RUNNING)], STATUS)
+
+
 def test_many_trials_are_a_table_of_running_ones_and_the_best():
     trials = [trial_of(i, TERMINATED, {"loss": 100.0 - i, "training_iteration": 10}) for i in range(30)]
     trials[3].status, trials[3].pid = RUNNING, 77

@@ -102,6 +102,7 @@ class CurveLogger:
     """
 
     points_per_poll = 1000
+    what = "curve.png is"
 
     def __init__(self, directory: Path, title: str = ""):
         self._path, self._title = directory / "curve.png", title

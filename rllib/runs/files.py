@@ -209,13 +209,22 @@ def read_regular(path: str | Path, within: int | None = None, most_bytes: int = 
 
 def read_params(directory: Path) -> dict[str, Any]:
     """The settings in params.json by "a/b" path; {} if there is none, or, with a warning, none that can be read."""
-    path = directory / "params.json"
+    return dict(settings_by_path(_read_object(directory / "params.json")))
+
+
+def read_goals(directory: Path) -> dict[str, float]:
+    """The thresholds at which a run of `rllib train` stops, by result key; {} where there is none."""
+    stop = _read_object(directory / "run.json").get("stop")
+    return {key: value for key, value in stop.items() if is_number(value)} if isinstance(stop, dict) else {}
+
+
+def _read_object(path: Path) -> dict[str, Any]:
     try:
-        return dict(settings_by_path(msgspec.json.decode(read_regular(path), type=dict)))
+        return msgspec.json.decode(read_regular(path), type=dict)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, *UNREADABLE) as error:
-        logger.warning("%s holds no settings (%s); left out", path, error)
+        logger.warning("%s cannot be read (%s); left out", path, error)
         return {}
 
 

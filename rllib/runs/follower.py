@@ -16,10 +16,11 @@ from typing import NoReturn
 
 import msgspec
 
-from rllib.runs.drawing import CurveLogger
-from rllib.runs.files import UNREADABLE, TensorBoardLogger, read_params
+from rllib.runs.drawing import RETURN, CurveLogger
+from rllib.runs.files import UNREADABLE, TensorBoardLogger, read_goals, read_params
 
 _POLL_INTERVAL_S = 0.5
+_NO_MATPLOTLIB = "curve.png needs matplotlib: pip install 'rllib[plot]'"
 _NO_TENSORBOARD = "TensorBoard events need tensorboardX: pip install tensorboardX"
 # How long the process may take for the last files when the run has ended; the run itself waits as long (sidecar.py).
 LONGEST_END_S = 60.0
@@ -99,13 +100,13 @@ class Follower:
 
 def follow_run(directory: Path, title: str) -> None:
     """Follows a single run until standard input ends."""
-    rounds = until_input_ends()
+    rounds, goals = until_input_ends(), read_goals(directory)
 
     def loggers() -> list:
         opened = []
         for make, missing in (
             (lambda: TensorBoardLogger.anew(directory), _NO_TENSORBOARD),
-            (lambda: CurveLogger(directory, title), "curve.png needs matplotlib: pip install 'rllib[plot]'"),
+            (lambda: CurveLogger(directory, title, goals.get(RETURN)), _NO_MATPLOTLIB),
         ):
             try:
                 opened.append(make())

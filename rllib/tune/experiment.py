@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from rllib.runs.files import AppendedFile, encode, numbered, write_whole
+from rllib.runs.files import AppendedFile, encode, numbered, settings_by_path, write_whole
 from rllib.tune.domains import Choice, Domain
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.trial import Trial
@@ -38,6 +38,8 @@ _SYNC_INTERVAL_S = 1.0
 # Time between two writings of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
 _LONGEST_NAME_BYTES = 255
+# A range of numbers as a search space describes it (domains.py).
+_RANGE = re.compile(r"q?(?P<log>log)?(uniform|randint)\(")
 
 
 class Journal:
@@ -366,6 +368,14 @@ def described(node) -> Any:
     if isinstance(node, Domain) or type(node).__module__ == "numpy":
         return repr(node)
     return getattr(node, "__qualname__", type(node).__qualname__)
+
+
+def logarithmic(header: Mapping[str, Any]) -> dict[str, bool]:
+    """"a/b" path -> whether the logarithm was uniform, of the settings that an experiment drew from a range."""
+    space = header.get("described")
+    texts = settings_by_path(space if isinstance(space, Mapping) else {})
+    found = {path: _RANGE.match(text) for path, text in texts if isinstance(text, str)}
+    return {path: bool(match["log"]) for path, match in found.items() if match}
 
 
 def difference(before, now, path: str = "") -> str | None:

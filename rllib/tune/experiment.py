@@ -371,7 +371,7 @@ def described(node) -> Any:
 
 
 def logarithmic(header: Mapping[str, Any]) -> dict[str, bool]:
-    """"a/b" path -> whether the logarithm was uniform, of the settings that an experiment drew from a range."""
+    """Whether the logarithm was uniform, by "a/b" path, of the settings that an experiment drew from a range."""
     space = header.get("described")
     texts = settings_by_path(space if isinstance(space, Mapping) else {})
     found = {path: _RANGE.match(text) for path, text in texts if isinstance(text, str)}

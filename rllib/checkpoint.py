@@ -103,16 +103,34 @@ def _temporary_directory(path: Path) -> Iterator[Path]:
 
     It is locked until then, so that other processes can tell it from an abandoned one.
     """
-    temporary = _sibling(path, "tmp")
-    temporary.mkdir()
-    descriptor = os.open(temporary, os.O_RDONLY)
+    temporary, descriptor = _locked_directory(path)
     try:
-        with contextlib.suppress(OSError):  # file systems without locks: nothing is removed there
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         os.close(descriptor)
+
+
+def _locked_directory(path: Path) -> tuple[Path, int]:
+    """The directory, and the descriptor that holds its lock.
+
+    Before it is locked another process may take it for abandoned and remove it; then a further one is made.
+    """
+    while True:
+        temporary = _sibling(path, "tmp")
+        temporary.mkdir()
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(temporary, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                continue
+            except OSError:
+                pass  # a file system without locks: nothing is removed there
+            if temporary.exists():
+                return temporary, descriptor
+            os.close(descriptor)
 
 
 def _remove_abandoned(directory: Path) -> None:
@@ -130,9 +148,9 @@ def _remove_abandoned(directory: Path) -> None:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether it holds files of a checkpoint. An empty one may belong to a writer that has not locked it yet."""
+    """Whether it holds nothing but files of a checkpoint."""
     files = [file for file in directory.rglob("*") if not file.is_dir()]
-    return bool(files) and all(file.suffix in (".json", ".safetensors", ".pkl") for file in files)
+    return all(file.suffix in (".json", ".safetensors", ".pkl") for file in files)
 
 
 def _refuse_to_replace(path: Path) -> None:

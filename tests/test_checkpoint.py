@@ -301,6 +301,33 @@ def test_the_next_save_removes_what_a_killed_writer_left(tmp_path):
         writer.stdout.close()
 
 
+def test_the_next_save_removes_what_was_killed_before_its_first_file(tmp_path):
+    (tmp_path / ".c.tmp-0123abcd").mkdir()
+    (tmp_path / ".d.tmp-0123abcd" / "policies").mkdir(parents=True)
+    write_checkpoint(tmp_path / "e", a_tree())
+    assert [path.name for path in tmp_path.iterdir()] == ["e"]
+
+
+@pytest.mark.parametrize("moment", ["before it is opened", "before it is locked", "while it is locked by the other"])
+def test_a_new_directory_that_another_writer_takes_for_abandoned_is_made_again(tmp_path, monkeypatch, moment):
+    """The other comes between its making and its locking."""
+    others, name = [], "open" if moment == "before it is opened" else "flock"
+    real = getattr(checkpoint.os if name == "open" else checkpoint.fcntl, name)
+
+    def comes_between(*arguments, **options):
+        if not others and (found := list(tmp_path.glob(".c.tmp-*"))):
+            others.extend(found)
+            if moment == "while it is locked by the other":
+                raise BlockingIOError
+            shutil.rmtree(found[0])
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(checkpoint.os if name == "open" else checkpoint.fcntl, name, comes_between)
+    path = write_checkpoint(tmp_path / "c", a_tree())
+    monkeypatch.undo()
+    assert others and read_checkpoint(path)["algorithm.json"]["seed"] == 7
+
+
 def test_a_full_disk_is_named_with_the_path(tmp_path, monkeypatch):
     path = write_checkpoint(tmp_path / "c", a_tree())
 

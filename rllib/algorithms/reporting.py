@@ -1,5 +1,6 @@
 """Where an algorithm's results go: files in log_dir, Weights & Biases, MLflow, by the settings of `.reporting()`."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from rllib.algorithms.from_config import environment_name
@@ -71,7 +72,8 @@ class Reporting:
     def stop(self) -> None:
         """Closes everything, when all is written and sent."""
         trackers, self._trackers = self._trackers, []
-        for tracker in trackers:
-            tracker.close(self.failed)
-        if self._log is not None:
-            self._log.close()
+        with ExitStack() as closed:  # each of them, though another raises
+            if self._log is not None:
+                closed.callback(self._log.close)
+            for tracker in reversed(trackers):
+                closed.callback(tracker.close, self.failed)

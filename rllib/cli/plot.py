@@ -14,13 +14,14 @@ from rllib.tune.plots import KINDS, plot, read_objective, read_runs
 @click.option("--metric", help="Result key or a/b path  [default: the experiment's own, else episode_reward_mean].")
 @click.option("--mode", type=click.Choice(["max", "min"]), help="What is best  [default: as the experiment, else max].")
 @click.option("--x", default="timesteps_total", show_default=True, help="Result key of the horizontal axis.")
-@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="What to draw  [default: all].")
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="What to draw  [default: what applies].")
 def command(directories, out, metric, mode, x, kinds) -> None:
     """Draw the runs in the directories RUN, of `rllib train` or `rllib tune`, into one HTML file or picture.
 
     \b
     Runs that differ in the seed only become one curve: interquartile mean and 95 % bootstrap interval. Of a single run
-    the metric is drawn, and what else it reported.
+    the metric is drawn as a moving mean, its episodes from the 10 % to the 90 % quantile, its goal, and what else it
+    reported; of the trials of a search also parallel coordinates and the best so far.
     rllib plot results/PPO_CartPole-v1_*
     rllib plot results/my_experiment -o curves.png --kind curves
     """

@@ -3,6 +3,7 @@
 import re
 import shutil
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -12,7 +13,7 @@ import msgspec
 from rllib.checkpoint import OF_ITERATION, newest_checkpoint
 from rllib.cli.failures import Mistake
 from rllib.cli.spec import RunSpec
-from rllib.runs.files import numbered, write_whole
+from rllib.runs.files import UNREADABLE, numbered, read_regular, write_whole
 from rllib.runs.run_log import RunLog
 
 SPEC = "run.json"
@@ -66,7 +67,7 @@ class RunDirectory:
 
     @classmethod
     def taken_up(cls, path: Path) -> Self:
-        """The directory of an earlier run, at its newest checkpoint: results of later iterations are taken out.
+        """The directory of an earlier run, at its newest checkpoint. No file is changed before `begin`.
 
         Raises:
             Mistake: if it is none, has no checkpoint, or is being trained.
@@ -78,8 +79,21 @@ class RunDirectory:
         directory = cls(path)
         if directory.checkpoint is None:
             raise Mistake(f"{path} has no checkpoint to go on from; begin the run again, under another --name")
-        directory.log.forget_after(directory.iteration)
         return directory
+
+    def begin(self, spec: RunSpec, params: Mapping, title: str) -> None:
+        """Opens the files: of a new run, or of one that goes on, without results of later iterations.
+
+        Until here, settings or a checkpoint may have been refused, and all has stayed as it was.
+
+        Args:
+            spec: what was asked for, which is kept.
+            params: all settings.
+            title: of the curve.
+        """
+        self.log.forget_after(self.iteration)
+        self.write_spec(spec)
+        self.log.start(params, title)
 
     @property
     def iteration(self) -> int:
@@ -89,8 +103,8 @@ class RunDirectory:
     def read_spec(self) -> RunSpec:
         """What was asked for."""
         try:
-            return msgspec.json.decode((self.path / SPEC).read_bytes(), type=RunSpec)
-        except msgspec.DecodeError as error:
+            return msgspec.json.decode(read_regular(self.path / SPEC), type=RunSpec)
+        except UNREADABLE as error:
             raise Mistake(f"{self.path / SPEC}: {error}") from error
 
     def write_spec(self, spec: RunSpec) -> None:

@@ -4,6 +4,7 @@ import importlib
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from rllib.cli.spec import RunSpec, find_file, is_search, load_spec, make_spec
 from rllib.cli.values import merged, parse_assignments, parse_mapping, parse_stop
 from rllib.env.registry import register_typed_function
 from rllib.errors import GpuMemoryError, LearnersLostError, NotFiniteError
+from rllib.metrics import Result
 from rllib.progress import counted, elapsed, mean_rate, number
-from rllib.runs.files import keep_failing_batch
+from rllib.runs.files import keep_failing_batch, read_results
 from rllib.tune.stoppers import ThresholdStopper
 from rllib.tune.trial_runner import Interrupts
 
@@ -216,8 +218,10 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
     title, is_first = f"{spec.algorithm} on {spec.env}", True
     algorithm.directory = directory
     interrupts = Interrupts(signal.SIGINT, signal.SIGTERM, on_first=lambda: display.note(_FIRST_INTERRUPT))
-    run.write_spec(spec)  # now, since settings that --resume changes may have been refused until here
-    log.start({**algorithm.config.to_dict(), "seed": algorithm.seed}, title)
+    for result in read_results(directory)[-1:]:
+        with user_input():
+            stop.check_keys(Result(result))
+    run.begin(spec, {**algorithm.config.to_dict(), "seed": algorithm.seed}, title)
     try:
         display.start(title, str(stop), str(directory))
         with interrupts:
@@ -246,7 +250,8 @@ def _train(algorithm, spec: RunSpec, run: RunDirectory, display: QuietDisplay, p
             keep_failing_batch(directory, error)
         if isinstance(error, GpuMemoryError | LearnersLostError) and run.checkpoint is not None:
             error.add_note(f"Go on from there: rllib train --resume {directory}")
-        (directory / "error.txt").write_text(traceback.format_exc())
+        with suppress(OSError):  # the disk is full, which is what has ended the run
+            (directory / "error.txt").write_text(traceback.format_exc())
         raise
     finally:
         display.close()

@@ -31,7 +31,7 @@ def read_file(path: Path) -> Any:
     """
     try:
         return yaml.load(path.read_text(), _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
 
 
@@ -39,8 +39,8 @@ def parse_value(text: str) -> Any:
     """A value as in a YAML file: 1e-4, true, null, [64, 64], {a: 1}, or a string."""
     try:
         return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{text!r} is not a YAML value: {getattr(error, 'problem', error)}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{text!r:.200} is not a YAML value: {getattr(error, 'problem', error)}") from error
 
 
 def parse_assignments(assignments: Iterable[str], example: str) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from rllib.dashboard.series import MOST_POINTS, SeriesReader
 from rllib.runs.files import encode, is_number, settings_by_path
 from rllib.serving.guard import Guard
 from rllib.tune import plots
+from rllib.tune.experiment import logarithmic
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {
@@ -158,7 +159,8 @@ class Dashboard:
             return _json({"ids": [], "axes": []})
         params = [plots.Run(run.name, [], dict(settings_by_path(run.row["params"]))) for run in runs]
         first = runs[0].row
-        axes, _ = plots.parallel(params, [run.row["best"] for run in runs], first["metric"], first["mode"])
+        axes, _ = plots.parallel(params, [run.row["best"] for run in runs], first["metric"], first["mode"],
+                                 logarithmic(experiment.header))  # fmt: skip
         shown = [{"name": axis.name, "places": axis.places, "labels": axis.labels} for axis in axes]
         return _json({"ids": [run.id for run in runs], "axes": shown})
 

@@ -10,11 +10,31 @@ from pathlib import Path
 
 import numpy as np
 
-from rllib.runs.files import write_whole
+from rllib.runs.files import is_number, write_whole
 
 STEPS, RETURN = "timesteps_total", "episode_reward_mean"
-LOWEST_AND_HIGHEST = "episode_reward_min", "episode_reward_max"
-_DRAWN = (RETURN, *LOWEST_AND_HIGHEST)
+# A single run's curve is a moving mean over this share of its results.
+_SMOOTHED_SHARE = 1 / 40
+_QUANTILES, _BAND = (0.1, 0.9), "10 to 90 % of the last episodes"
+# What axes and charts are called; anything else by its own name.
+_TITLES = {
+    STEPS: "environment steps",
+    RETURN: "episode return",
+    "num_env_steps_sampled": "environment steps",
+    "training_iteration": "iterations",
+    "time_total_s": "seconds of training",
+    "episode_len_mean": "episode length",
+    "evaluation/episode_reward_mean": "episode return in evaluation",
+    "vf_explained_var": "explained variance of the value",
+    "vf_loss": "value loss",
+    "kl": "KL divergence",
+    "grad_gnorm": "gradient norm",
+    "cur_lr": "learning rate",
+    "cur_kl_coeff": "coefficient of the KL divergence",
+    "cur_epsilon": "epsilon",
+    "mean_q": "mean Q",
+    "mean_td_error": "mean TD error",
+}
 # Of the panels, in inches.
 _HEIGHT, _DETAIL_HEIGHT = 4.6, 2.6
 _FEW_POINTS = 30
@@ -30,7 +50,8 @@ class Curve:
     """A line, and a band around it where there is one: float64 arrays of equal length; NaN in `y` is a gap.
 
     Attributes:
-        low, high: the 95 % interval over runs; of a single run's return, the lowest and highest episode.
+        low, high: the 95 % interval over runs; of a single run's return, the 10 % and 90 % quantile of its episodes.
+        raw: `y` before it was smoothed, where that is drawn too.
         runs: number of runs of which it is the interquartile mean.
     """
 
@@ -39,6 +60,7 @@ class Curve:
     y: np.ndarray
     low: np.ndarray | None = None
     high: np.ndarray | None = None
+    raw: np.ndarray | None = None
     runs: int = 1
 
 
@@ -56,9 +78,11 @@ class Figures:
     """All that is drawn.
 
     Attributes:
+        metric, x: result keys of the vertical and the horizontal axis.
         curves, axes, best: of the kinds "curves", "parallel" and "best"; None if that kind is not drawn.
         colours: of the runs in [0, 1] by the metric, 1 the best.
         details: curves of what else a single run reported, by its name.
+        goal: value of the metric at which training was to stop; None if there is none.
     """
 
     title: str
@@ -69,22 +93,62 @@ class Figures:
     colours: list[float] = field(default_factory=list)
     best: Curve | None = None
     details: list[Curve] = field(default_factory=list)
+    goal: float | None = None
 
 
-def finite_part(pairs: Sequence[tuple[float, float | None]]) -> tuple[np.ndarray, np.ndarray]:
-    """x and y, float64 [P] each and by x, from the first to the last point whose y is finite; NaN in between."""
-    array = np.array(pairs, float).reshape(-1, 2)
+def title_of(key: str) -> str:
+    """A result key as people say it."""
+    name = key.rsplit("/", 1)[-1]
+    return _TITLES.get(key) or _TITLES.get(name) or name.replace("_", " ")
+
+
+def finite_part(points: Sequence[Sequence[float]], columns: int = 2) -> np.ndarray:
+    """x, y and whatever else a point has, float64 [columns, P].
+
+    They are ordered by x, from the first to the last point whose y is finite; NaN in between.
+    """
+    array = np.array(points, float).reshape(-1, columns)
+    array = array[np.isfinite(array[:, 0])]
     array = array[np.argsort(array[:, 0], kind="stable")]
     known = np.flatnonzero(np.isfinite(array[:, 1]))
-    array = array[known[0] : known[-1] + 1] if len(known) else array[:0]
-    return array[:, 0], array[:, 1]
+    return (array[known[0] : known[-1] + 1] if len(known) else array[:0]).T
 
 
-def with_band(curve: Curve, low: tuple[np.ndarray, np.ndarray], high: tuple[np.ndarray, np.ndarray]) -> Curve:
-    """The curve with a band from low to high, (x, y) each, where both are known at all of its points."""
-    if any(not np.array_equal(x, curve.x) for x, _ in (low, high)):
+def smoothed(curve: Curve) -> Curve:
+    """The curve of a single run as a moving mean, its band likewise, where it has many points."""
+    width = int(len(curve.x) * _SMOOTHED_SHARE)
+    if width < 2:
         return curve
-    return replace(curve, low=low[1], high=high[1])
+    lines = {name: getattr(curve, name) for name in ("y", "low", "high")}
+    means = {name: _moving_mean(line, width) for name, line in lines.items() if line is not None}
+    return replace(curve, **means, raw=curve.y)
+
+
+def _moving_mean(values: np.ndarray, width: int) -> np.ndarray:
+    """Over at most `width` values around each that is known; NaN stays."""
+    known = np.isfinite(values)
+    sums, counts = (np.convolve(each, np.ones(width), "same") for each in (np.where(known, values, 0.0), known))
+    return np.where(known, sums / np.maximum(counts, 1.0), np.nan)
+
+
+def episode_quantiles(result: Mapping) -> tuple[float, float]:
+    """The 10 % and the 90 % quantile of the returns of a result's last episodes; NaN where it does not have them."""
+    stats = result.get("hist_stats")
+    returns = stats.get("episode_reward") if isinstance(stats, Mapping) else None
+    returns = [each for each in returns if is_number(each)] if isinstance(returns, list) else []
+    low, high = np.quantile(np.array(returns, float), _QUANTILES) if returns else (math.nan, math.nan)
+    return float(low), float(high)
+
+
+def return_curve(name: str, points: Sequence[tuple[float, float, float, float]]) -> Curve:
+    """The return of a single run.
+
+    Args:
+        name: of the curve.
+        points: x, return, and its quantiles, of each result.
+    """
+    x, y, low, high = finite_part(points, 4)
+    return smoothed(Curve(name, x, y, low, high) if np.isfinite(low).any() else Curve(name, x, y))
 
 
 class CurveLogger:
@@ -93,6 +157,7 @@ class CurveLogger:
     Args:
         directory: where curve.png goes.
         title: above the curve.
+        goal: the return at which training is to stop; None if there is none.
 
     Attributes:
         points_per_poll: number of results that are taken in each half second.
@@ -102,24 +167,23 @@ class CurveLogger:
     """
 
     points_per_poll = 1000
+    what = "curve.png is"
 
-    def __init__(self, directory: Path, title: str = ""):
-        self._path, self._title = directory / "curve.png", title
-        self._results: list[dict] = []
+    def __init__(self, directory: Path, title: str = "", goal: float | None = None):
+        self._path, self._title, self._goal = directory / "curve.png", title, goal
+        self._points: list[tuple[float, float, float, float]] = []
         # The first figure loads fonts and takes longer than all later ones: better now than at the end of the run.
         rendered(Figures("", "", "", curves=[]), "png")
 
     def on_result(self, result: Mapping) -> None:
         """Remembers one point; results without a finished episode are gaps."""
-        if result.get(STEPS) is not None:
-            self._results.append({key: result.get(key) for key in (STEPS, *_DRAWN)})
+        steps, reached = (value if is_number(value) else math.nan for value in map(result.get, (STEPS, RETURN)))
+        self._points.append((steps, reached, *episode_quantiles(result)))
 
     def close(self) -> None:
-        points = {key: finite_part([(result[STEPS], result[key]) for result in self._results]) for key in _DRAWN}
-        x, y = points[RETURN]
-        if len(y):
-            curve = with_band(Curve("mean of the last episodes", x, y), *(points[key] for key in LOWEST_AND_HIGHEST))
-            figures = Figures(self._title, "episode return", "environment steps", [curve])
+        curve = return_curve("mean of the last episodes", self._points)
+        if len(curve.y):
+            figures = Figures(self._title, RETURN, STEPS, [curve], goal=self._goal)
             write_whole(self._path, rendered(figures, "png"))
 
 
@@ -140,7 +204,7 @@ def rendered(figures: Figures, kind: str) -> bytes:
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg[svg.index("<svg") :])
     for name, meaning in names.items():
         svg = svg.replace(f'<g id="{name}">', f'<g id="{name}"><title>{html.escape(meaning)}</title>', 1)
-    title = html.escape(figures.title or figures.metric)
+    title = html.escape(figures.title or title_of(figures.metric))
     head = f'<head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style></head>'
     return f"<!doctype html><html>{head}<body>{svg}</body></html>\n".encode()
 
@@ -168,8 +232,8 @@ def _drawn(figures: Figures):
     for index, curve in enumerate(figures.details):
         axes = figure.add_subplot(grid[len(panels) + index // 2, index % 2])
         _draw(axes, curve)
-        axes.set_title(curve.name.rsplit("/", 1)[-1], fontsize="medium")
-        axes.set_xlabel(figures.x, fontsize="small")
+        axes.set_title(title_of(curve.name), fontsize="medium")
+        axes.set_xlabel(title_of(figures.x), fontsize="small")
         axes.spines[["top", "right"]].set_visible(False)
     for index, axes in enumerate(figure.axes):
         if axes.get_xlabel() and all(float(x).is_integer() for line in axes.lines for x in line.get_xdata()):
@@ -188,9 +252,11 @@ def _draw_curves(axes, figures: Figures) -> None:
     for index, curve in enumerate(figures.curves):
         name = curve.name + (f" (IQM of {curve.runs}, 95 % interval)" if curve.runs > 1 else "")
         _draw(axes, curve, name).set_gid(f"run{index}")
+    if figures.goal is not None:
+        axes.axhline(figures.goal, linestyle="--", linewidth=1.2, color="0.4", label=f"goal {figures.goal:g}")
     if 0 < len(figures.curves) <= 12:
         axes.legend(frameon=False, fontsize="small")
-    axes.set(xlabel=figures.x, ylabel=figures.metric)
+    axes.set(xlabel=title_of(figures.x), ylabel=title_of(figures.metric))
 
 
 def _draw(axes, curve: Curve, label: str | None = None):
@@ -199,12 +265,14 @@ def _draw(axes, curve: Curve, label: str | None = None):
     lone = np.flatnonzero(known & ~np.r_[False, known[:-1]] & ~np.r_[known[1:], False])
     marks = None if len(curve.x) < _FEW_POINTS else lone.tolist()
     (line,) = axes.plot(curve.x, curve.y, linewidth=1.6, marker=".", markevery=marks, label=label)
+    if curve.raw is not None and curve.low is None:
+        axes.plot(curve.x, curve.raw, linewidth=0.7, alpha=0.35, color=line.get_color(), zorder=1)
     if curve.low is not None:
         if len(lone):  # a band has no width there
             heights = curve.low[lone], curve.high[lone]
             axes.vlines(curve.x[lone], *heights, alpha=0.2, linewidth=8, color=line.get_color())
         axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, linewidth=0, color=line.get_color(),
-                          label="lowest to highest episode" if curve.runs == 1 else None)  # fmt: skip
+                          label=_BAND if curve.runs == 1 else None)  # fmt: skip
     axes.grid(alpha=0.3)
     return line
 
@@ -213,7 +281,7 @@ def _draw_parallel(axes, figures: Figures) -> None:
     from matplotlib import colormaps
 
     colours = colormaps["viridis"]
-    names = [axis.name.rsplit("/", 1)[-1] for axis in figures.axes]
+    names = [axis.name.rsplit("/", 1)[-1] for axis in figures.axes[:-1]] + [title_of(figures.axes[-1].name)]
     for run, colour in sorted(enumerate(figures.colours), key=lambda item: item[1]):
         places = [axis.places[run] for axis in figures.axes]
         axes.plot(range(len(places)), places, color=colours(colour), linewidth=1, marker="o", markersize=3, alpha=0.8,
@@ -230,5 +298,5 @@ def _draw_parallel(axes, figures: Figures) -> None:
 
 def _draw_best(axes, figures: Figures) -> None:
     axes.step(figures.best.x, figures.best.y, where="post", linewidth=1.8, marker=".")
-    axes.set(xlabel="trials", ylabel=f"best {figures.metric} so far")
+    axes.set(xlabel="trials", ylabel=f"best {title_of(figures.metric)} so far")
     axes.grid(alpha=0.3)

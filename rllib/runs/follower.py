@@ -3,66 +3,110 @@
 It ends when its standard input does: when the run closes it, or has died. Its notices go to its standard output.
 """
 
+import contextlib
+import logging
 import math
 import os
-import select
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
-from rllib.runs.drawing import CurveLogger
-from rllib.runs.files import TensorBoardLogger
+from rllib.runs.drawing import RETURN, CurveLogger
+from rllib.runs.files import UNREADABLE, TensorBoardLogger, read_goals, read_params
 
 _POLL_INTERVAL_S = 0.5
+_NO_MATPLOTLIB = "curve.png needs matplotlib: pip install 'rllib[plot]'"
+_NO_TENSORBOARD = "TensorBoard events need tensorboardX: pip install tensorboardX"
+# How long the process may take for the last files when the run has ended; the run itself waits as long (sidecar.py).
+LONGEST_END_S = 60.0
+# Bytes before the position that must still be the same.
+_FINGERPRINT_BYTES = 4096
 
 
 class Follower:
-    """Passes the results in a directory's result.json on to loggers, which are opened when the file is there."""
+    """Passes the results in a directory's result.json on to loggers, which are opened when the file is there.
+
+    If results that were passed on have been cut off since, as when a trial goes back to a checkpoint, the loggers are
+    opened anew and get all that is left. A logger that raises gets no more; the others do.
+    """
 
     def __init__(self, directory: Path, open_loggers: Callable[[], list]):
         self._directory, self._open_loggers = directory, open_loggers
         self._file = None
-        self.loggers: list = []
-        self.last: dict = {}
+        self._loggers: list = []
+        self._fingerprint = b""
+        self._last: dict = {}
 
     def poll(self) -> None:
-        if self._file is None:
+        """Passes on what is new."""
+        if self._file is None or self._was_cut():
+            self._close_files()
             try:
-                self._file = open(self._directory / "result.json", "rb")  # noqa: SIM115 (closed in close())
+                self._file = open(self._directory / "result.json", "rb")  # noqa: SIM115 (closed in _close_files)
             except FileNotFoundError:
                 return
-            self.loggers = self._open_loggers()
-        results = list(complete_lines(self._file))
-        for logger in self.loggers:
-            for result in thinned(results, logger.points_per_poll):
-                logger.on_result(result)
-        self.last = results[-1] if results else self.last
+            self._loggers, self._last = self._open_loggers(), {}
+        results = self._new_results()
+        for logger in self._loggers:
+            self._tell(logger, lambda logger: [*map(logger.on_result, thinned(results, logger.points_per_poll))])
+        self._last = results[-1] if results else self._last
+        length = min(self._file.tell(), _FINGERPRINT_BYTES)
+        self._fingerprint = os.pread(self._file.fileno(), length, self._file.tell() - length)
 
     def close(self, params: Mapping | None = None) -> None:
         """Passes on the rest and closes the loggers.
 
         Args:
-            params: "a/b" path -> what was chosen for a trial, which TensorBoard shows beside what the trial reached.
+            params: "a/b" path -> what was chosen for it, which TensorBoard shows beside what was reached.
         """
         self.poll()
-        for logger in self.loggers:
-            if params is not None:
-                logger.add_hparams(params, self.last)
-            logger.close()
+        for logger in self._loggers:
+            if params is not None and hasattr(logger, "add_hparams"):
+                self._tell(logger, lambda logger: logger.add_hparams(params, self._last))
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for logger in self._loggers:
+            self._tell(logger, lambda logger: logger.close())
         if self._file is not None:
             self._file.close()
+
+    def _new_results(self) -> list[dict]:
+        """Without lines that hold none: of these `read_results` warns when the run goes on or is drawn."""
+        results = []
+        while True:
+            try:
+                results.extend(result for result in complete_lines(self._file) if isinstance(result, dict))
+                return results
+            except UNREADABLE:
+                continue
+
+    def _was_cut(self) -> bool:
+        length = len(self._fingerprint)
+        return os.pread(self._file.fileno(), length, self._file.tell() - length) != self._fingerprint
+
+    def _tell(self, logger, call: Callable) -> None:
+        try:
+            call(logger)
+        except Exception as error:
+            self._loggers = [each for each in self._loggers if each is not logger]
+            print(f"{logger.what} incomplete: {type(error).__name__}: {error}", flush=True)
 
 
 def follow_run(directory: Path, title: str) -> None:
     """Follows a single run until standard input ends."""
+    rounds, goals = until_input_ends(), read_goals(directory)
 
     def loggers() -> list:
         opened = []
         for make, missing in (
-            (lambda: TensorBoardLogger(directory), "TensorBoard events need tensorboardX: pip install tensorboardX"),
-            (lambda: CurveLogger(directory, title), "curve.png needs matplotlib: pip install 'rllib[plot]'"),
+            (lambda: TensorBoardLogger.anew(directory), _NO_TENSORBOARD),
+            (lambda: CurveLogger(directory, title, goals.get(RETURN)), _NO_MATPLOTLIB),
         ):
             try:
                 opened.append(make())
@@ -71,16 +115,32 @@ def follow_run(directory: Path, title: str) -> None:
         return opened
 
     follower = Follower(directory, loggers)
-    for _ in rounds():
+    for _ in rounds:
         follower.poll()
-    follower.close()
+    follower.close(read_params(directory))
 
 
-def rounds() -> Iterator[None]:
-    """Now and then, and once more when standard input has ended."""
-    ended = False
-    while not ended:
-        ended = bool(select.select([sys.stdin], [], [], _POLL_INTERVAL_S)[0])
+def until_input_ends() -> Iterator[None]:
+    """Now and then, and once more when standard input has ended.
+
+    A minute later the process is ended, even if a disk, say, does not answer: it must not outlive its run for ever.
+    """
+    ended = threading.Event()
+
+    def watch() -> NoReturn:
+        sys.stdin.buffer.read()
+        ended.set()
+        time.sleep(LONGEST_END_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return _rounds(ended)
+
+
+def _rounds(ended: threading.Event) -> Iterator[None]:
+    is_last = False
+    while not is_last:
+        is_last = ended.wait(_POLL_INTERVAL_S)
         yield
 
 
@@ -107,14 +167,17 @@ def complete_lines(file, end: float = math.inf) -> Iterator:
 def run_beside(follow: Callable, *arguments) -> None:
     """Calls follow(*arguments), which returns when standard input ends, and ends this process; says what went wrong."""
     os.nice(10)
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
     try:
         follow(*arguments)
     except ImportError:
-        print("TensorBoard events need tensorboardX: pip install tensorboardX")
+        print(_NO_TENSORBOARD)
     except Exception as error:
         print(f"TensorBoard events and curve are incomplete: {type(error).__name__}: {error}")
-    sys.stdout.flush()
-    os._exit(0)  # all files are closed; taking numpy and matplotlib apart would keep the run waiting
+    finally:  # also where nobody reads any more what is printed
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(0)  # all files are closed; taking numpy and matplotlib apart would keep the run waiting
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rllib.progress import counted
-from rllib.runs.files import ResultFiles, drop_results_after, read_results, write_params
+from rllib.runs.files import ResultFiles, close_all, drop_results_after, read_results, write_params
 from rllib.runs.sidecar import SidecarLogger, wait_for_sidecar
 
 
@@ -36,7 +36,7 @@ class RunLog:
             raise BlockingIOError(f"{directory} is being written by another run; end that one first") from None
 
     def forget_after(self, iteration: int) -> None:
-        """Takes the results of later iterations out of the files.
+        """Takes the results of later iterations out of result.json and progress.csv, from which all else is made again.
 
         Raises:
             TimeoutError: if the process beside the earlier run does not end.
@@ -44,8 +44,6 @@ class RunLog:
         wait_for_sidecar(self.directory)
         drop_results_after(self.directory, iteration)
         self.iteration = iteration
-        for file in self.directory.glob("events.out.tfevents*"):
-            file.unlink()  # they are made again, from result.json
 
     def start(self, params: Mapping, title: str) -> None:
         """Writes the settings and opens the files.
@@ -70,13 +68,15 @@ class RunLog:
 
     def close(self) -> None:
         """Closes the files, when all is written, and gives the directory free; a second call does nothing."""
-        for logger in self._loggers:
-            logger.close()
-        if self._loggers:
-            self.notices, self._loggers = self._sidecar.notices, []
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        loggers, self._loggers = self._loggers, []
+        try:
+            close_all(loggers)
+        finally:
+            if loggers:
+                self.notices = self._sidecar.notices
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
 
 def refuse_earlier_run(directory: Path) -> None:

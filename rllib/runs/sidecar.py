@@ -108,7 +108,7 @@ def wait_for_sidecar(directory: Path) -> None:
         TimeoutError: if it is still there after a minute.
     """
     followed = directory / _FOLLOWED
-    if not followed.exists():
+    if not followed.is_file():  # opening a pipe would wait
         return
     deadline = time.monotonic() + _CLOSE_S
     with followed.open("rb") as file:

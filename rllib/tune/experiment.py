@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from rllib.runs.files import encode, numbered, write_whole
+from rllib.runs.files import AppendedFile, encode, numbered, settings_by_path, write_whole
 from rllib.tune.domains import Choice, Domain
 from rllib.tune.experiment_spec import ExperimentSpec
 from rllib.tune.trial import Trial
@@ -38,6 +38,8 @@ _SYNC_INTERVAL_S = 1.0
 # Time between two writings of the state of searcher and scheduler, as a multiple of the time that one takes.
 _SNAPSHOT_SHARE = 20
 _LONGEST_NAME_BYTES = 255
+# A range of numbers as a search space describes it (domains.py).
+_RANGE = re.compile(r"q?(?P<log>log)?(uniform|randint)\(")
 
 
 class Journal:
@@ -54,16 +56,14 @@ class Journal:
     """
 
     def __init__(self, path: Path):
-        self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self.path, self._file = path, AppendedFile(path)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(self._descriptor)
+            self._file.close()
             raise ValueError(f"the experiment in {path.parent} is being run by another process") from None
-        content = path.read_bytes()
-        os.ftruncate(self._descriptor, content.rfind(b"\n") + 1)
-        self.num_records = content.count(b"\n")
+        self._file.cut_half_line()
+        self.num_records = path.read_bytes().count(b"\n")
         self._synced_at, self._dirty = time.monotonic(), False
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -72,22 +72,14 @@ class Journal:
         Raises:
             OSError: if it cannot be written, on a full disk for instance; half a record is taken back.
         """
-        line = encode(record) + b"\n"
-        size = os.fstat(self._descriptor).st_size
-        try:
-            written = os.write(self._descriptor, line)
-            if written < len(line):
-                raise OSError(28, "No space left on device", str(self.path))
-        except OSError:
-            os.ftruncate(self._descriptor, size)
-            raise
+        self._file.append(encode(record) + b"\n")
         self.num_records += 1
         self._dirty = True
 
     def sync(self, now: bool = False) -> None:
         """Synchronises the file to the disk, if the last time is long enough ago."""
         if self._dirty and (now or time.monotonic() - self._synced_at >= _SYNC_INTERVAL_S):
-            os.fsync(self._descriptor)
+            os.fsync(self._file.fileno())
             self._synced_at, self._dirty = time.monotonic(), False
 
     def close(self) -> None:
@@ -95,7 +87,7 @@ class Journal:
         try:
             self.sync(now=True)
         finally:
-            os.close(self._descriptor)
+            self._file.close()
 
 
 class ExperimentDirectory:
@@ -376,6 +368,14 @@ def described(node) -> Any:
     if isinstance(node, Domain) or type(node).__module__ == "numpy":
         return repr(node)
     return getattr(node, "__qualname__", type(node).__qualname__)
+
+
+def logarithmic(header: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether the logarithm was uniform, by "a/b" path, of the settings that an experiment drew from a range."""
+    space = header.get("described")
+    texts = settings_by_path(space if isinstance(space, Mapping) else {})
+    found = {path: _RANGE.match(text) for path, text in texts if isinstance(text, str)}
+    return {path: bool(match["log"]) for path, match in found.items() if match}
 
 
 def difference(before, now, path: str = "") -> str | None:

@@ -9,16 +9,26 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rllib.runs.drawing import LOWEST_AND_HIGHEST, RETURN, Axis, Curve, Figures, finite_part, rendered, with_band
-from rllib.runs.files import flatten, is_number, lookup, read_results, settings_by_path, write_whole
+from rllib.runs.drawing import (
+    RETURN,
+    Axis,
+    Curve,
+    Figures,
+    episode_quantiles,
+    finite_part,
+    rendered,
+    return_curve,
+    smoothed,
+)
+from rllib.runs.files import flatten, is_number, lookup, read_goals, read_params, read_results, write_whole
 from rllib.tune.checks import check_mode
-from rllib.tune.experiment import journal_file, read_records
+from rllib.tune.experiment import journal_file, logarithmic, read_records
 from rllib.tune.reporters import AUTOMATIC_KEYS
 from rllib.tune.searchers.base import metric_value
 from rllib.tune.trial import short
@@ -31,6 +41,9 @@ _MOST_IN_NAME = 4
 _NOT_SETTINGS = {"seed", "log_dir", "profile", "__trial_index__"}
 # Number of other reported numbers that are drawn of a single run.
 _MOST_DETAILS = 6
+# Of a learner's statistics these come first, in this order.
+_FIRST_DETAILS = ("vf_explained_var", "entropy", "policy_entropy", "kl", "mean_q", "mean_td_error")
+_MOST_DECADES = 4
 
 
 @dataclass
@@ -41,11 +54,15 @@ class Run:
         name: for the legend.
         results: oldest first.
         params: its settings, "a/b" path -> value.
+        goals: the thresholds at which it stops, by result key.
+        experiment: header of the journal, if it is a trial of an experiment; None if it is a run of its own.
     """
 
     name: str
     results: Sequence[Mapping[str, Any]]
     params: Mapping[str, Any] = field(default_factory=dict)
+    goals: Mapping[str, float] = field(default_factory=dict)
+    experiment: Mapping[str, Any] | None = None
 
 
 def plot(
@@ -65,8 +82,9 @@ def plot(
         metric: result key or "a/b" path.
         mode: whether "max" or "min" of it is best.
         x: result key of the horizontal axis; where a run has none, training_iteration.
-        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best"; None: all of runs that differ
-            in settings, else the curves. Of a single run these are the metric and what else it reported.
+        kinds: of "curves", "parallel" (of the first ten settings that differ) and "best"; None: all of trials of
+            experiments that differ in settings, else the curves. Of a single run these are the metric and what else it
+            reported.
         title: above everything.
 
     Raises:
@@ -99,8 +117,14 @@ def read_runs(*directories: str | os.PathLike) -> list[Run]:
         found = sorted(directory.rglob("result.json"), key=_in_order)
         if not found:
             raise ValueError(f"There is no result.json in {directory} or below it: neither a run nor an experiment")
-        runs += [_read_run(file) for file in found]
+        headers = {place: _header(place) for place in {file.parent.resolve().parent for file in found}}
+        runs += [_read_run(file, headers[file.parent.resolve().parent]) for file in found]
     return runs
+
+
+def _header(directory: Path) -> dict[str, Any] | None:
+    """Of the journal of the experiment in a directory; None if there is none."""
+    return read_records(journal_file(directory))[0] if any(directory.glob("experiment_state-*")) else None
 
 
 def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | None]:
@@ -113,11 +137,9 @@ def read_objective(*directories: str | os.PathLike) -> tuple[str | None, str | N
     """
     found = {}
     for directory in map(Path, directories):
-        places = [place for place in (directory, directory.resolve().parent) if any(place.glob("experiment_state-*"))]
-        for place in places[:1]:
-            header = read_records(journal_file(place))[0]
-            if header.get("metric"):
-                found[header["metric"], header.get("mode")] = directory
+        header = _header(directory) or _header(directory.resolve().parent) or {}
+        if header.get("metric"):
+            found[header["metric"], header.get("mode")] = directory
     if len(found) > 1:
         kinds = ", ".join(f"{directory.name} by {metric} ({mode})" for (metric, mode), directory in found.items())
         raise ValueError(f"These experiments compared their trials by different metrics: {kinds}. Give one of them.")
@@ -129,13 +151,9 @@ def _in_order(file: Path) -> list:
     return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(file))]
 
 
-def _read_run(file: Path) -> Run:
-    params_file = file.with_name("params.json")
-    try:
-        params = json.loads(params_file.read_text()) if params_file.exists() else {}
-    except ValueError:
-        params = {}
-    return Run(file.parent.name, read_results(file.parent), dict(settings_by_path(params)))
+def _read_run(file: Path, experiment: Mapping[str, Any] | None) -> Run:
+    directory = file.parent
+    return Run(directory.name, read_results(directory), read_params(directory), read_goals(directory), experiment)
 
 
 def iqm(values: np.ndarray) -> np.ndarray:
@@ -176,17 +194,23 @@ def _figures(runs, metric, mode, x, kinds, title) -> Figures:
     figures = Figures(title, metric, x)
     if len(runs) == 1 and set(kinds) - {"curves"}:
         raise ValueError(f"{' and '.join(kinds)} compare runs, but there is only one, {runs[0].name}. Draw its curves.")
-    kinds = kinds or (KINDS if _varying(runs) else ["curves"])
+    is_search = all(run.experiment is not None for run in runs) and _varying(runs)
+    kinds = kinds or (KINDS if is_search else ["curves"])
+    if len(goals := {run.goals[metric] for run in runs if metric in run.goals}) == 1:
+        (figures.goal,) = goals
     better = np.nanmax if mode == "max" else np.nanmin
     if "curves" in kinds:
         figures.curves = _curves(runs, points)
     if len(runs) == 1:
         if metric == RETURN:
-            bounds = (_points(runs[0], key, x) for key in LOWEST_AND_HIGHEST)
-            figures.curves = [with_band(figures.curves[0], *bounds)]
+            run = runs[0]
+            bands = [(_place(result, x, number), _finite(result, metric), *episode_quantiles(result))
+                     for number, result in enumerate(run.results, 1)]  # fmt: skip
+            figures.curves = [return_curve(run.name, bands)]
         figures.details = _details(runs[0], metric, x)
     if "parallel" in kinds:
-        figures.axes, figures.colours = parallel(runs, [better(ys) for _, ys in points], metric, mode)
+        scales = {path: is_log for run in runs for path, is_log in logarithmic(run.experiment or {}).items()}
+        figures.axes, figures.colours = parallel(runs, [better(ys) for _, ys in points], metric, mode, scales)
     if "best" in kinds:
         best = np.maximum.accumulate if mode == "max" else np.minimum.accumulate
         tops = np.array([better(ys) for _, ys in points])
@@ -204,7 +228,8 @@ def _points(run: Run, metric: str, x: str) -> tuple[np.ndarray, np.ndarray]:
 def _place(result: Mapping, x: str, number: int) -> float:
     """Where on the horizontal axis a result is, the `number`-th of its run."""
     place = lookup(result, x)
-    return float(result.get("training_iteration", number) if place is None else place)
+    place = result.get("training_iteration", number) if place is None else place
+    return float(place) if is_number(place) else math.nan
 
 
 def _finite(result: Mapping, metric: str) -> float:
@@ -221,11 +246,13 @@ def _details(run: Run, metric: str, x: str) -> list[Curve]:
     names = list(dict.fromkeys(key for result in run.results for key, value in flatten(result)
                                if not isinstance(value, (str, bool))))  # fmt: skip
     if "episode_len_mean" in names:
-        names = ["episode_len_mean", *(name for name in names if "/learner_stats/" in name)]
+        stats = [name for name in names if "/learner_stats/" in name]
+        first = [name for last in _FIRST_DETAILS for name in stats if name.endswith(f"/{last}")]
+        names = list(dict.fromkeys(["episode_len_mean", *first, *stats]))
     else:
         names = [name for name in names if name not in AUTOMATIC_KEYS]
     curves = [Curve(name, *_points(run, name, x)) for name in names if name != metric]
-    return [curve for curve in curves if len(set(curve.y)) > 1][:_MOST_DETAILS]
+    return [smoothed(curve) for curve in curves if len(set(curve.y)) > 1][:_MOST_DETAILS]
 
 
 def _curves(runs: Sequence[Run], points) -> list[Curve]:
@@ -248,7 +275,7 @@ def _curves(runs: Sequence[Run], points) -> list[Curve]:
 
 def _curve(name: str, members: Sequence) -> Curve:
     if len(members) == 1:
-        return Curve(name, *members[0])
+        return replace(smoothed(Curve(name, *members[0])), raw=None)
     # Only as far as all runs have come: beyond, the curve would be that of the runs that are left.
     start, end = max(xs[0] for xs, _ in members), min(xs[-1] for xs, _ in members)
     x = np.linspace(min(start, end), end, _POINTS)
@@ -277,7 +304,7 @@ def _text(value) -> str:
 
 
 def parallel(
-    runs: Sequence[Run], tops: Sequence[float], metric: str, mode: str
+    runs: Sequence[Run], tops: Sequence[float], metric: str, mode: str, scales: Mapping[str, bool] | None = None
 ) -> tuple[list[Axis], list[float]]:
     """Parallel coordinates: the settings in which the runs differ, ten at most, and the metric.
 
@@ -286,26 +313,41 @@ def parallel(
         tops: each run's best value of the metric.
         metric: its name.
         mode: whether "max" or "min" of it is best.
+        scales: path of a setting -> whether it was searched by its logarithm, and is drawn so; None: none is known.
 
     Returns:
         the axes, that of the metric last, and each run's place in [0, 1] by the metric, 1 the best.
     """
     # Runs of different algorithms differ in dozens of settings, too many to read.
-    axes = [_axis(key, [run.params.get(key) for run in runs]) for key in _varying(runs)[:_MOST_AXES]]
+    scales = scales or {}
+    axes = [_axis(key, [run.params.get(key) for run in runs], scales.get(key)) for key in _varying(runs)[:_MOST_AXES]]
     axes.append(_axis(metric, tops))
     colours = axes[-1].places
     return axes, [place if mode == "max" else 1 - place for place in colours]
 
 
-def _axis(name: str, values: list) -> Axis:
-    """Numbers by size (by logarithm where they span more than two decades), all else in order of appearance."""
+def _axis(name: str, values: list, is_log: bool | None = None) -> Axis:
+    """Numbers by size, all else in order of appearance.
+
+    Args:
+        name: of the axis.
+        values: of the runs.
+        is_log: whether numbers go by their logarithm; None: if they span more than two decades.
+    """
     if all(map(is_number, values)):
         low, high = min(values), max(values)
-        is_log = low > 0 and high / low > 100
-        scale = math.log if is_log else float
+        is_log = low > 0 and (high / low > 100 if is_log is None else is_log)
+        scale = math.log10 if is_log else float
         span = scale(high) - scale(low)
-        places = [(scale(value) - scale(low)) / span if span else 0.5 for value in values]
-        return Axis(name, places, [(0.0, short(low)), (1.0, short(high))] if span else [(0.5, short(low))])
+        if not span:
+            return Axis(name, [0.5] * len(values), [(0.5, short(low))])
+        labels = [(0.0, short(low)), (1.0, short(high))]
+        if is_log:
+            decades = [power for power in range(math.ceil(scale(low)), math.floor(scale(high)) + 1)
+                       if 0.08 < (power - scale(low)) / span < 0.92]  # fmt: skip
+            step = math.ceil(len(decades) / _MOST_DECADES) or 1
+            labels += [((power - scale(low)) / span, short(10.0**power)) for power in decades[::step]]
+        return Axis(name, [(scale(value) - scale(low)) / span for value in values], labels)
     texts = [short(value) for value in values]
     known = list(dict.fromkeys(texts))
     place = {text: index / (len(known) - 1) if len(known) > 1 else 0.5 for index, text in enumerate(known)}

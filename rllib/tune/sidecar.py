@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from rllib.runs.files import TensorBoardLogger
-from rllib.runs.follower import Follower, complete_lines, rounds, run_beside
+from rllib.runs.follower import Follower, complete_lines, run_beside, until_input_ends
 from rllib.runs.sidecar import Sidecar
 from rllib.tune.experiment import journal_file
 from rllib.tune.experiment_callbacks import Callback
@@ -39,7 +39,7 @@ def follow_experiment(directory: Path, before: int) -> None:
     followers: dict[str, Follower] = {}
     with open(journal_file(directory), "rb") as journal:
         known = {record["id"]: record for record in complete_lines(journal, before) if record["type"] == "trial"}
-        for _ in rounds():
+        for _ in until_input_ends():
             ended = []
             for record in complete_lines(journal):
                 trial = known.get(record.get("id"))
@@ -47,7 +47,8 @@ def follow_experiment(directory: Path, before: int) -> None:
                     known[record["id"]] = record
                 elif record["type"] == "status" and record["status"] == "RUNNING" and trial is not None:
                     place = directory / trial["dir"]
-                    followers.setdefault(trial["id"], Follower(place, lambda place=place: [TensorBoardLogger(place)]))
+                    follower = Follower(place, lambda place=place: [TensorBoardLogger.anew(place)])
+                    followers.setdefault(trial["id"], follower)
                 elif record["type"] == "status" and record["status"] in _ENDS:
                     ended.append(record["id"])
             for follower in followers.values():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -10,10 +11,12 @@ from types import SimpleNamespace
 import pytest
 from safetensors.numpy import load_file
 
+from rllib import PPOConfig
 from rllib.cli import run_directory
 from rllib.cli.failures import Mistake
 from rllib.cli.run_directory import RunDirectory
 from rllib.cli.spec import RunSpec
+from rllib.runs.files import ResultFiles
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--name", "run")
 # Episodes end with the fragments, as exact continuation asks for (docs/architecture.md).
@@ -169,3 +172,78 @@ def test_with_a_number_of_iterations_only_these_are_saved(rllib_command, behavio
     monkeypatch.setattr(run_directory, "SAVE_EVERY_S", 0.0)
     assert rllib_command(*TRAIN, "--stop", "iterations=5", "--checkpoint-freq", "2").exit_code == 0
     assert checkpoints(tmp_path / "results" / "run") == ["checkpoint_000002", "checkpoint_000004", "checkpoint_000005"]
+
+
+@pytest.fixture
+def run_at_8(tmp_path):
+    """The directory of a run with results up to 12, whose newest checkpoint is of iteration 8."""
+    run = tmp_path / "run"
+    config = PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [8]})
+    with config.build() as algo:
+        algo.save(run / "checkpoint_000008")
+    (run / "run.json").write_text('{"algorithm": "PPO", "env": "CartPole-v1", "stop": {"training_iteration": 14}}')
+    files = ResultFiles(run)
+    for iteration in range(1, 13):
+        files.on_result({"training_iteration": iteration, "episode_reward_mean": 1.0})
+    files.close()
+    (run / "events.out.tfevents.1.host.1.rllib").write_bytes(b"events")
+    return run
+
+
+def contents(directory) -> dict:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def damage(run):
+    (run / "checkpoint_000008" / "policies" / "default_policy" / "weights.safetensors").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "harm", "message"),
+    [
+        (["lrr=1"], None, "no setting 'lrr'"),
+        (["gamma=2"], None, "gamma=2"),
+        (["train_batch_size=100", "sgd_minibatch_size=200"], None, "sgd_minibatch_size"),
+        (["log_dir=x"], None, "leave out log_dir"),
+        (["--stop", "episode_rewardmean=5"], None, "episode_rewardmean"),
+        ([], damage, "is damaged"),
+        ([], lambda run: (run / "run.json").write_text("[" * 200_000), "run.json"),
+        ([], lambda run: (run / "checkpoint_000008" / "manifest.json").unlink(), "manifest.json"),
+    ],
+)
+def test_what_is_refused_changes_no_file(rllib_command, run_at_8, arguments, harm, message):
+    if harm:
+        harm(run_at_8)
+    before = contents(run_at_8)
+    result = rllib_command("train", "--resume", "run", *arguments)
+    assert result.exit_code == 2 and message in result.output, result.output
+    assert contents(run_at_8) == before
+
+
+def test_a_run_with_half_a_line_goes_on_twice(rllib_command, run_at_8, monkeypatch):
+    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
+    for last in (9, 10):
+        with open(run_at_8 / "result.json", "a") as file:
+            file.write('{"training_iteration": 99, "epi')
+        result = rllib_command("train", "--resume", "run", "--stop", f"iterations={last}", "train_batch_size=64",
+                               "sgd_minibatch_size=64", "-q")  # fmt: skip
+        assert result.exit_code == 0, result.output
+        assert [line["training_iteration"] for line in results_of(run_at_8)][-2:] == [last - 1, last]
+
+
+def test_a_full_disk_ends_a_run_with_the_name_of_the_file(rllib_command, behaviour, monkeypatch, tmp_path):
+    monkeypatch.setattr("rllib.runs.sidecar.Sidecar.start", lambda self: None)
+    run = tmp_path / "results" / "run"
+
+    def fill_the_disk():
+        (run / "error.txt").symlink_to("/dev/full")
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((run / "result.json").stat().st_size, limit[1]))
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    behaviour[3] = fill_the_disk
+    try:
+        result = rllib_command(*TRAIN, "--stop", "iterations=5")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert result.exit_code == 1 and "File too large: 'results/run/result.json'" in result.output

@@ -6,6 +6,7 @@ import re
 from importlib import resources
 from urllib.parse import quote, urlencode
 
+import numpy as np
 import pytest
 from dashboard_support import RunOnDisk, served
 from hypothesis import example, given, settings
@@ -209,11 +210,14 @@ def test_a_failure_of_the_server_is_said(results, run, serve, monkeypatch):
 
 
 def test_parallel_coordinates(results, serve):
-    tune.run(lambda config: {"loss": config["x"] ** 2}, config={"x": tune.grid_search([1, 2, 3])}, metric="loss",
-             mode="min", name="search", storage_path=results, verbose=0)  # fmt: skip
+    space = {"x": tune.grid_search([1, 2, 3]), "y": tune.loguniform(1, 50)}
+    analysis = tune.run(lambda config: {"loss": config["x"] ** 2}, config=space, metric="loss", mode="min",
+                        name="search", storage_path=results, verbose=0)  # fmt: skip
     client = serve(results)
     while client.json("/api/runs")["behind"]:
         pass
     answer = client.json("/api/tune?id=search")
-    assert [axis["name"] for axis in answer["axes"]] == ["x", "loss"] and len(answer["ids"]) == 3
+    assert [axis["name"] for axis in answer["axes"]] == ["x", "y", "loss"] and len(answer["ids"]) == 3
+    logs = np.log([trial.config["y"] for trial in analysis.trials])
+    assert answer["axes"][1]["places"] == pytest.approx(list((logs - min(logs)) / (max(logs) - min(logs))))
     assert answer["axes"][0]["places"] == [0.0, 0.5, 1.0]

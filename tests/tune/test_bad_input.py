@@ -156,7 +156,7 @@ def full(path):
     path.symlink_to("/dev/full")
 
 
-@pytest.mark.parametrize("file", ["params.json", "params.pkl", "result.json"])
+@pytest.mark.parametrize("file", [".params.json.tmp", "params.pkl", "result.json"])
 def test_a_full_disk_keeps_what_there_is_and_can_be_resumed(run, tmp_path, file):
     def with_full_disk(trial):
         if trial.index == 2:
@@ -167,7 +167,7 @@ def test_a_full_disk_keeps_what_there_is_and_can_be_resumed(run, tmp_path, file)
     with pytest.raises(TuneError, match=r"the disk is full.*Make room.*resume=True") as caught:
         run(reports, trial_dirname_creator=with_full_disk, **settings)
     assert caught.value.__cause__.errno == errno.ENOSPC
-    (tmp_path / "full/trial_2" / file).unlink()
+    (tmp_path / "full/trial_2" / file).unlink(missing_ok=True)
     analysis = run(reports, trial_dirname_creator=name_of, resume=True, **settings)
     assert [trial.last_result["loss"] for trial in analysis.trials] == [3, 6, 9]
     assert [len(analysis.trial_dataframes[trial.logdir]) for trial in analysis.trials] == [3, 3, 3]

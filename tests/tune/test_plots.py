@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from rllib import tune
 from rllib.cli import command
-from rllib.tune.plots import Run, interval, iqm, plot, read_runs
+from rllib.runs.drawing import episode_quantiles, return_curve
+from rllib.tune.experiment import described, logarithmic
+from rllib.tune.plots import Run, interval, iqm, parallel, plot, read_runs
 
 pytest.importorskip("matplotlib", reason="needs the extra `plot`: pip install 'rllib[plot]'")
+
+
+HEADER = {"type": "experiment", "format": 1}
 
 
 def _runs(rates=(0.1, 0.01), seeds=6, length=12):
@@ -23,6 +29,7 @@ def _runs(rates=(0.1, 0.01), seeds=6, length=12):
                 for t in range(1, length)
             ],
             {"lr": rate, "seed": seed},
+            experiment=HEADER,
         )
         for rate in rates
         for seed in range(seeds)
@@ -83,7 +90,7 @@ def test_html_is_one_file_without_network(tmp_path):
     page = plot(_runs(), tmp_path / "plot.html", "ret", title="<b>").read_text()
     assert "http" not in page and "src=" not in page and "&lt;b&gt;" in page
     texts = texts_of(page)
-    assert {"lr=0.1 (IQM of 6, 95 % interval)", "lr", "best ret so far", "timesteps_total"} <= set(texts)
+    assert {"lr=0.1 (IQM of 6, 95 % interval)", "lr", "best ret so far", "environment steps"} <= set(texts)
     assert re.search(r'<g id="run0"><title>lr=0.1: [\d.]+ at the end</title>', page)
     assert not re.search(r"nan|inf\b", page)
 
@@ -103,17 +110,21 @@ def test_single_runs_and_unequal_lengths(tmp_path):
     assert page.count('<g id="run') == 2 and "IQM" not in page
 
 
+def _stats(t):
+    changing = dict.fromkeys(("total_loss", "policy_loss", "vf_loss", "kl", "grad_gnorm", "clip_fraction"), 0.5 / t)
+    return {"entropy": 1.0 / t, "cur_lr": 5e-5, **changing}
+
+
 def _of_an_algorithm(count=5, gaps=()):
     return [
         {
             "training_iteration": t,
             "timesteps_total": 1000 * t,
             "episode_reward_mean": None if t in gaps else 10.0 * t,
-            "episode_reward_min": None if t in gaps else 5.0 * t,
-            "episode_reward_max": None if t in gaps else 15.0 * t,
+            "hist_stats": {"episode_reward": [] if t in gaps else [5.0 * t, 15.0 * t]},
             "episode_len_mean": 10.0 * t,
             "time_total_s": 2.0 * t,
-            "info": {"learner": {"default_policy": {"learner_stats": {"entropy": 1.0 / t, "cur_lr": 5e-5}}}},
+            "info": {"learner": {"default_policy": {"learner_stats": _stats(t)}}},
         }
         for t in range(1, count + 1)
     ]
@@ -125,8 +136,9 @@ def test_a_single_run_is_drawn_by_its_curves(tmp_path):
                                            "-o", str(tmp_path / "one.png")])  # fmt: skip
     assert outcome.exit_code == 0, outcome.output
     page = (tmp_path / "one.html").read_text()
-    assert {"episode_reward_mean", "episode_len_mean", "entropy", "lowest to highest episode"} <= set(texts_of(page))
-    assert "cur_lr" not in page, "it never changes"
+    titles = {"episode return", "environment steps", "episode length", "entropy", "10 to 90 % of the last episodes"}
+    assert titles <= set(texts_of(page)) and not re.search("[a-z]_[a-z]", " ".join(texts_of(page)))
+    assert "learning rate" not in page, "it never changes"
     assert "1 run drawn" in outcome.output and (tmp_path / "one.png").stat().st_size > 10_000
 
 
@@ -190,7 +202,7 @@ def _experiment(directory, metric, mode):
     runs = [Run(f"{directory.name}_{i}", [{"training_iteration": t, metric: t * i} for t in (1, 2)], {"lr": i})
             for i in (1, 2)]  # fmt: skip
     _write(directory, runs)
-    header = {"type": "experiment", "format": 1, "metric": metric, "mode": mode}
+    header = {**HEADER, "metric": metric, "mode": mode}
     (directory / "experiment_state-2030.json").write_text(json.dumps(header) + "\n")
 
 
@@ -203,6 +215,81 @@ def test_an_experiments_own_metric_is_drawn(tmp_path):
     _experiment(tmp_path / "b", "gain", "max")
     outcome = CliRunner().invoke(command, ["plot", str(tmp_path / "a"), str(tmp_path / "b"), "-o", str(out)])
     assert outcome.exit_code == 2 and "different metrics: a by loss (min), b by gain (max)" in outcome.output
+
+
+def test_unrelated_runs_are_only_drawn_by_their_curves(tmp_path):
+    """No search chose among them: there is no best so far, and nothing that their settings would explain."""
+    for rate in (0.1, 0.2, 0.3):
+        (run,) = _runs((rate,), 1)
+        _write(tmp_path, [Run(f"run{rate}", run.results, run.params)])
+    out = tmp_path / "p.html"
+    places = [str(tmp_path / f"run{rate}") for rate in (0.1, 0.2, 0.3)]
+    outcome = CliRunner().invoke(command, ["plot", *places, "--metric", "ret", "-o", str(out)])
+    assert outcome.exit_code == 0, outcome.output
+    assert out.read_text().count('<g id="run') == 3
+    assert "best" not in out.read_text() and "run of axes" not in out.read_text()
+    outcome = CliRunner().invoke(command, ["plot", *places, "--metric", "ret", "-o", str(out), "--kind", "parallel"])
+    assert outcome.exit_code == 0 and "run of axes" in out.read_text(), "who asks for it gets it"
+
+
+def test_a_noisy_run_is_a_moving_mean_in_a_band_of_its_episodes(tmp_path):
+    """The line has a fortieth of the noise's variance, and the band the episodes' quantiles, whatever the outliers."""
+    rng = np.random.default_rng(0)
+    noise = 10 * rng.normal(size=4000)
+    returns = [*range(11), 1000]  # one lucky episode in twelve
+    results = [{"timesteps_total": t, "episode_reward_mean": 100 + noise[t],
+                "hist_stats": {"episode_reward": [100 + each for each in returns]}} for t in range(4000)]  # fmt: skip
+    points = [(each["timesteps_total"], each["episode_reward_mean"], *episode_quantiles(each)) for each in results]
+    curve = return_curve("a", points)
+    assert np.abs(curve.y - 100).max() < 10 * 5 / 50**0.5  # the mean of at least 50 of them
+    np.testing.assert_allclose(curve.low, 101.1)
+    np.testing.assert_allclose(curve.high, 109.9)
+    assert plot([Run("a", results)], tmp_path / "p.png").exists()
+
+
+def test_the_explained_variance_is_among_the_charts_of_a_run(tmp_path):
+    results = _of_an_algorithm(3)
+    for t, result in enumerate(results):
+        result["info"]["learner"]["default_policy"]["learner_stats"]["vf_explained_var"] = 0.1 * t
+    assert "explained variance of the value" in texts_of(plot([Run("one", results)], tmp_path / "p.html").read_text())
+
+
+@pytest.mark.parametrize("stop", [{"episode_reward_mean": 475}, {"training_iteration": 9}, {"a": "b"}, [1], None])
+def test_the_goal_of_a_run_is_a_line(tmp_path, stop):
+    _write(tmp_path, [Run("one", _of_an_algorithm())])
+    (tmp_path / "one" / "run.json").write_text(json.dumps({"algorithm": "PPO", "stop": stop}))
+    texts = texts_of(plot(read_runs(tmp_path), tmp_path / "p.html").read_text())
+    assert ("goal 475" in texts) == (stop == {"episode_reward_mean": 475})
+    assert any("goal" in text for text in texts) == ("goal 475" in texts)
+
+
+def test_settings_that_were_searched_by_their_logarithm_have_such_an_axis():
+    space = {"lr": tune.loguniform(1e-4, 1e-2), "model": {"n": tune.qlograndint(1, 1000, 1)},
+             "x": tune.uniform(1, 1000), "c": tune.choice([1, 10, 1000])}  # fmt: skip
+    scales = logarithmic({"described": described(space)})
+    assert scales == {"lr": True, "model/n": True, "x": False}
+    values = [{"lr": 1e-4, "model/n": 1, "x": 1, "c": 1}, {"lr": 1e-3, "model/n": 10, "x": 10, "c": 10},
+              {"lr": 1e-2, "model/n": 100, "x": 1000, "c": 1000}]  # fmt: skip
+    axes, _ = parallel([Run(str(n), [], each) for n, each in enumerate(values)], [1, 2, 3], "ret", "max", scales)
+    places = {axis.name: axis.places[1] for axis in axes}
+    assert places == pytest.approx({"lr": 0.5, "model/n": 0.5, "x": 9 / 999, "c": 1 / 3, "ret": 0.5})
+    (rate,) = [axis for axis in axes if axis.name == "lr"]
+    assert [text for _, text in sorted(rate.labels)] == ["0.0001", "0.001", "0.01"]
+
+
+@pytest.mark.parametrize("header", [{}, {"described": None}, {"described": [1]}, {"described": {"a": {"b": 5}}}])
+def test_a_journal_that_does_not_describe_its_space_has_no_scales(header):
+    assert logarithmic(header) == {}
+
+
+def test_a_damaged_run_is_drawn_without_what_is_damaged(tmp_path, caplog):
+    _write(tmp_path, [Run("one", _of_an_algorithm())])
+    with open(tmp_path / "one" / "result.json", "a") as file:
+        file.write('{"training_iteration": 6, "timesteps_total": "y", "episode_reward_mean": 1, "hist_stats": 5}\n')
+        file.write('broken\n{"training_iteration": 7, "timesteps_total": 9, "episode_reward_mean": "x"}\n')
+    (tmp_path / "one" / "params.json").write_text("[1]")
+    assert plot(read_runs(tmp_path), tmp_path / "p.png").exists()
+    assert "result.json: line 7 holds no result" in caplog.text and "params.json cannot be read" in caplog.text
 
 
 def test_command_reads_runs_and_experiments(tmp_path):

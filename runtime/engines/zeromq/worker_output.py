@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d")
 
 @dataclass
 class Output:
-    """Of one worker: its pipes, its pid once it runs, the last lines, and how much of this second's share is used."""
+    """Of one worker: its open pipes, its pid once it runs, the last lines, and its used share of this second."""
 
     pid: int | None = None
     pipes: list[int] = field(default_factory=list)
@@ -132,10 +132,10 @@ class WorkerOutput:
         output = self._outputs.get(process)
         if output is None:
             return deque()
-        for pipe in output.pipes:
+        for pipe in list(output.pipes):
             while self.read(pipe):
                 continue
-            if pipe in self._streams:  # a process that the worker started may have it still
+            if pipe in output.pipes:  # a process that the worker started may have it still
                 self._close_pipe(pipe)
         del self._outputs[process]
         return output.tail
@@ -173,7 +173,8 @@ class WorkerOutput:
         self._show_partial_line(pipe)
         self._poll.unregister(pipe)
         os.close(pipe)
-        del self._streams[pipe]
+        # From here on the number may be that of a pipe of another worker.
+        self._outputs[self._streams.pop(pipe).process].pipes.remove(pipe)
 
 
 class ShownLines:

@@ -15,11 +15,16 @@ def shown():
 
 
 @pytest.fixture
-def output(shown):
+def poll():
     with select.epoll() as poll:
-        output = WorkerOutput(poll, lambda process, number, lines: shown.append((process, number, lines)))
-        yield output
-        output.close_all()
+        yield poll
+
+
+@pytest.fixture
+def output(poll, shown):
+    output = WorkerOutput(poll, lambda process, number, lines: shown.append((process, number, lines)))
+    yield output
+    output.close_all()
 
 
 def test_all_that_workers_have_written_is_read_at_once(output, shown):
@@ -33,6 +38,25 @@ def test_all_that_workers_have_written_is_read_at_once(output, shown):
     for ends in pipes.values():
         for end in ends:
             os.close(end)
+
+
+def test_the_end_of_a_worker_leaves_the_pipes_of_a_newer_one(poll, output, shown):
+    """The kernel gives the numbers of pipes that were read to their end to the next worker's pipes."""
+    ends = output.open(1)
+    os.write(ends[1], b"last words\n")
+    for end in ends:
+        os.close(end)
+    for pipe, _ in poll.poll():
+        while output.read(pipe):
+            continue
+    stdout, stderr = output.open(2)
+    assert list(output.close(1)) == ["last words"]
+    os.write(stdout, b"hello\n")
+    os.write(stderr, b"there\n")
+    output.read_all()
+    assert shown == [(1, 2, ["last words"]), (2, 1, ["hello"]), (2, 2, ["there"])]
+    for end in (stdout, stderr):
+        os.close(end)
 
 
 def test_the_first_worker_is_shown_and_the_others_are_counted():

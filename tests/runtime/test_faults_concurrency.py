@@ -73,6 +73,7 @@ def test_exit_actor_in_a_thread(fresh):
 class Loop:
     def __init__(self):
         self.event = None
+        self.most = self.now = 0
 
     async def wait(self):
         self.event = self.event or asyncio.Event()
@@ -87,8 +88,24 @@ class Loop:
         return "tick"
 
     def block(self, seconds):
+        self.now += 1
+        self.most = max(self.most, self.now)
         time.sleep(seconds)
+        self.now -= 1
         return "blocked"
+
+    async def block_loop(self, seconds):
+        return self.block(seconds)
+
+    def most_at_a_time(self):
+        return self.most
+
+    def ask(self, me):
+        return runtime.get(me.tick.remote())
+
+    def ask_often(self, me, count):
+        for _ in range(count):
+            yield self.ask(me)
 
     async def gather(self, me, count):
         return await asyncio.gather(*[me.tick.remote() for _ in range(count)])
@@ -107,14 +124,19 @@ def test_coroutines_run_at_the_same_time(fresh):
     assert runtime.get(waiting, timeout=20) == ["set"] * 20
 
 
-def test_async_actor_sync_method_blocks(fresh):
-    """An ordinary method of an actor with coroutines does not stop its loop."""
+def test_an_ordinary_method_that_waits_in_get_lets_coroutines_run(fresh):
+    """Its value may depend on them: here the actor asks itself, in the method and in its generator."""
     fresh()
     actor = Loop.remote()
-    blocked = actor.block.remote(2.0)
-    assert runtime.get(actor.tick.remote(), timeout=20) == "tick"
-    assert not runtime.wait([blocked], timeout=0)[0]
-    assert runtime.get(blocked, timeout=20) == "blocked"
+    assert runtime.get(actor.ask.remote(actor), timeout=20) == "tick"
+    assert runtime.get(list(actor.ask_often.remote(actor, 3)), timeout=20) == ["tick"] * 3
+
+
+def test_ordinary_methods_and_coroutines_never_run_at_the_same_time(fresh):
+    fresh()
+    actor = Loop.remote()
+    runtime.get([(actor.block, actor.block_loop)[i % 2].remote(0.001) for i in range(50)], timeout=30)
+    assert runtime.get(actor.most_at_a_time.remote(), timeout=20) == 1
 
 
 def test_await_many_and_async_exception(fresh):

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from time import sleep
 from typing import TYPE_CHECKING
@@ -23,12 +23,33 @@ class Cancelled(Exception):
     """What a cancelled call has raised."""
 
 
+class Turn:
+    """Around code of another thread that belongs on an event loop: the loop stands still meanwhile."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self._loop = loop
+        self._stands, self._ended = threading.Semaphore(0), threading.Semaphore(0)
+
+    def __enter__(self):
+        self._loop.call_soon_threadsafe(self._stand_still)
+        self._stands.acquire()
+
+    def __exit__(self, *exception):
+        self._ended.release()
+
+    def _stand_still(self):
+        self._stands.release()
+        self._ended.acquire()
+
+
 class ConcurrentCalls:
     """Runs the calls of one actor, while the worker's main thread reads the mailbox.
 
     Each concurrency group, and the methods without one (group ""), have threads of their own, which are started when
-    they are needed. Coroutine functions run on an event loop in a further thread; then an ordinary method without a
-    group has one thread, so that it does not stop the loop.
+    they are needed. Coroutine functions run on an event loop in a further thread. Then an ordinary method without a
+    group runs as if it were on the loop, which stands still: what it shares with coroutines (an asyncio.Event, its
+    attributes) needs no lock. It has a thread all the same, so that the loop goes on while it waits in `get`: its value
+    may depend on a coroutine of the same actor.
 
     Args:
         limits: group -> number of calls at a time.
@@ -41,7 +62,7 @@ class ConcurrentCalls:
         has_loop: whether one of the methods is a coroutine function.
 
     Attributes:
-        loop_thread: its ident, None without a loop.
+        loop_thread: ident of the loop's thread, None without a loop.
     """
 
     def __init__(
@@ -61,10 +82,12 @@ class ConcurrentCalls:
         self._threads = dict.fromkeys(limits, 0)
         self._open, self._lock = 0, threading.Lock()  # calls whose replies were not sent yet
         self.loop_thread: int | None = None
+        self._beside: int | None = None  # thread of the ordinary methods that belong on the loop
         if has_loop:
             import asyncio  # takes long, and few actors need it
 
             self._loop = asyncio.new_event_loop()
+            self._turn, self._enter_loop = Turn(self._loop), asyncio._set_running_loop
             self._slots = {group: asyncio.Semaphore(limit) for group, limit in limits.items()}
             self._sleep, self._cancelled_error = asyncio.sleep, asyncio.CancelledError
             self._tasks: dict[tuple[int, int], asyncio.Task] = {}  # (serial, caller) -> the coroutine
@@ -110,7 +133,23 @@ class ConcurrentCalls:
             # Not before the coroutine's first step: asyncio would end its task without running it.
             self._loop.call_soon_threadsafe(self._loop.call_soon, self._cancel_coroutine, (serial, caller))
 
+    @contextlib.contextmanager
+    def waits(self) -> Iterator[None]:
+        """Around a wait in user code: an ordinary method lets the loop go on meanwhile."""
+        if threading.get_ident() != self._beside:
+            yield
+            return
+        self._turn.__exit__()
+        try:
+            yield
+        finally:
+            self._turn.__enter__()
+
     def _work(self, group):
+        turn = contextlib.nullcontext()
+        if group == "" and self.loop_thread is not None:
+            self._beside, turn = threading.get_ident(), self._turn
+            self._enter_loop(self._loop)  # for `asyncio.create_task` and its like
         while True:
             self._turns[group].get()
             try:
@@ -118,21 +157,33 @@ class ConcurrentCalls:
             except IndexError:  # one of those that waited was cancelled
                 continue
             of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
-            attempts = call.attempts()
-            value = raised = None
-            while True:
-                try:
-                    args, kwargs = self._load(call.frame, call.start, call.count)
-                    value = self._method(call.method)(*args, **kwargs)
-                except BaseException as error:
-                    if attempts is not None and (pause_s := attempts.pause_s(error)) is not None:
+            with turn:
+                self._run(call)
+
+    def _run(self, call):
+        attempts = call.attempts()
+        value = raised = None
+        while True:
+            try:
+                args, kwargs = self._load(call.frame, call.start, call.count)
+                value = self._method(call.method)(*args, **kwargs)
+                if inspect.isgenerator(value):
+                    value = self._with_pauses(value)
+            except BaseException as error:
+                if attempts is not None and (pause_s := attempts.pause_s(error)) is not None:
+                    with self.waits():
                         sleep(pause_s)
-                        continue
-                    raised = error
-                break
-            args = kwargs = None
-            self._end(call, value, raised)
-            value = raised = None
+                    continue
+                raised = error
+            break
+        args = kwargs = None
+        self._end(call, value, raised)
+
+    def _with_pauses(self, generator):
+        for value in generator:
+            yield value
+            with self.waits():  # coroutines have their turn after each value
+                continue
 
     def _end(self, call, value, raised):
         self._finish(call, value, raised, False)

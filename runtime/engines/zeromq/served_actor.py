@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Callable
@@ -228,6 +229,10 @@ class ServedActor:
         """Cancels a call that runs, or waits, beside others; one that runs alone is not interrupted."""
         if self._concurrent is not None:
             self._concurrent.cancel(serial, caller)
+
+    def waits(self) -> contextlib.AbstractContextManager:
+        """Around a wait in user code: see ConcurrentCalls."""
+        return contextlib.nullcontext() if self._concurrent is None else self._concurrent.waits()
 
     def _method(self, name):
         method = self._methods.get(name)

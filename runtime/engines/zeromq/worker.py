@@ -269,7 +269,8 @@ class Worker(Client):
                     "coroutines; use `await ref` instead",
                     self._settings.name,
                 )
-            return self.mailbox.wait(target, timeout_s)
+            with self._actor.waits():
+                return self.mailbox.wait(target, timeout_s)
         try:
             return self.mailbox.wait(target, timeout_s, BLOCKED_AFTER_S, self._lend_cpus)
         finally:

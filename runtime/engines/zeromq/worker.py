@@ -230,10 +230,10 @@ class Worker(Client):
 
     def _on_cancel(self, frame, head):
         _, _, flags, source, serial, owner, _, _ = head
-        if source == wire.NODE and owner == self.process:
-            self.canceller.on_cancel(frame, head)
-        elif source == wire.NODE:
+        if source == wire.NODE and flags & wire.RUNS:
             self._cancellations.cancel_task(serial, owner, flags)
+        elif source == wire.NODE:
+            self.canceller.on_cancel(frame, head)
         elif not self._cancellations.cancel_call(serial, owner, flags):
             self._actor.cancel_call(serial, owner)
         if flags & wire.CLOSE:

@@ -114,7 +114,7 @@ class Runner:
 
     def _run(self, job):
         attempts = job.attempts()
-        life = job.actor.restarts if job.actor is not None else 0
+        life, pid = job.actor.restarts if job.actor is not None else 0, os.getpid()
         with self._contexts.running(job):
             while True:
                 try:
@@ -130,6 +130,8 @@ class Runner:
                         self._finish(job, value)
                     return
                 except SystemExit as error:
+                    if os.getpid() != pid:  # a child that the call has forked
+                        raise
                     self._exited(job, error)
                     return
                 except BaseException as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -161,7 +162,7 @@ class ConcurrentCalls:
                 self._run(call)
 
     def _run(self, call):
-        attempts = call.attempts()
+        attempts, pid = call.attempts(), os.getpid()
         value = raised = None
         while True:
             try:
@@ -170,7 +171,8 @@ class ConcurrentCalls:
                 if inspect.isgenerator(value):
                     value = self._with_pauses(value)
             except BaseException as error:
-                if attempts is not None and (pause_s := attempts.pause_s(error)) is not None:
+                own = attempts is not None and os.getpid() == pid  # not in a child that the call has forked
+                if own and (pause_s := attempts.pause_s(error)) is not None:
                     with self.waits():
                         sleep(pause_s)
                     continue
@@ -217,7 +219,7 @@ class ConcurrentCalls:
         try:
             async with self._slots[group]:
                 of_this_thread.set((wire.CALL, call.serial, call.source, call.method, 0))
-                attempts = call.attempts()
+                attempts, pid = call.attempts(), os.getpid()
                 while True:
                     try:
                         args, kwargs = self._load(call.frame, call.start, call.count)
@@ -226,7 +228,8 @@ class ConcurrentCalls:
                     except self._cancelled_error:
                         raise
                     except BaseException as error:
-                        if attempts is None or (pause_s := attempts.pause_s(error)) is None:
+                        own = attempts is not None and os.getpid() == pid
+                        if not own or (pause_s := attempts.pause_s(error)) is None:
                             raise
                     await self._sleep(pause_s)
         except BaseException as error:

@@ -126,6 +126,7 @@ class Results:
             self._held.send_all()
         try:
             for index, value in enumerate(values):
+                self._running.end_if_forked()
                 self._send_item(source, serial, index, value)
                 value = None
                 self._mailbox.drain()  # the caller may have closed it

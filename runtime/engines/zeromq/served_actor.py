@@ -242,6 +242,8 @@ class ServedActor:
 
     def _end_call(self, call, value, raised, hold):
         """A call that ran beside others has ended; in its thread. `hold` its reply back, for `HeldReplies.send_all`."""
+        if self._running.forked:
+            self._running.end_child(raised)
         if isinstance(raised, SystemExit):
             self.exit = left(raised)
         else:
@@ -250,6 +252,8 @@ class ServedActor:
                     raise raised
                 reply = self._reply(call.source, call.serial, call.num_returns, value)
             except BaseException as error:
+                if self._running.forked:  # by a generator
+                    self._running.end_child(error)
                 label = f"actor method {self._running.name}.{call.method}()"
                 if isinstance(error, Cancelled):
                     reply = cancelled_reply(self._mailbox.process, call.serial, label)

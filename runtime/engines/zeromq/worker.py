@@ -33,7 +33,7 @@ from .client import BLOCKED_AFTER_S, NODE_ID, Client
 from .held_replies import HeldReplies
 from .interrupts import POKE_SIGNAL, confine_handlers_to_user_code, runs_no_user_code
 from .mailbox import Waiter
-from .process import adopt_orphans, be_ended_first, die_with_parent, reap_adopted
+from .process import adopt_orphans, be_ended_first, die_with_parent, end_process, reap_adopted
 from .received_calls import ReceivedValues, received_call
 from .refs import SERIAL_STEP, Reference, Watch
 from .results import Results
@@ -373,9 +373,7 @@ def run(settings: structs.Settings, parent: int) -> None:
     finally:
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)  # threads of user code must not keep the process
+        end_process(code)
 
 
 def _flush_output():

@@ -308,7 +308,7 @@ def test_a_child_that_user_code_forks_ends_by_itself(fresh, end, code):
     refs = [actor.call.remote(fork_and, end), run.remote(fork_and, end), actor.pid.remote()]
     assert runtime.get(refs, timeout=20) == [code, code, pid]
     threads, loop = Actor.options(max_concurrency=2).remote(), WithLoop.remote()
-    refs = [threads.call.remote(fork_and, end), loop.call.remote(fork_and, end), loop.call_on_loop.remote(fork_and, end)]
+    refs = [method.remote(fork_and, end) for method in (threads.call, loop.call, loop.call_on_loop)]
     assert runtime.get(refs, timeout=20) == [code] * 3
     refs = [next(actor.yields.remote(fork_and, end)) for actor in (actor, loop)]
     assert runtime.get(refs, timeout=20) == [code] * 2

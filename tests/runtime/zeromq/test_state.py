@@ -690,7 +690,8 @@ def test_a_running_task_is_interrupted_once_and_then_ended_by_force():
     d.state.cancel(1, serial, 1, 0)
     d.state.cancel(1, serial, 1, 0)
     sent, poke = d.take()
-    assert wire.header(sent.frame)[1:6] == (wire.CANCEL, wire.RUNS, wire.NODE, serial, 1) and poke == Poke(spawn.process)
+    assert wire.header(sent.frame)[1:6] == (wire.CANCEL, wire.RUNS, wire.NODE, serial, 1)
+    assert poke == Poke(spawn.process)
     d.state.cancel(1, serial, 1, wire.FORCE)
     kill, told = d.take()
     assert kill == Kill(spawn.process) and failure(told.frame).error == "TaskKilledError"

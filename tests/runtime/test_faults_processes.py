@@ -278,6 +278,19 @@ def test_base_exceptions_of_user_code_do_not_stop_anything(fresh, cls):
     assert runtime.get(actor.pid.remote(), timeout=20) == pid
 
 
+def test_what_a_signal_ended_is_described_in_a_few_lines(fresh):
+    """Where user code was, of the thread that the signal has ended."""
+    fresh()
+    actor = Actor.options(max_concurrency=3).remote()
+    assert runtime.get([actor.count.remote() for _ in range(3)], timeout=20)
+    for ref in (run.options(max_retries=0).remote(os.abort), actor.call.remote(os.abort)):
+        with pytest.raises(
+            runtime.RuntimeFailure, match=r"SIGABRT(.|\n)*Fatal Python error: Aborted(.|\n)* in (call|run)"
+        ) as caught:
+            runtime.get(ref, timeout=20)
+        assert len(str(caught.value).splitlines()) <= 10
+
+
 def fork_and(end, *args):
     """How a child that ends by `end()` has ended for the parent, which returns first."""
     child = os.fork()

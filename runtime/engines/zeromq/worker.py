@@ -393,7 +393,7 @@ def _set_up(settings):
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)  # the one that a signal ended; worker_output.py knows this form
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(settings.gpu_ids)
     os.environ.update(settings.env_vars)
     sys.path[:] = settings.path

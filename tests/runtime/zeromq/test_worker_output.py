@@ -6,7 +6,10 @@ import select
 
 import pytest
 
+from runtime.engines import zeromq
 from runtime.engines.zeromq.worker_output import HINT, LARGEST_COUNT, WINDOW_S, RepeatedLines, WorkerOutput
+
+ENGINE = os.path.dirname(zeromq.__file__)
 
 
 @pytest.fixture
@@ -57,6 +60,36 @@ def test_the_end_of_a_worker_leaves_the_pipes_of_a_newer_one(poll, output, shown
     assert shown == [(1, 2, ["last words"]), (2, 1, ["hello"]), (2, 2, ["there"])]
     for end in (stdout, stderr):
         os.close(end)
+
+
+def test_of_a_crash_neither_the_frames_below_user_code_nor_the_modules_are_shown(output, shown):
+    """faulthandler writes the innermost frame first. Those of the engine are of interest if the crash is in there."""
+    crash = f"""before
+
+Fatal Python error: Aborted
+
+Current thread 0x1 (most recent call first):
+  File "{ENGINE}/mailbox.py", line 1 in wait
+  File "/user.py", line 3 in get
+  File "{ENGINE}/task_runner.py", line 71 in run
+  File "{ENGINE}/boot.py", line 53 in <module>
+
+Extension modules: numpy.linalg._umath_linalg (total: 1)
+"""
+    ends = output.open(1)
+    for part in (crash[:50], crash[50:]):
+        os.write(ends[1], part.encode())
+        output.read_all()
+    for end in ends:
+        os.close(end)
+    crash = [
+        "Fatal Python error: Aborted",
+        "Current thread 0x1 (most recent call first):",
+        f'  File "{ENGINE}/mailbox.py", line 1 in wait',
+        '  File "/user.py", line 3 in get',
+    ]
+    assert list(output.close(1)) == ["before", "", *crash]
+    assert [line for _, _, lines in shown for line in lines] == ["before", "", *crash]
 
 
 def test_the_first_worker_is_shown_and_the_others_are_counted():

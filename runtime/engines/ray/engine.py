@@ -21,6 +21,7 @@ from ...refs import ObjectRef
 from ...runtime_context import RuntimeContext
 from ...scheduling import PlacementGroupSchedulingStrategy
 from ...unpicklable import refuse, refuse_call
+from ..base import refusal
 from ..definitions import CallOptions, ClassDefinition, Definition, has_coroutines
 from ..placement_groups import WHEN_BOOKED, ready_options
 from ..writable import empty
@@ -381,7 +382,7 @@ class RayEngine:
 
     def _enter(self):
         if self._closed is not None:
-            raise self._closed("this session has been shut down, or belongs to the process this one was forked from")
+            raise refusal(self._closed)
 
     def _check_own(self, ref):
         if not isinstance(ref, Reference) or ref.engine is not self:

@@ -89,7 +89,8 @@ def init(
 
     Args:
         engine: "zeromq" (processes, the default), "ray" (a Ray cluster) or "local" (all in this process and in order,
-            for debugging); without it the environment variable RUNTIME_ENGINE decides.
+            for debugging); without it the environment variable RUNTIME_ENGINE decides. An address in this place, where
+            Ray takes it, is understood.
         num_cpus, num_gpus: how many to hand out; default what this process may use.
         resources: further resources of your own, name -> quantity.
         object_store_memory: bytes of shared memory that objects may take; default 30 % of the memory.
@@ -105,9 +106,9 @@ def init(
         log_to_driver: show what tasks and actors print, on the stream (stdout or stderr) that they print on. What
             several print alike within 5 s is shown once and counted, unless RUNTIME_DEDUP_LOGS=0 is set.
         logging_level: of the logger "runtime", as logging.Logger.setLevel takes it; None leaves it as it is.
-        address: "session": joins the session of this user that was started last, as a further driver; or the
-            `session_dir` of the session to join. Its references and actors are its own and end with it; the session
-            ends with the driver that has started it. None or "local": a new session.
+        address: "session" or, as in Ray, "auto": joins the session of this user that was started last, as a further
+            driver; or the `session_dir` of the session to join. Its references and actors are its own and end with it;
+            the session ends with the driver that has started it. None or "local": a new session.
             With engine="ray" that of a cluster: "host:port", "auto" (one of this machine), "ray://host:port" or "local"
             (a new one here); without it RAY_ADDRESS decides, as in Ray.
         include_dashboard: goes to Ray; the other engines have no dashboard and take False (or None) only.
@@ -126,6 +127,8 @@ def init(
         ImportError: engine="ray", and Ray is not installed or too old.
     """
     global _driver_pid
+    if address is None and _is_address(engine):
+        engine, address = None, engine
     with _lock:
         if context.current_engine() is not None:
             if ignore_reinit_error:
@@ -214,15 +217,20 @@ def _check_joinable(engine_name, address, given) -> None:
         raise TypeError(f"address must be a string or None, got {address!r}")
     if engine_name == "local":
         raise ValueError(f"address={address!r}: the engine 'local' is inside one process and cannot be joined")
-    if address != "session" and (os.sep not in address or "://" in address):
+    if address not in ("session", "auto") and (os.sep not in address or "://" in address):
         raise ValueError(
             f"address={address!r}: the engine {engine_name!r} runs on one machine; give 'session', or the directory of "
-            "a session, or use engine='ray'"
+            f"a session, or take a Ray cluster: init(engine='ray', address={address!r})"
         )
     if given:
         raise ValueError(
             f"address={address!r} joins a session that has its resources already; leave out {', '.join(given)}"
         )
+
+
+def _is_address(given) -> bool:
+    """Whether this is an address in the place of the engine: "auto", "session", a directory, or with a port."""
+    return isinstance(given, str) and (given in ("auto", "session") or os.sep in given or ":" in given)
 
 
 def _engine_name(given, local_mode) -> str:
@@ -242,9 +250,7 @@ def _known() -> str:
     return f"{first}, {' and '.join(others)}"
 
 
-def _config(
-    num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment
-) -> EngineConfig:
+def _config(num_cpus, num_gpus, resources, object_store_memory, preload, log_to_driver, environment) -> EngineConfig:
     num_cpus = machine.cpu_count() if num_cpus is None else check_quantity("num_cpus", num_cpus)
     gpu_ids = machine.gpu_ids()
     if num_gpus is not None:

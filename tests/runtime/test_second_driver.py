@@ -131,12 +131,15 @@ print(runtime.get(place.remote()))
     assert result.stdout == f"{(pid, 'second', 'second', named)}\n", result.stderr
 
 
-def test_session_means_the_one_that_runs(fresh, script):
+def test_session_and_auto_mean_the_one_that_runs(fresh, script):
     session = fresh()
-    result = script(
-        "import runtime\nwith runtime.init(address='session') as session:\n    print(session.session_dir)\n"
-    )
-    assert result.stdout.strip() == session.session_dir, result.stderr
+    result = script("""
+import runtime
+for given in ({"address": "session"}, {"address": "auto"}, {"engine": "auto"}):
+    with runtime.init(**given) as session:
+        print(session.session_dir)
+""")
+    assert result.stdout.split() == [session.session_dir] * 3, result.stderr
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
@@ -254,6 +257,8 @@ def test_what_its_workers_print_is_shown_by_it(fresh, script, capfd):
     [
         ({"address": "/no/such/session"}, ConnectionError, "there is no session at /no/such/session"),
         ({"address": "tcp://host:1"}, ValueError, "runs on one machine; give 'session'"),
+        ({"engine": "ray://host:10001"}, ValueError, r"init\(engine='ray', address='ray://host:10001'\)"),
+        ({"engine": "host:6379", "address": "x"}, ValueError, "engine='host:6379' is unknown"),
         ({"address": 3}, TypeError, "address must be a string"),
         ({"address": "session", "engine": "local"}, ValueError, "cannot be joined"),
         ({"address": "session", "num_cpus": 2}, ValueError, "leave out num_cpus"),

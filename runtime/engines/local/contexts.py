@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Iterator
 
+from ...actors import handle_from_state
 from ...runtime_context import RuntimeContext
 from ...runtime_env import environment_dict, merged
 from ..placement_groups import PlacementGroups, Placements
@@ -68,6 +70,8 @@ class Contexts:
                 resources=held,
                 placement=placement,
                 was_current_actor_reconstructed=actor is not None and actor.restarts > 0,
+                _make_handle=actor
+                and functools.partial(handle_from_state, actor.id, actor.cls.name, actor.cls.methods_of(actor.options)),
             )
         )
         around, self._placements.current = self._placements.current, placement

@@ -159,9 +159,11 @@ class Instance:
     """
 
     shipment: Shipment
+    current: Instance  # of this process
 
     def __init__(self, options: bytes, packed: bytes | Packed | None = None, *values):
         _enter(self.shipment.session)
+        Instance.current = self
         self._options: ActorOptions = loads(options)
         options = self._options
         self._label, self._held = options.label or options.name or self.shipment.name, options.held()

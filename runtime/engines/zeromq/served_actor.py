@@ -12,7 +12,8 @@ import zmq
 
 from ...errors import ActorStartError
 from ...failures import describe_exception
-from ..definitions import find_method, has_coroutines
+from ...options import ActorOptions
+from ..definitions import ClassDefinition, Method, find_method, has_coroutines
 from ..placement_groups import Placements
 from . import structs, wire
 from .cancellation import cancelled_reply
@@ -66,7 +67,7 @@ class ServedActor:
         self._received, self._decode, self._pins = received, received.decode, received.pins
         self._results, self._reply = results, results.reply
         self._next_serial, self._queue, self._run, self._wake = next_serial, queue, run, wake
-        self._instance: object = None
+        self._class, self._groups, self._instance = object, {}, None
         self._names: dict[bytes, str] = {}
         self._methods: dict[str, Callable] = {}  # of the instance
         self._concurrent: ConcurrentCalls | None = None
@@ -94,7 +95,8 @@ class ServedActor:
         start = wire.HEADER_BYTES + size + -size % wire.ALIGNMENT
         try:
             args, kwargs = self._received.arguments(frame, start, count)
-            self._instance = self._received.definition(create.digest)(*args, **kwargs)
+            self._class, self._groups = self._received.definition(create.digest), create.groups
+            self._instance = self._class(*args, **kwargs)
             running.end_if_forked()
         except SystemExit as error:
             raise left(error) from None
@@ -107,6 +109,11 @@ class ServedActor:
         self._allow_concurrency(create)
         with self._mailbox.lock:
             self._mailbox.tell_node(wire.ALIVE)
+
+    def describe(self) -> tuple[str, dict[str, Method]]:
+        """The name of the class, and its methods as the makers of handles know them."""
+        cls = ClassDefinition(self._class)
+        return cls.name, cls.methods_of(ActorOptions(concurrency_groups=self._groups))
 
     def _allow_concurrency(self, create):
         has_loop = has_coroutines(type(self._instance))

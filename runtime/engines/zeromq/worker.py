@@ -24,6 +24,7 @@ from time import monotonic
 import msgspec
 
 from ... import context
+from ...actors import handle_from_state
 from ...runtime_context import RuntimeContext
 from ...runtime_env import environment_dict
 from ..resources import quantities
@@ -324,7 +325,12 @@ class Worker(Client):
             placement=self.placements.current,
             namespace=self.named_actors.namespace,
             was_current_actor_reconstructed=settings.restarts > 0,
+            _make_handle=self._own_handle if running.actor is not None else None,
         )
+
+    def _own_handle(self):
+        self.find_actor(self._running.actor)
+        return handle_from_state(self._running.actor, *self._actor.describe())
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

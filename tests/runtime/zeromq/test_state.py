@@ -866,7 +866,7 @@ def test_what_waits_for_a_group_is_said():
 
 def test_what_waits_for_a_task_is_said_later_than_what_waits_for_actors():
     d = Driven(CPU=2)
-    _, process = d.start_actor(request=CPU, held=CPU, name="Holder")
+    d.start_actor(request=CPU, held=CPU, name="Holder")
     d.submit()
     d.create(request=CPU, held=CPU, name="Late")
     d.take()

@@ -31,6 +31,11 @@ class Async:
     def count(self):
         return self.calls
 
+    async def async_parts(self, n):
+        for i in range(n):
+            yield await self.add(i), runtime.get_runtime_context().get_actor_name()
+        raise ArithmeticError("in async_parts")
+
     async def listed(self, n):
         return list(range(n))
 
@@ -100,6 +105,21 @@ def test_an_ordinary_method_wakes_coroutines(engine):
     value = actor.take.remote()
     runtime.get(actor.put_later.remote(4))
     assert runtime.get(value, timeout=20) == 4
+
+
+def test_async_generators(engine):
+    actor = Async.options(label="both").remote()
+    *values, error = actor.async_parts.remote(3)
+    assert runtime.get(values) == [(1, "both"), (2, "both"), (3, "both")]
+    with pytest.raises(ArithmeticError, match="in async_parts"):
+        runtime.get(error)
+    assert runtime.get(next(actor.async_parts.remote(2))) == (1, "both")
+    assert runtime.get(actor.add.remote(1), timeout=30) == 2
+    with pytest.raises(TypeError, match="a remote function must be an ordinary one"):
+
+        @runtime.remote
+        async def task():
+            yield 1
 
 
 def test_coroutines_wait_for_references(engine):

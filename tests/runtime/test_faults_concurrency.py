@@ -1,6 +1,7 @@
 """Calls that run at the same time in one actor, on processes."""
 
 import asyncio
+import itertools
 import threading
 import time
 
@@ -107,6 +108,16 @@ class Loop:
         for _ in range(count):
             yield self.ask(me)
 
+    async def numbers(self, pause_after=None):
+        try:
+            for number in itertools.count():
+                self.most = number
+                yield number
+                if number == pause_after:
+                    await asyncio.Event().wait()
+        finally:
+            await self.set()
+
     async def gather(self, me, count):
         return await asyncio.gather(*[me.tick.remote() for _ in range(count)])
 
@@ -130,6 +141,29 @@ def test_an_ordinary_method_that_waits_in_get_lets_coroutines_run(fresh):
     actor = Loop.remote()
     assert runtime.get(actor.ask.remote(actor), timeout=20) == "tick"
     assert runtime.get(list(actor.ask_often.remote(actor, 3)), timeout=20) == ["tick"] * 3
+
+
+def test_an_async_generator_waits_for_its_caller_and_is_closed_with_it(fresh):
+    fresh()
+    actor = Loop.remote()
+    closed = actor.wait.remote()
+    numbers = actor.numbers.options(_generator_backpressure_num_objects=2).remote()
+    assert [runtime.get(next(numbers)) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert runtime.get(actor.most_at_a_time.remote(), timeout=20) <= 7  # others run meanwhile, and it is not far ahead
+    assert not runtime.wait([closed], timeout=0)[0]
+    del numbers
+    assert runtime.get(closed, timeout=20) == "set"
+
+
+def test_an_async_generator_is_cancelled(fresh):
+    fresh()
+    actor = Loop.remote()
+    closed, numbers = actor.wait.remote(), actor.numbers.remote(pause_after=1)
+    assert [runtime.get(next(numbers)) for _ in range(2)] == [0, 1]
+    runtime.cancel(numbers)
+    with pytest.raises(runtime.TaskCancelledError):
+        runtime.get(next(numbers), timeout=20)
+    assert runtime.get(closed, timeout=20) == "set"
 
 
 def test_ordinary_methods_and_coroutines_never_run_at_the_same_time(fresh):

@@ -19,7 +19,7 @@ from ..definitions import describe_exit
 from ..placement_groups import PlacementGroups
 from ..resources import Resources, units
 from .actors import Actor, Actors
-from .contexts import Contexts, run_coroutine
+from .contexts import Contexts, run_async_generator, run_coroutine
 from .jobs import Job
 from .values import Reference, References, Stored, dumps
 
@@ -124,6 +124,8 @@ class Runner:
                     value = job.call()(*args, **kwargs)
                     if inspect.iscoroutine(value):
                         value = run_coroutine(value)
+                    elif inspect.isasyncgen(value):
+                        value = run_async_generator(value)
                     if job.actor is not None and job.actor.restarts != life:
                         self._interrupted(job)
                     else:

@@ -221,18 +221,36 @@ class AsyncInstance(Instance):
 
     async def call(self, method: str | Retried, returns: int, packed: bytes | Packed | None = None, *values):
         """See Instance."""
+        value, what, running = await self._value(method, packed, values)
+        with running:
+            if inspect.isasyncgen(value):
+                value = [part async for part in value]
+            return _results(value, returns, what, running)
+
+    async def stream(self, method: str | Retried, returns: int, packed: bytes | Packed | None = None, *values):
+        """See Instance."""
+        value, what, running = await self._value(method, packed, values)
+        if not inspect.isasyncgen(value):
+            with running:
+                parts = _results(value, returns, what, running)
+            for part in parts:
+                yield part
+            return
+        while True:
+            with running:
+                try:
+                    part = _encode_result(await anext(value), what)
+                except StopAsyncIteration:
+                    return
+            yield part
+
+    async def _value(self, method, packed, values):
+        """What the user's function has returned, what to call it in messages, and the context of the call."""
         function, what, running = self._called(method)
         with running:
             args, kwargs = _arguments(packed, values)
             value = function(*args, **kwargs)
-            if inspect.iscoroutine(value):
-                value = await value
-            return _results(value, returns, what, running)
-
-    async def stream(self, *call):
-        """See Instance."""
-        for part in await self.call(*call):
-            yield part
+            return await value if inspect.iscoroutine(value) else value, what, running
 
 
 class UserCode:

@@ -12,6 +12,8 @@ from queue import SimpleQueue
 from time import sleep
 from typing import TYPE_CHECKING
 
+from ...options import STREAMING
+from ..definitions import is_coroutine_function
 from . import wire
 from .received_calls import ReceivedCall, received_call
 from .running import of_this_thread
@@ -60,7 +62,8 @@ class ConcurrentCalls:
             answers the caller, never raises. What a cancelled call has raised is a Cancelled.
         send: sends the replies that wait.
         ended: called when calls have ended and their replies were sent: `idle` may be true now.
-        has_loop: whether one of the methods is a coroutine function.
+        has_loop: whether one of the methods is a coroutine function, or an async generator.
+        stream: (call, async generator); sends what it yields. Gives the call as it is to be finished then.
 
     Attributes:
         loop_thread: ident of the loop's thread, None without a loop.
@@ -75,8 +78,10 @@ class ConcurrentCalls:
         send: Callable[[], None],
         ended: Callable[[], None],
         has_loop: bool,
+        stream: Callable | None = None,
     ):
         self._method, self._load, self._finish, self._send, self._ended = method, load, finish, send, ended
+        self._stream = stream
         self._limits = {**limits, "": 1} if has_loop else limits
         self._waiting: dict[str, deque[ReceivedCall]] = {group: deque() for group in limits}
         self._turns: dict[str, SimpleQueue] = {group: SimpleQueue() for group in limits}  # as many as wait, or more
@@ -202,7 +207,7 @@ class ConcurrentCalls:
     def _is_coroutine(self, method):
         known = self._coroutines.get(method)
         if known is None:
-            known = self._coroutines[method] = inspect.iscoroutinefunction(self._method(method))
+            known = self._coroutines[method] = is_coroutine_function(self._method(method))
         return known
 
     def _start_coroutines(self):
@@ -223,7 +228,13 @@ class ConcurrentCalls:
                 while True:
                     try:
                         args, kwargs = self._load(call.frame, call.start, call.count)
-                        value = await self._method(call.method)(*args, **kwargs)
+                        value = self._method(call.method)(*args, **kwargs)
+                        if not inspect.isasyncgen(value):
+                            value = await value
+                        elif call.num_returns >= STREAMING:
+                            call, value = await self._stream(call, value), None
+                        elif call.num_returns != 1:
+                            value = [part async for part in value]
                         break
                     except self._cancelled_error:
                         raise

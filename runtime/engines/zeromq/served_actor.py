@@ -123,7 +123,7 @@ class ServedActor:
             if self.trace is not None:
                 method = self.trace.traced_methods(method, self._running.name)
             self._concurrent = ConcurrentCalls(
-                limits, method, load, self._end_call, self._held.send_all, self._leave_if_due, has_loop
+                limits, method, load, self._end_call, self._held.send_all, self._leave_if_due, has_loop, self._stream
             )
             self._run[wire.CALL] = self._run[wire.CALL_WITH] = self._concurrent.start
             self._running.work, self._running.loop_thread = None, self._concurrent.loop_thread
@@ -271,6 +271,10 @@ class ServedActor:
             else:
                 with self._mailbox.lock:
                     self._mailbox.send(call.source, reply)
+
+    async def _stream(self, call, values):
+        await self._results.stream(call.source, call.serial, call.num_returns, values)
+        return call._replace(num_returns=1)
 
     def _leave_if_due(self):
         if self.exit is not None or self.stopping:
